@@ -98,3 +98,8 @@ def pytest_collection_finish() -> None:
     """What stays to the end is not gone through again and again."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the last collection find it, or DuckDB complains of leaks."""
+    gc.unfreeze()

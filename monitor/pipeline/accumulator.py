@@ -26,10 +26,10 @@ from monitor.model import (
     Summary,
     UserBatch,
 )
-from monitor.model.arrays import Flags, Floats, Rows
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
 from monitor.pipeline.run_parts import RunPart
+from monitor.pipeline.run_scores import join_scores, take_scores
 from monitor.pipeline.score import (
     add_floor,
     example_metric,
@@ -40,7 +40,6 @@ from monitor.pipeline.score import (
     wanted_statistics,
 )
 from monitor.pipeline.user_batches import (
-    join_index,
     join_segments,
     join_tables,
     join_users,
@@ -67,9 +66,9 @@ class Sample:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other.
+    """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users.
 
-    ``asked``: all users; ``stage``: what measures how long a stage of the given name takes.
+    ``stage`` measures how long a stage of the given name takes; ``gather`` is called with each batch's scores.
     """
 
     def __init__(
@@ -77,7 +76,9 @@ class RunAccumulator:
         comparison: Comparison,
         asked: AskedUsers,
         stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        *,
         sampled_users: int = SAMPLED_USERS,
+        gather: Callable[[Scores], object] = lambda _: None,
     ) -> None:
         self.listed = ListedItems()
         self.metrics: tuple[Metric, ...] = ()
@@ -88,11 +89,10 @@ class RunAccumulator:
         self._share = sampled_users / max(1, asked.count)
         self._summaries = SummaryAccumulator(self._segments, wanted_statistics(comparison.judging.similarity_rules))
         self._coverage: list[Coverage] = []
-        self._scores: list[Scores] = []
+        self._gather = gather
         self._lists: list[KeptLists] = []
         self._worst: list[tuple[float, str, Evidence]] = []
-        self._sampled: list[UserBatch] = []
-        self._sampled_scores: list[Scores] = []
+        self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
         self._unlike: list[str | None] = []
@@ -113,7 +113,6 @@ class RunAccumulator:
             self.listed.add(pairing)
             self._summaries.add(rows, by_metric, score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
-            self._scores.append(scores)
             self._unmeasured |= dict.fromkeys(unmeasured)
             self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, metrics)
@@ -124,27 +123,25 @@ class RunAccumulator:
             # The pairs of a run that is one batch need not be made again.
             is_whole = self._share >= 1 and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
-            sampled = is_sampled(batch.panel.users, self._share, self._comparison)
-            self._sampled.append(take_users(batch, sampled))
-            self._sampled_scores.append(_take_scores(scores, sampled[pairing.panel_rows]))
+            is_looked_at = is_sampled(batch.panel.users, self._share, self._comparison)
+            self._sampled.append((take_users(batch, is_looked_at), take_scores(scores, is_looked_at[pairing.panel_rows])))
+            self._gather(scores)
 
-    def part(self, *, keeps_all: bool) -> RunPart:
-        """All that was gathered, to be taken by another one; ``keeps_all`` scores, or those that the comparison keeps."""
+    def part(self, scores: Scores) -> RunPart:
+        """All that was gathered, with these scores of what was gathered elsewhere; nothing may be added from then on."""
         self._summaries.compact()
-        scores, keep = self.scores, Keep.ALL if keeps_all else self._comparison.measuring.keep_scores
-        sampled = join_users(self._sampled, self._segments)
+        sampled, of_sampled = self._join_sampled()
         return RunPart(
             metrics=tuple(map(str, self.metrics)),
             listed=self.listed,
             notes=self.notes,
             summaries=self._summaries,
             coverage=self.coverage,
-            scores=_take_scores(scores, kept_among(scores.users, keep, self._comparison)),
+            scores=scores,
             lists=self.lists,
             worst=self._worst,
             # What is known of items and users stands with whoever asked.
-            sampled=replace(sampled, weights=None, relevance=None),
-            sampled_scores=join_scores(self._sampled_scores),
+            sampled=(replace(sampled, weights=None, relevance=None), of_sampled),
             unmeasured=tuple(self._unmeasured),
             unlike=self._unlike,
         )
@@ -156,13 +153,13 @@ class RunAccumulator:
         self.notes = dict(part.notes) | self.notes
         self._summaries.merge(part.summaries)
         self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
-        self._scores.append(part.scores)
         self._lists += filter(None, [part.lists])
         self._rank_worst([*self._worst, *part.worst])
-        self._sampled.append(replace(part.sampled, weights=weights, relevance=relevance))
-        self._sampled_scores.append(part.sampled_scores)
+        users, scores = part.sampled
+        self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
         self._unmeasured |= dict.fromkeys(part.unmeasured)
         self._unlike += part.unlike
+        self._gather(part.scores)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -180,16 +177,6 @@ class RunAccumulator:
     def summaries(self) -> tuple[Summary, ...]:
         """Summaries by segment and metric."""
         return self._summaries.summaries()
-
-    @property
-    def scores(self) -> Scores:
-        """Scores of all paired users, in the order of their keys."""
-        found = join_scores(self._scores)
-        if not found.users.is_monotonic_increasing:
-            found = _take_scores(found, found.users.argsort())
-        # Put in order once.
-        self._scores = [found]
-        return found
 
     @property
     def lists(self) -> KeptLists | None:
@@ -210,15 +197,18 @@ class RunAccumulator:
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""
         # In one order, however they came: what adds up figures of users depends on it in the last bits.
-        batch = sort_users(join_users(self._sampled, self._segments))
-        self._sampled = []
+        sampled, scores = self._join_sampled()
+        batch = sort_users(sampled)
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
-        scores = join_scores(self._sampled_scores)
-        self._sampled_scores = []
         if not users.equals(scores.users):
-            scores = _take_scores(scores, find_users(users, scores.users))
+            rows = find_users(users, scores.users)
+            scores = Scores(users=users, by_metric={name: values[rows] for name, values in scores.by_metric.items()})
         return Sample(pairing=pairing, segments=rows_of_segments(batch.panel, pairing.panel_rows), scores=scores)
+
+    def _join_sampled(self) -> tuple[UserBatch, Scores]:
+        parts, self._sampled = self._sampled, []
+        return join_users([users for users, _ in parts], self._segments), join_scores([scores for _, scores in parts])
 
     @property
     def worst(self) -> tuple[Evidence, ...]:
@@ -256,20 +246,3 @@ class RunAccumulator:
     def _rank_worst(self, found: Sequence[tuple[float, str, Evidence]]) -> None:
         ranked = sorted(found, key=lambda each: each[:2])[: self._comparison.measuring.evidence_users]
         self._worst = [(value, user, replace(shown, position=place)) for place, (value, user, shown) in enumerate(ranked)]
-
-
-def _take_scores(scores: Scores, rows: Flags | Rows) -> Scores:
-    """The scores of those of the users."""
-    return Scores(users=scores.users[rows], by_metric={name: values[rows] for name, values in scores.by_metric.items()})
-
-
-def join_scores(parts: Sequence[Scores]) -> Scores:
-    """The scores of the users of all parts, in their order; NaN where a part lacks a metric."""
-    if len(parts) == 1:
-        return parts[0]
-    names = dict.fromkeys(name for part in parts for name in part.by_metric)
-
-    def column(name: str) -> Floats:
-        return np.concatenate([part.by_metric.get(name, np.full(len(part.users), np.nan)) for part in parts])
-
-    return Scores(users=join_index([part.users for part in parts]), by_metric={name: column(name) for name in names})

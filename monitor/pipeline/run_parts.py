@@ -47,8 +47,7 @@ class RunPart:
     scores: Scores
     lists: KeptLists | None
     worst: list[tuple[float, str, Evidence]]
-    sampled: UserBatch
-    sampled_scores: Scores
+    sampled: tuple[UserBatch, Scores]
     unmeasured: tuple[str, ...]
     unlike: list[str | None]
 

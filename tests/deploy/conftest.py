@@ -31,7 +31,7 @@ def watched() -> Iterator[Watched]:
         yield Watched(publisher=publisher, prometheus=prometheus)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def story(deploy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """See `story.told`: played once; its Prometheus answers queries about each chapter until the end."""
     with told(deploy, tmp_path_factory.mktemp("story")) as played:

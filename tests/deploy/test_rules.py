@@ -58,7 +58,8 @@ def test_promtool_accepts_the_configuration() -> None:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
 def test_every_alert_fires_and_its_twin_does_not(story: Path) -> None:
-    _run(require("promtool"), "test", "rules", str(story))
+    # Collecting garbage less often, it takes a quarter less.
+    _run("env", "GOGC=800", require("promtool"), "test", "rules", str(story))
 
 
 def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not() -> None:

@@ -68,7 +68,7 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story: 
     many = {each for each, variable in dashboards.variables(board).items() if variable.get("multi")}
     (instance,) = {sample["metric"]["instance"] for sample in story.prometheus.query("up", at=story.chapters["healthy"])}
     values = {**_CHOSEN, "comparison": ["home-feed"] if "comparison" in many else "home-feed", "instance": [instance]}
-    page = Page(values=values, rate_interval="20s")
+    page = Page(values=values, rate_interval=f"{3000 // story.pace}s")
 
     empty = {
         title

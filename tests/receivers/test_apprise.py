@@ -1,16 +1,14 @@
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from factories import SLOT, transition
-from messages import END, FIRING, START, message
+from messages import END, START, message
 from monitor.errors import DeliveryError
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver, defuse, notify_service, open_service
@@ -31,13 +29,14 @@ def notifying(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
     receiver.close()
 
 
-def test_title_and_text_reach_the_service_as_a_failure_and_the_end_as_a_success(collector: Collector) -> None:
+def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector: Collector) -> None:
+    change = transition(reason="@everyone <!channel> <@U123>")
     with notifying(url_of(collector)) as receiver:
-        receiver.send(START, now=SLOT)
+        receiver.send(message(change, firing=(change,)), now=SLOT)
         receiver.send(END, now=SLOT)
     start, end = (json.loads(request.body) for request in collector.requests)
     assert (start["title"], start["type"], end["type"]) == ("SimilarityLow firing on home-feed", "failure", "success")
-    assert FIRING.reason in start["message"]
+    assert defuse(change.reason) in start["message"]
     assert not start["message"].startswith(start["title"])
 
 
@@ -96,40 +95,13 @@ def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: 
     assert "canary" not in "".join([str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s])
 
 
-def test_hostile_names_mention_nobody_and_stay_short(collector: Collector) -> None:
-    hostile = "@everyone <!channel> <@U123> {{ x }}\r\n\\n<b>\ud800\u202e" + "x" * 1_000_000
-    change = transition(segment=hostile, alert=hostile, reason=hostile, comparison=hostile)
-    with notifying(url_of(collector)) as receiver:
-        receiver.send(message(change, firing=(change,), comparison=hostile), now=SLOT)
-    posted = json.loads(collector.requests[0].body)
-    shown = posted["title"] + posted["message"]
-    assert len(shown) < 50_000
-    for mention in ("@everyone", "<!channel>", "<@U123>"):
-        assert mention not in shown
-
-
 def test_a_mention_is_broken_and_plain_signs_stay() -> None:
     assert defuse("a < b, at @ noon") == "a < b, at @ noon"
     assert defuse("@here <!channel>") == "@\u200bhere <\u200b!channel>"
 
 
-def test_apprise_is_imported_only_where_it_is_opened() -> None:
-    code = "import sys, monitor.receivers; sys.exit('apprise' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_without_the_extra_the_configuration_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['apprise'] = None\n"
-        "from monitor.receivers.apprise import AppriseOptions\n"
-        "AppriseOptions.model_validate({'urls': {'one': sys.argv[1]}})"
-    )
-    done = subprocess.run([sys.executable, "-c", code, "json://canary"], check=False, capture_output=True, text=True)
-    assert "needs Apprise: pip install 'rankwatch[apprise]'" in done.stderr
-    assert "canary" not in done.stderr
-
-
-def test_a_url_may_come_from_a_file(collector: Collector, tmp_path: Path) -> None:
-    (tmp_path / "url").write_text(url_of(collector) + "\n")
-    options = AppriseOptions.model_validate({"urls": {"phones_file": str(tmp_path / "url")}})
-    assert options.urls["phones"].get_secret_value() == url_of(collector)
+def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(ValueError, match=r"needs Apprise: pip install 'rankwatch\[apprise\]'") as caught:
+        AppriseOptions.model_validate({"urls": {"one": "json://canary"}})
+    assert "canary" not in str(caught.value)

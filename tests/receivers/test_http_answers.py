@@ -13,7 +13,7 @@ def test_2xx_is_taken(status: int) -> None:
     require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT)
 
 
-PERMANENT = dict.fromkeys([400, 401, 403, 404, 405, 410, 413, 422], True)
+PERMANENT = dict.fromkeys([400, 401, 402, 403, 404, 405, 410, 413, 414, 422], True)
 PASSING = dict.fromkeys([301, 302, 307, 308, 408, 425, 429, 500, 502, 503, 504, 599], False)
 
 

@@ -2,21 +2,18 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from factories import SLOT
-from messages import acknowledgement, briefing, end, many, message, repetition, start
+from messages import acknowledgement, briefing, end, message, repetition, start
 from monitor.errors import DeliveryError
 from monitor.model import Message, Severity, Treatment
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
-from servers import free_port
 from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
-from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trickle_headers
+from servers.webhook import Reply, answer, trickle_body
 
 EVERYBODY = start()
 BRITISH = start(segment="country=UK", dedup_key="uk")
@@ -112,12 +109,6 @@ def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty: FakePagerDuty) 
     assert all(len(key) == 255 for key in pagerduty.alerts)
 
 
-def test_a_thousand_changes_are_one_event_within_its_size(pagerduty: FakePagerDuty) -> None:
-    send(pagerduty, message(*many(1000), briefing=briefing()))
-    assert len(pagerduty.collector.requests) == 1
-    assert len(pagerduty.collector.requests[0].body) < 20_000
-
-
 def test_the_fullest_event_is_far_below_the_limit(pagerduty: FakePagerDuty) -> None:
     wide, quotes = "\U0001f600" * 1000, '"' * 1000
     for text in (wide, quotes):
@@ -143,39 +134,6 @@ def test_a_202_that_does_not_say_success_is_tried_again(pagerduty: FakePagerDuty
 def test_a_202_whose_body_does_not_come_to_its_end_is_taken(pagerduty: FakePagerDuty) -> None:
     pagerduty.collector.replies.append(trickle_body)
     send(pagerduty, message(EVERYBODY), timeout="300ms")
-
-
-@pytest.mark.parametrize(
-    ("status", "is_permanent", "may_be_known"),
-    [
-        *((status, True, False) for status in (400, 401, 402, 403, 404, 405, 410, 413, 414, 422)),
-        *((status, False, False) for status in (301, 302, 307, 408, 429)),
-        *((status, False, True) for status in (500, 502, 503, 504)),
-    ],
-)
-def test_each_refusal_is_permanent_or_tried_again(
-    pagerduty: FakePagerDuty, status: int, is_permanent: bool, may_be_known: bool
-) -> None:
-    error = failure(pagerduty, answer(status))
-    assert (error.permanent, error.may_be_known) == (is_permanent, may_be_known)
-    assert f"pagerduty at {pagerduty.url} answered {status}" in str(error)
-
-
-@pytest.mark.parametrize("retry_after", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
-def test_retry_after_is_seconds_or_a_date(pagerduty: FakePagerDuty, retry_after: str) -> None:
-    assert failure(pagerduty, answer(429, {"Retry-After": retry_after})).retry_after_s == 30
-
-
-@pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
-def test_what_is_not_answered_is_tried_again_and_may_be_known(pagerduty: FakePagerDuty, reply: Reply) -> None:
-    error = failure(pagerduty, reply, timeout="300ms")
-    assert (error.permanent, error.may_be_known) == (False, True)
-
-
-def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
-    with paging(f"http://127.0.0.1:{free_port()}") as receiver, pytest.raises(DeliveryError) as caught:
-        receiver.send(message(EVERYBODY), now=SLOT)
-    assert (caught.value.permanent, caught.value.may_be_known) == (False, False)
 
 
 def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:

@@ -1,7 +1,5 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -14,9 +12,8 @@ from monitor.errors import DeliveryError
 from monitor.model import Message, Treatment
 from monitor.receivers.message import content_of
 from monitor.receivers.slack import Pace, Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
-from servers import free_port
 from servers.slack import PATH, FakeSlack, find_errors
-from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trickle_headers
+from servers.webhook import Reply, answer, trickle_body
 
 EVERYBODY = start()
 BRITISH = start(segment="country=UK", dedup_key="uk")
@@ -153,11 +150,6 @@ def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
     assert f"({code}: " in str(error)
 
 
-@pytest.mark.parametrize(("status", "is_permanent"), [(401, True), (413, True), (302, False), (408, False), (503, False)])
-def test_other_refusals_go_by_their_status(slack: FakeSlack, status: int, is_permanent: bool) -> None:
-    assert failure(slack, answer(status)).permanent is is_permanent
-
-
 def test_a_body_that_is_not_known_is_not_shown(slack: FakeSlack) -> None:
     error = failure(slack, answer(404, body=f"{PATH} is gone".encode()))
     assert str(error) == f"slack at {slack.collector.url} answered 404 Not Found: check its URL"
@@ -174,24 +166,6 @@ def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) ->
     slack.collector.replies.append(trickle_body)
     with posting(slack.url, timeout="300ms") as receiver:
         receiver.send(message(EVERYBODY), now=SLOT)
-
-
-@pytest.mark.parametrize("retry_after", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
-def test_retry_after_is_seconds_or_a_date(slack: FakeSlack, retry_after: str) -> None:
-    assert failure(slack, answer(429, {"Retry-After": retry_after})).retry_after_s == 30
-
-
-@pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
-def test_what_is_not_answered_is_tried_again_and_may_be_known(slack: FakeSlack, reply: Reply) -> None:
-    error = failure(slack, reply, timeout="300ms")
-    assert (error.permanent, error.may_be_known) == (False, True)
-
-
-def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
-    with posting(f"http://127.0.0.1:{free_port()}{PATH}") as receiver, pytest.raises(DeliveryError) as caught:
-        receiver.send(message(EVERYBODY), now=SLOT)
-    assert (caught.value.permanent, caught.value.may_be_known) == (False, False)
-    assert "canary" not in str(caught.value)
 
 
 def test_what_slack_reads_as_markup_is_escaped() -> None:

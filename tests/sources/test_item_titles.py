@@ -49,9 +49,3 @@ def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [7], "name": [["a", "b"]]}), path)
     with pytest.raises(SourceError, match=r"the title column of .*titles.parquet holds list: titles must be text"):
         read({"file": COLUMNS | {"path": str(path)}}, "7")
-
-
-def test_a_missing_column_is_told(tmp_path: Path) -> None:
-    (tmp_path / "titles.csv").write_text("id,nam\n7,Tea\n")
-    with pytest.raises(SourceError, match=r"has no column 'name' .did you mean 'nam'"):
-        read({"file": COLUMNS | {"path": str(tmp_path / "titles.csv")}}, "7")

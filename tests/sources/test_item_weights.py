@@ -12,7 +12,7 @@ from monitor.errors import SourceError
 from monitor.model import ItemWeights
 from monitor.sources import ItemWeightsOptions, open_item_weights
 from servers.lists import SLOT
-from sources.tables import Write, database, writers
+from sources.tables import Write, writers
 
 FILE = {"item": "id", "weight": "sold"}
 
@@ -40,20 +40,9 @@ def test_each_item_has_its_weight(write: Write, tmp_path: Path) -> None:
     assert by_item(read(**write([(7, 0.5), (42, 3), (1, 1e9)], tmp_path))) == {"7": 0.5, "42": 3.0, "1": 1e9}
 
 
-def test_weights_are_read_from_either_database(database_url: str) -> None:
-    assert by_item(read(**database([{"id": "x", "sold": 0.5}, {"id": "7", "sold": 12}], database_url, **FILE))) == {
-        "x": 0.5,
-        "7": 12.0,
-    }
-
-
 @pytest.mark.parametrize("write", [parquet, jsonl])
 def test_whole_numbers_stay_numbers(write: Write, tmp_path: Path) -> None:
     assert read(**write([(7, 0.5), (42, 3.0)], tmp_path)).items.dtype == np.int64
-
-
-def test_ids_are_texts_as_soon_as_one_is(tmp_path: Path) -> None:
-    assert by_item(read(**jsonl([(7, 0.5), ("x", 3)], tmp_path))) == {"7": 0.5, "x": 3.0}
 
 
 @every_kind
@@ -107,11 +96,6 @@ def test_not_one_item_is_an_error_that_may_pass(write: Write, tmp_path: Path) ->
     assert not caught.value.permanent
 
 
-def test_a_column_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"has no column 'solde' \(did you mean 'sold'\?\)"):
-        read(file={**parquet([(7, 0.5)], tmp_path)["file"], "weight": "solde"})
-
-
 def test_a_column_that_cannot_hold_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"weight column of .* holds bool: it must hold numbers"):
         read(**parquet([(7, True)], tmp_path))
@@ -123,19 +107,6 @@ def test_an_items_name_is_told_on_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("item 'abxxx")
     assert len(str(caught.value)) < 300
-
-
-def test_the_slot_chooses_the_rows(tmp_path: Path) -> None:
-    url = sqlite([(7, 0.5), (8, 1)], tmp_path)["sql"]["url"]
-    query = "SELECT id, sold FROM filled WHERE :slot > '2024-01-01' AND id = '8'"
-    assert by_item(read(sql=FILE | {"url": url, "query": query})) == {"8": 1.0}
-
-
-def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
-    url = sqlite([(7, 0.5)], tmp_path)["sql"]["url"]
-    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS id, x AS sold FROM n WHERE x < 0"
-    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
-        read(sql=FILE | {"url": url, "query": endless, "timeout": "300ms"})
 
 
 def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:

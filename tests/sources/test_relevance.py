@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from drift_lists import lists_folder
 from monitor.errors import SourceError
 from monitor.model import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import Write, database, in_csv, jsonl, parquet, sqlite
+from sources.tables import Write, in_csv, jsonl, parquet, sqlite
 
 WIDE = {"user": "who", "items": "what", "grades": "how"}
 LONG = {"user": "who", "item": "what", "grade": "how"}
@@ -97,12 +96,6 @@ def test_users_grade_items(write: Write, tmp_path: Path) -> None:
     rows: Graded = [("b", [3, 9, 1], [1, 0.5, 0]), ("a", [42], [3])]
 
     assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 1.0, "9": 0.5, "1": 0.0}, "a": {"42": 3.0}}
-
-
-def test_grades_are_read_from_either_database(database_url: str) -> None:
-    rows: Graded = [("b", [3, 9], [1, 0.5]), ("a", [42], [3])]
-
-    assert by_user(read(**on_its_day(database(long_rows(rows), database_url)))) == {"b": {"3": 1.0, "9": 0.5}, "a": {"42": 3.0}}
 
 
 @every_kind
@@ -184,12 +177,6 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
     assert read(datetime(2024, 1, 9, tzinfo=UTC), **options) is None
 
 
-def test_a_damaged_file_is_an_error_and_not_absent(tmp_path: Path) -> None:
-    (tmp_path / "wide.parquet").write_bytes(b"PAR1 half")
-    with pytest.raises(SourceError, match="cannot be read, it may be damaged or still being written"):
-        read(file=WIDE | {"path": str(tmp_path / "wide.parquet")})
-
-
 def test_a_column_of_single_items_is_refused_with_advice(tmp_path: Path) -> None:
     pq.write_table(pa.table({"who": ["a"], "what": [1], "how": [1]}), tmp_path / "x.parquet")
     with pytest.raises(SourceError, match="expected lists: for one item a row give item and grade"):
@@ -209,13 +196,6 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         read(file=options | {"max_bytes": 2**20})
 
 
-def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
-    url = sqlite_long([("a", [1], [1])], tmp_path)["sql"]["url"]
-    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, x AS what FROM n WHERE x < 0"
-    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
-        read(sql={"url": url, "query": endless, "user": "who", "item": "what", "timeout": "300ms"})
-
-
 def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     rows: Graded = [
@@ -228,23 +208,6 @@ def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
     }
     for write in FILES.values():
         assert by_user(read(**write(rows, tmp_path))) == expected
-
-
-def test_what_shoppers_bought_is_read_as_it_lies_there() -> None:
-    options = {
-        "path": str(lists_folder() / "relevance" / "{slot:%Y-%m-%d}.parquet"),
-        "user": "user_id",
-        "items": "items",
-        "grades": "grades",
-    }
-
-    tables = [read(datetime(2024, 1, day, tzinfo=UTC), file=options) for day in range(1, 15)]
-
-    assert all(table is not None and 15 <= len(table) <= 54 and (table.grades >= 0).all() for table in tables)
-    first = by_user(tables[0])
-    assert len(first) == 36
-    assert first["c0107"].keys() == {"3135", "2404", "2046", "3453", "1311", "2870", "1416", "837", "500", "2860"}
-    assert read(datetime(2024, 1, 15, tzinfo=UTC), file=options) is None
 
 
 @pytest.mark.parametrize(

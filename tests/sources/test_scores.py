@@ -15,13 +15,11 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull
-from monitor.sources.file import FileSourceOptions
 from servers.lists import as_lists, request, source_of
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import Recommender
 from sources.tables import Row, database, in_csv, jsonl, parquet, sqlite
 
 Scored = dict[str, tuple[list[Any], list[float | None]]]
@@ -253,14 +251,6 @@ def test_an_answer_without_fitting_scores_is_malformed(body: Any, recommender: R
     assert source_of(http=http).pull(request("u")).failures == {"u": CoverageReason.MALFORMED}
 
 
-@pytest.mark.parametrize(
-    "given", [{"item": "i"}, {"items": "i", "rank": "r"}, {"items": "i", "item": "j", "scores": "s"}, {"scores": "s"}]
-)
-def test_lists_are_of_one_form(given: dict[str, str]) -> None:
-    with pytest.raises(ValidationError, match="give either items"):
-        FileSourceOptions.model_validate({"path": "x.csv", "user": "u"} | given)
-
-
 scored_lists = st.dictionaries(
     st.sampled_from("abcdef"),
     st.lists(st.tuples(st.integers(0, 30), st.sampled_from([0.5, 0.25, -1.0, None])), min_size=1, max_size=6).map(
@@ -277,13 +267,3 @@ def test_any_scores_survive_the_way(kind: str, tmp_path: Path, lists: Scored) ->
 
     assert scores_of(pull) == {user: scores for user, (_, scores) in lists.items()}
     assert as_lists(pull) == {user: [str(item) for item in items] for user, (items, _) in lists.items()}
-
-
-@settings(max_examples=5, deadline=None)
-@given(lists=scored_lists.filter(bool))
-def test_any_scores_survive_the_way_over_http(lists: Scored) -> None:
-    with running_recommender() as recommender:
-        recommender.lists.update({user: {"items": items, "scores": scores} for user, (items, scores) in lists.items()})
-        pull = source_of(http={"url": recommender.url, "items": "items", "scores": "scores"}).pull(request(*lists))
-
-    assert scores_of(pull) == {user: scores for user, (_, scores) in lists.items()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +13,13 @@ import pyarrow as pa
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.scratch import SPILL, scratch_database, sql_text
 from monitor.slot_templates import fill_slot
 from monitor.sources.file.formats import require_regular_file, source_errors
 from monitor.sources.id_columns import MAX_ID_LENGTH, on_one_line, require_columns, user_column
 
 MEMORY = "400MB"
 """Most memory that a join takes; what does not fit goes to a temporary directory, which is removed in the end."""
-SPILL = "200GB"
 
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
 _GLOB = frozenset("*?[]{}")
@@ -40,36 +38,14 @@ def open_database(paths: Sequence[str], deadline: Deadline) -> Iterator[duckdb.D
 
     SourceError for what goes wrong in it, in one sentence. Nothing of it is left behind.
     """
-    folder = tempfile.mkdtemp(prefix="rankwatch-")
-    timer = None
-    try:
-        database = duckdb.connect(config=_limits(folder))
+    with scratch_database(MEMORY, paths) as database, _one_sentence(deadline):
         timer = threading.Timer(deadline.remaining_s, database.interrupt)
         timer.daemon = True
         timer.start()
-        with database, _one_sentence(deadline):
-            allowed = ", ".join(_text(path) for path in dict.fromkeys(paths))
-            database.execute(f"SET allowed_paths = [{allowed}]")
-            database.execute("SET enable_external_access = false")
-            database.execute("SET lock_configuration = true")
+        try:
             yield database
-    finally:
-        if timer is not None:
+        finally:
             timer.cancel()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _limits(folder: str) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "memory_limit": MEMORY,
-        "temp_directory": folder,
-        "max_temp_directory_size": SPILL,
-        "preserve_insertion_order": False,
-        "arrow_large_buffer_size": True,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }
 
 
 @contextmanager
@@ -107,7 +83,7 @@ class ParquetFile:
             require_regular_file(Path(self.where))
             self._seen = self._signature()
         try:
-            rows = f"SELECT * FROM read_parquet({_text(self.path)}, file_row_number = true)"  # noqa: S608 - quoted
+            rows = f"SELECT * FROM read_parquet({sql_text(self.path)}, file_row_number = true)"  # noqa: S608 - quoted
             database.execute(f"CREATE TEMP VIEW {view} AS {rows}")
             found = database.execute(f"DESCRIBE {view}").fetchall()
         except duckdb.Error as error:
@@ -157,7 +133,3 @@ class ParquetFile:
 def sql_name(name: str) -> str:
     """A column's name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

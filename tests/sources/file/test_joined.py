@@ -1,5 +1,6 @@
 """Parquet files joined by user find what pulling both of them finds, whatever stands in them."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "spill"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(parquet_views.tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     return folder
 
 
@@ -100,7 +101,7 @@ def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measuremen
 
 def found(measurement: Measurement) -> dict[str, Any]:
     run = plain(measurement.run)
-    scores = run.pop("scores")
+    (scores,) = run.pop("scores")
     by_user = {user: [values[row] for values in scores["by_metric"].values()] for row, user in enumerate(scores["users"])}
     return {**{name: value for name, value in run.items() if name not in NOT_FOUND}, "scores": by_user}
 

@@ -1,18 +1,15 @@
 """Pulls share connections, and leave nothing behind."""
 
 import multiprocessing
-import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from monitor.sources.http import connection_pool
-from servers.certificates import self_signed
 from servers.daemon import wait_for
 from servers.lists import as_lists, request, source_of
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import Recommender
 
 USERS = [f"u{number}" for number in range(20)]
 
@@ -25,17 +22,6 @@ def test_a_pull_uses_the_connections_that_another_one_leaves(recommender: Recomm
     assert [asked.headers["authorization"] for asked in recommender.asked[:: len(USERS)]] == [
         "Bearer one", "Bearer two", "Bearer three",
     ]  # fmt: skip
-
-
-def test_a_connection_is_of_one_set_of_authorities(tmp_path: Path) -> None:
-    certificate = self_signed(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with running_recommender(context) as recommender:
-        trusting = source_of(http={"url": recommender.url, "ca_file": str(certificate)})
-        for _ in range(3):
-            assert as_lists(trusting.pull(request("u", k=1))) == {"u": ["0"]}
-            assert source_of(http={"url": recommender.url}).pull(request("u")).failures
 
 
 def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:

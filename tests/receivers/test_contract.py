@@ -1,4 +1,4 @@
-"""Names that try to be more than names, walked through what every channel sends."""
+"""What every receiver promises: names that try to be more stay names, and refusals say what to do without a secret."""
 
 import json
 import re
@@ -13,12 +13,13 @@ import pytest
 
 from factories import SLOT
 from messages import HOSTILE, hostile_message, message, start
+from monitor.errors import DeliveryError
 from monitor.model import Message
 from monitor.receivers import ReceiverOptions, open_receivers
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
 from servers.smtp import Mail, MailServer
-from servers.webhook import Collector, Request
+from servers.webhook import Collector, Reply, Request, answer, hang
 
 URL = "http://rankwatch.test:29108"
 MOST_BYTES = 400_000
@@ -117,5 +118,50 @@ def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: Fake
     hostile = message(*changes, briefing=hostile_message(huge).briefing)
     send(hostile, slack={"url": slack.url})
     send(hostile, pagerduty={"url": pagerduty.url, "routing_key": KEY})
-    for request in (*slack.collector.requests, *pagerduty.collector.requests):
+    for (request,) in (slack.collector.requests, pagerduty.collector.requests):
         require_harmless(request.body, request.headers, texts_of(request))
+
+
+OVER_HTTP = pytest.mark.parametrize("kind", ["alertmanager", "pagerduty", "slack", "webhook"])
+
+
+def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[DeliveryError, str]:
+    """What comes of this answer, and who gave it."""
+    fixture, _, options = PLACES[kind]
+    server = request.getfixturevalue(fixture)
+    collector: Collector = getattr(server, "collector", server)
+    collector.replies.append(reply)
+    with pytest.raises(DeliveryError) as caught:
+        send(message(start()), **{kind: {"timeout": "300ms", **options(server)}})
+    assert len(collector.requests) == 1
+    assert not any(secret in str(caught.value) for secret in (KEY, "canary", "/hook"))
+    return caught.value, f"{kind} at {collector.url}"
+
+
+@OVER_HTTP
+@pytest.mark.parametrize(
+    ("status", "headers", "wanted", "said"),
+    [
+        (401, {}, (True, False, None), "answered 401 Unauthorized: check its credentials"),
+        (503, {"Retry-After": "9"}, (False, True, 9.0), "answered 503 Service Unavailable: it will be tried again"),
+        (302, {}, (False, False, None), "answered 302 Found: redirects are not followed: write the final URL"),
+    ],
+)
+def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(
+    kind: str, status: int, headers: dict[str, str], wanted: object, said: str, request: pytest.FixtureRequest
+) -> None:
+    error, who = refuse(kind, answer(status, headers, f"{PATH} is gone".encode()), request)
+    assert (error.permanent, error.may_be_known, error.retry_after_s) == wanted
+    assert str(error) == f"{who} {said}"
+
+
+@OVER_HTTP
+def test_a_message_too_large_is_sent_in_parts_but_where_its_size_is_bounded(kind: str, request: pytest.FixtureRequest) -> None:
+    error, _ = refuse(kind, answer(413), request)
+    assert (error.permanent, error.of_message) == (True, kind in {"alertmanager", "webhook"})
+
+
+@OVER_HTTP
+def test_what_is_not_answered_is_tried_again_and_may_be_known(kind: str, request: pytest.FixtureRequest) -> None:
+    error, _ = refuse(kind, hang, request)
+    assert (error.permanent, error.may_be_known) == (False, True)

@@ -1,0 +1,52 @@
+"""Scratch databases: a DuckDB in bounded memory that spills to a directory of its own. Knows no table and no file format."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+
+SPILL = "200GB"
+"""Most that a scratch database writes to its directory."""
+
+
+@contextmanager
+def scratch_database(
+    memory: str, paths: Sequence[str] = (), *, threads: int | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that takes so much memory, reads these files only, and loads nothing. Nothing of it is left behind.
+
+    ``threads``: as many as there are processors where it is not given; memory that is small is too small for many of them.
+    """
+    folder = tempfile.mkdtemp(prefix="rankwatch-")
+    try:
+        with duckdb.connect(config=_limits(folder, memory)) as database:
+            if threads is not None:
+                database.execute(f"SET threads = {threads:d}")
+            database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
+            database.execute("SET enable_external_access = false")
+            database.execute("SET lock_configuration = true")
+            yield database
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sql_text(value: str) -> str:
+    """Text as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _limits(folder: str, memory: str) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "memory_limit": memory,
+        "temp_directory": folder,
+        "max_temp_directory_size": SPILL,
+        "preserve_insertion_order": False,
+        "arrow_large_buffer_size": True,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,
+    }
