@@ -175,7 +175,7 @@ class Runner:
         memory = self.patiently(partial(self.store.history.memory_of, memory_request(comparison, claim.slot)))
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
-        memory = replace(memory, installation=self.patiently(self.store.alerts.installation))
+        memory = replace(memory, installation=self.patiently(partial(self.store.alerts.installation, create=True)))
         try:
             with watched.in_use:
                 return execute(comparison, watched.arms, claim, memory, clock)

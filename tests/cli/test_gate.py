@@ -145,10 +145,13 @@ def test_no_error_ends_with_a_verdict(args: tuple[str, ...], code: int, words: s
         ("pipe", "it is no file but a pipe, socket or device: name a file"),  # nobody reads it, and nobody is waited for
     ],
 )
-def test_a_certificate_that_cannot_be_written_is_no_verdict(world: Path, name: str, why: str) -> None:
+def test_a_certificate_that_cannot_be_written_is_no_verdict_and_told_before_any_wait(
+    world: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    monkeypatch.setattr("monitor.service.gate.wait_for_verdict", None)
     run(8)
     os.mkfifo(world / "pipe")
-    done = gate("--certificate", name)
+    done = gate("--certificate", name, "--wait")
     assert (done.exit_code, done.stdout, done.stderr) == (74, "", f"rankwatch: {name}: {why}\n")
 
 
