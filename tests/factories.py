@@ -30,7 +30,6 @@ from monitor.model import (
     Limit,
     MeasuredRun,
     MeasuringPlan,
-    Message,
     Outcome,
     PastRun,
     Pull,
@@ -206,20 +205,6 @@ def transition(**changes: Any) -> Transition:
         labels={"team": "ranking"},
     )
     return replace(base, **changes)
-
-
-def message(*changes: Transition, **fields: Any) -> Message:
-    """These changes of one incident; what starts in it fires."""
-    told = changes or (transition(),)
-    first = told[0]
-    base = Message(
-        incident=first.incident or "incident-of-home-feed",
-        comparison=first.comparison,
-        severity=first.severity,
-        changes=told,
-        firing=tuple(change for change in told if change.is_start),
-    )
-    return replace(base, **fields)
 
 
 def findings(

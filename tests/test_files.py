@@ -91,7 +91,8 @@ def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_p
 
 def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_writes_stays(tmp_path: Path) -> None:
     (file := tmp_path / "file").write_bytes(b"old")
-    (child := os.fork()) or _begin_and_die(file)
+    if not (child := os.fork()):
+        _begin_and_die(file)
     os.waitpid(child, 0)
     (left,) = {*tmp_path.iterdir()} - {file}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -161,7 +161,7 @@ class MeasuredRun:
 
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
-    scores: Scores | None = None  # None when nothing was compared, or the comparison keeps none
+    scores: Iterable[Scores] | None = None  # batches whose users ascend; None when nobody was compared, or none are kept
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
     catalogue_size: int | None = None  # items that could be listed, as configured, and no fewer than either arm listed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,9 +23,9 @@ from monitor.model import (
     Summary,
     UserBatch,
 )
-from monitor.model.arrays import Floats
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
+from monitor.pipeline.run_scores import join_scores, take_scores
 from monitor.pipeline.score import (
     add_floor,
     example_metric,
@@ -37,7 +37,6 @@ from monitor.pipeline.score import (
 )
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import (
-    join_index,
     join_segments,
     join_tables,
     join_users,
@@ -64,9 +63,20 @@ class Sample:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users."""
+    """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users.
 
-    def __init__(self, comparison: Comparison, asked: AskedUsers, watch: Stopwatch, sampled_users: int = SAMPLED_USERS) -> None:
+    ``gather`` is called with each batch's scores.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        asked: AskedUsers,
+        watch: Stopwatch,
+        *,
+        sampled_users: int = SAMPLED_USERS,
+        gather: Callable[[Scores], object] = lambda _: None,
+    ) -> None:
         self.listed = ListedItems()
         self.metrics: tuple[Metric, ...] = ()
         self.notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
@@ -76,10 +86,10 @@ class RunAccumulator:
         self._share = sampled_users / max(1, asked.count)
         self._summaries = SummaryAccumulator(self._segments, wanted_statistics(comparison.judging.similarity_rules))
         self._coverage: list[Coverage] = []
-        self._scores: list[Scores] = []
+        self._gather = gather
         self._lists: list[KeptLists] = []
         self._worst: list[tuple[float, str, Evidence]] = []
-        self._sampled: list[UserBatch] = []
+        self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
         self._unlike: list[str | None] = []
@@ -100,7 +110,6 @@ class RunAccumulator:
             self.listed.add(pairing)
             self._summaries.add(rows, by_metric, score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
-            self._scores.append(scores)
             self._unmeasured |= dict.fromkeys(unmeasured)
             self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, metrics)
@@ -111,7 +120,9 @@ class RunAccumulator:
             # The pairs of a run that is one batch need not be made again.
             is_whole = self._share >= 1 and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
-            self._sampled.append(take_users(batch, is_sampled(batch.panel.users, self._share, self._comparison)))
+            is_looked_at = is_sampled(batch.panel.users, self._share, self._comparison)
+            self._sampled.append((take_users(batch, is_looked_at), take_scores(scores, is_looked_at[pairing.panel_rows])))
+            self._gather(scores)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -129,18 +140,6 @@ class RunAccumulator:
     def summaries(self) -> tuple[Summary, ...]:
         """Summaries by segment and metric."""
         return self._summaries.summaries()
-
-    @property
-    def scores(self) -> Scores:
-        """Scores of all paired users, in the order of their keys."""
-        found = join_scores(self._scores)
-        if not found.users.is_monotonic_increasing:
-            order = found.users.argsort()
-            values = {name: values[order] for name, values in found.by_metric.items()}
-            found = Scores(users=found.users[order], by_metric=values)
-        # Put in order once.
-        self._scores = [found]
-        return found
 
     @property
     def lists(self) -> KeptLists | None:
@@ -162,11 +161,11 @@ class RunAccumulator:
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""
         # In one order, however they came: what adds up figures of users depends on it in the last bits.
-        batch = sort_users(join_users(self._sampled, self._segments))
+        batch = sort_users(join_users([users for users, _ in self._sampled], self._segments))
+        scores = join_scores([scores for _, scores in self._sampled])
         self._sampled = []
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
-        scores = self.scores
         if not users.equals(scores.users):
             rows = find_users(users, scores.users)
             scores = Scores(users=users, by_metric={name: values[rows] for name, values in scores.by_metric.items()})
@@ -204,15 +203,3 @@ class RunAccumulator:
             self._worst.append((values[row] if is_alike else -values[row], shown.user, shown))
         ranked = sorted(self._worst, key=lambda each: each[:2])[:count]
         self._worst = [(value, user, replace(shown, position=place)) for place, (value, user, shown) in enumerate(ranked)]
-
-
-def join_scores(parts: Sequence[Scores]) -> Scores:
-    """The scores of the users of all parts, in their order; NaN where a part lacks a metric."""
-    if len(parts) == 1:
-        return parts[0]
-    names = dict.fromkeys(name for part in parts for name in part.by_metric)
-
-    def column(name: str) -> Floats:
-        return np.concatenate([part.by_metric.get(name, np.full(len(part.users), np.nan)) for part in parts])
-
-    return Scores(users=join_index([part.users for part in parts]), by_metric={name: column(name) for name in names})

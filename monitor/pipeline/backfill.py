@@ -11,7 +11,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric
 from monitor.model import Comparison, RelevanceTable, Run, Summary
-from monitor.pipeline.run import kept_scores
+from monitor.pipeline.run_scores import draw_scores
 from monitor.pipeline.score import relevance_metrics, score_kept_lists, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store
 
@@ -87,6 +87,7 @@ def _fill(
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
-    if not store.runs.store_relevance(run, summaries=summaries, scores=kept_scores(comparison, scores), at=clock.now()):
+    kept = draw_scores(scores, comparison.measuring.keep_scores, comparison)
+    if not store.runs.store_relevance(run, summaries=summaries, scores=kept if len(kept.users) else None, at=clock.now()):
         return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
     return BackfilledRun(run=run, summaries=summaries)

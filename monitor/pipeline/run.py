@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
+from itertools import chain
 
 from monitor.alerts import thin_segments
 from monitor.errors import OutputError, SourceError
@@ -14,7 +15,6 @@ from monitor.model import (
     Comparison,
     CoverageReason,
     CoverageRule,
-    DerivedMetric,
     Findings,
     Keep,
     MeasuredRun,
@@ -26,16 +26,15 @@ from monitor.model import (
     SimilarityRule,
     describe_series,
     format_instant,
-    parse_derived,
 )
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
+from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock, ScoreSink
-from monitor.sampling import kept_among
 
 _EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
@@ -58,15 +57,19 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     )
 
 
-def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, clock: Clock) -> RunResult:
+def execute(
+    comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, clock: Clock, scores: RunScores | None = None
+) -> RunResult:
     """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
 
+    ``scores`` gathers those of the users, in memory where it is not given; the result's can be read until it is closed.
+    OutputError when it cannot take them.
     Running the same slot again over the same lists gives the same summaries; alert states that this slot has moved already
     stay as they are.
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure_slot(comparison, arms, claim.slot, memory, watch)
+        measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison.judging.min_paired_share)
@@ -80,15 +83,14 @@ def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, cl
 
 
 def _write_scores(
-    comparison: Comparison, sink: ScoreSink, claim: Claim, status: RunStatus, scores: Scores | None
+    comparison: Comparison, sink: ScoreSink, claim: Claim, status: RunStatus, scores: Iterable[Scores] | None
 ) -> str | None:
     """Write all scores to where they are wanted beside the database; in words what kept them from being written.
 
     Before the run is stored, so that nobody finds a run whose scores are missing without a word. A run that is not ok leaves
     what an ok one of the slot has written.
     """
-    found = _without_floors(scores) if status is RunStatus.OK or not claim.has_ok else None
-    if found is None:
+    if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {
         "comparison": comparison.name,
@@ -99,8 +101,11 @@ def _write_scores(
         "status": status.value,
     }
     try:
-        with sink.open(claim.slot, list(found.by_metric), about) as write:
-            write(found)
+        batches = iter(scores)
+        head = next(batches)
+        with sink.open(claim.slot, list(head.by_metric), about) as write:
+            for batch in chain([head], batches):
+                write(batch)
     except OutputError as error:
         return str(error)
     return None
@@ -150,7 +155,7 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
         measured,
         summaries=tuple(each for each in measured.summaries if is_compared and each.segment not in thin),
         arm_scores=tuple(each for each in measured.arm_scores if is_compared and each.segment not in thin),
-        scores=kept_scores(comparison, measured.scores),
+        scores=_kept_scores(comparison, measured.scores),
         lists=replace(measured.lists, segments=kept) if is_ok and measured.lists is not None else None,
         is_labelled=is_ok and measured.is_labelled,
         split=measured.split if is_ok else None,
@@ -158,22 +163,15 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     )
 
 
-def kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
-    """Those of the scores that the comparison keeps; None for none."""
-    keep, found = comparison.measuring.keep_scores, _without_floors(scores)
-    if found is None or keep is Keep.NONE or keep is Keep.ALL:
-        return None if keep is Keep.NONE else found
-    rows = kept_among(found.users, keep, comparison)
-    return Scores(users=found.users[rows], by_metric={name: values[rows] for name, values in found.by_metric.items()})
-
-
-def _without_floors(scores: Scores | None) -> Scores | None:
-    """All that is told of each user's scores; None for nobody."""
-    if scores is None or not len(scores.users):
-        return None
-    # The floor's own score is the score and what the candidate lies beyond it.
-    told = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
-    return replace(scores, by_metric=told)
+def _kept_scores(comparison: Comparison, scores: Iterable[Scores] | None) -> Iterable[Scores] | None:
+    """Those that the comparison keeps."""
+    keep = comparison.measuring.keep_scores
+    if scores is None or keep is Keep.NONE or keep is Keep.ALL:
+        return None if keep is Keep.NONE else scores
+    drawn: list[Scores] = []
+    for batch in scores:
+        drawn = [draw_scores(join_scores([*drawn, batch]), keep, comparison)]
+    return drawn
 
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:

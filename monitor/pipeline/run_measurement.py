@@ -18,7 +18,9 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
+    DerivedMetric,
     Explanation,
+    Keep,
     KeptLists,
     MeasuredRun,
     MeasuringPlan,
@@ -26,11 +28,14 @@ from monitor.model import (
     NoiseFloor,
     Pairing,
     RankingTable,
+    Scores,
+    parse_derived,
 )
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
+from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import BATCH_USERS
 
@@ -57,17 +62,29 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     memory: Memory,
     watch: Stopwatch,
     *,
+    scores: RunScores | None = None,
     batch_users: int = BATCH_USERS,
     sampled_users: int = SAMPLED_USERS,
 ) -> Measurement:
-    """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage."""
+    """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage.
+
+    ``scores`` gathers those that are kept in the database or written elsewhere.
+    """
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     # Labels that are read too early would be taken for all there are.
     asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
     last, no_floor = _last_baseline(measuring, memory.last_lists)
+    gathered = scores or RunScores()
+    keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
     with _answers(comparison, asked, slot, watch, deadline, last) as answers:
-        found = RunAccumulator(comparison, answers.asked, watch, sampled_users)
+        found = RunAccumulator(
+            comparison,
+            answers.asked,
+            watch,
+            sampled_users=sampled_users,
+            gather=lambda batch: gathered.add(draw_scores(_without_floors(batch), keep, comparison)),
+        )
         for batch in watch.each("pull", answers.batches(batch_users)):
             found.add(batch)
     sample = found.sample()
@@ -80,7 +97,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     measured = MeasuredRun(
         coverage=found.coverage,
         summaries=found.summaries,
-        scores=found.scores,
+        scores=gathered if gathered.count else None,
         evidence=found.evidence(sample),
         arm_scores=arm_scores,
         catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
@@ -92,6 +109,12 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
     return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=found.notes, left_out=left_out)
+
+
+def _without_floors(scores: Scores) -> Scores:
+    # The floor's own score is the score and what the candidate lies beyond it.
+    told = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
+    return replace(scores, by_metric=told)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from monitor.ports.sources import (
     Source,
     UserSource,
 )
-from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
+from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, ScoreSpool, Store
 
 
 class Clock(Protocol):

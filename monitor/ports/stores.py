@@ -6,7 +6,7 @@ All are safe to share between threads, and several processes may work on one dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -62,6 +62,19 @@ class Leases(Closable, Protocol):
         """Give it back, so that others need not wait; nothing where somebody else has taken it."""
 
 
+class ScoreSpool(Closable, Protocol):
+    """Scores of one run that wait outside of memory until they are stored. Called from one thread; nothing is left when closed.
+
+    OutputError when they cannot be taken or given back, as when the disk is full.
+    """
+
+    def add(self, scores: Scores) -> None:
+        """Take scores of users who have not come before."""
+
+    def batches(self) -> Iterator[Scores]:
+        """All of them by user, ascending, as often as it is called; each batch has all metrics, NaN where there is no score."""
+
+
 class RunStore(Protocol):
     """Claims on slots, and the results of runs."""
 
@@ -80,6 +93,9 @@ class RunStore(Protocol):
 
     def release(self, claim: Claim) -> None:
         """Give a claim back unrun: a first attempt is deleted, a rerun shows its earlier results again."""
+
+    def open_spool(self) -> ScoreSpool:
+        """A place for scores that are not to be held in memory until `finish`."""
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,11 +15,12 @@ from typing import TypeVar
 import stamina
 import structlog
 
-from monitor.errors import ConfigError, DatabaseError, MonitorError
-from monitor.model import Claim, Comparison, RunResult, RunStatus, format_instant
+from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError
+from monitor.model import Claim, Comparison, Memory, RunResult, RunStatus, format_instant
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
+from monitor.pipeline.run_scores import RunScores
 from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
@@ -149,13 +151,20 @@ class Runner:
 
     def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
         bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": format_instant(claim.slot)}
-        with structlog.contextvars.bound_contextvars(**bound):
+        with structlog.contextvars.bound_contextvars(**bound), closing(RunScores(self.store.runs.open_spool)) as scores:
             for ping in self.pings:
                 ping.run_started(claim)
-            result = replace(self._execute(watched, claim, judged_at), finished_at=self.clock.now())
-            if claim.has_ok and result.status is not RunStatus.OK:
-                return self._keep_earlier(result)
-            return self._finish(result, receivers)
+            memory = self._remember(watched.comparison, claim)
+            try:
+                return self._end(self._execute(watched, claim, memory, judged_at, scores), receivers)
+            except OutputError as error:
+                return self._end(failed_result(watched.comparison, claim, memory, judged_at, reason=str(error)), receivers)
+
+    def _end(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
+        result = replace(result, finished_at=self.clock.now())
+        if result.claim.has_ok and result.status is not RunStatus.OK:
+            return self._keep_earlier(result)
+        return self._finish(result, receivers)
 
     def _give_back(self, claim: Claim) -> None:
         try:
@@ -170,20 +179,23 @@ class Runner:
             log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=format_instant(claim.slot))
             self._give_back(claim)
 
-    def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
-        comparison = watched.comparison
+    def _remember(self, comparison: Comparison, claim: Claim) -> Memory:
         memory = self.patiently(partial(self.store.history.memory_of, memory_request(comparison, claim.slot)))
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
-        memory = replace(memory, installation=self.patiently(partial(self.store.alerts.installation, create=True)))
+        return replace(memory, installation=self.patiently(partial(self.store.alerts.installation, create=True)))
+
+    def _execute(self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores) -> RunResult:
         try:
             with watched.in_use:
-                return execute(comparison, watched.arms, claim, memory, clock)
+                return execute(watched.comparison, watched.arms, claim, memory, clock, scores)
+        except OutputError:
+            raise
         # A defect is a failed run, which is stored and alerted on.
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
-            return failed_result(comparison, claim, memory, clock, reason=reason)
+            return failed_result(watched.comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         if not self.patiently(partial(self.store.runs.finish, result, receivers=receivers)):

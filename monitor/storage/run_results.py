@@ -71,7 +71,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [to_row(each, evidence) for each in result.evidence])
     if result.scores is not None:
-        store_scores(connection, run_id, result.claim.slot, [result.scores])
+        store_scores(connection, run_id, result.claim.slot, result.scores)
 
 
 def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:

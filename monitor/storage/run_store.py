@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain, islice
 from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
 from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary
+from monitor.ports import ScoreSpool
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.dialects import insert
@@ -78,10 +81,17 @@ class SqlRunStore:
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
                 connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
 
+    def open_spool(self) -> ScoreSpool:
+        # Most runs fit into memory.
+        from monitor.storage.score_spool import DuckSpool
+
+        return DuckSpool()
+
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         pieces = list_pieces.encode_lists(result.lists)  # before the transaction, which others wait for
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
+            result = replace(result, scores=_begun(result.scores))
         with self._database.write() as connection:
             if not _finish_claim(connection, result):
                 return False
@@ -131,6 +141,12 @@ class SqlRunStore:
             if scores is not None:
                 replace_scores(connection, run.id, run.slot, scores)
             return True
+
+
+def _begun(batches: Iterable[Scores]) -> Iterable[Scores]:
+    # Many are put in order before the first one comes, which is not to last while others wait for the transaction.
+    rest = iter(batches)
+    return chain(list(islice(rest, 1)), rest)
 
 
 def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:

@@ -126,15 +126,6 @@ def test_each_state_meets_each_verdict(start: str, verdict: str) -> None:
         assert (transition.slot, transition.at, transition.reason) == (now.slot, now.at, given.reason)
 
 
-@pytest.mark.parametrize("start", ["pending", "firing", "firing_but_recovered_once", "quiet"])
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("back", [0, 1, 100])
-def test_a_slot_that_is_not_newer_changes_nothing(start: str, verdict: str, back: int) -> None:
-    before, _ = walk(*STARTS[start])
-    day = len(STARTS[start]) - 1 - back
-    assert advance(BAND, VERDICTS[verdict], before, look(day)) == (before, None)
-
-
 def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once() -> None:
     state, transitions = walk(*[BREACH] * 6, by=rule(for_runs=3))
     assert [(t.from_state, t.to_state, t.slot) for t in transitions] == [
@@ -150,29 +141,6 @@ def test_with_for_one_quiet_goes_straight_to_firing() -> None:
     assert [(t.from_state, t.to_state, t.since) for t in transitions] == [(QUIET, FIRING, SLOT + DAY)]
 
 
-@pytest.mark.parametrize("gap", [NO_DATA, TOO_FEW, ERROR])
-def test_runs_that_say_nothing_neither_reset_nor_advance_the_streak(gap: Verdict) -> None:
-    state, transitions = walk(BREACH, gap, gap, gap, by=rule(for_runs=2))
-    assert (state.state, state.streak, state.outcome) == (PENDING, 1, gap.outcome)
-    assert len(transitions) == 1
-    state, transitions = walk(BREACH, gap, gap, BREACH, by=rule(for_runs=2))
-    assert (state.state, len(transitions)) == (FIRING, 2)
-
-
-def test_hysteresis_keeps_a_firing_alert_until_the_value_is_recovered() -> None:
-    state, transitions = walk(BREACH, BREACH, OK_IN_BAND, OK_IN_BAND, BREACH, OK_IN_BAND, OK)
-    assert [t.to_state for t in transitions] == [PENDING, FIRING, QUIET]
-    end = transitions[-1]
-    assert (end.slot, end.since) == (SLOT + 6 * DAY, SLOT + DAY)
-    assert state.dedup_key is None
-
-
-def test_a_held_resolve_makes_one_firing_of_a_fault_that_comes_and_goes() -> None:
-    _, at_once = walk(BREACH, BREACH, *[OK, BREACH, BREACH] * 3)
-    _, held = walk(BREACH, BREACH, *[OK, BREACH, BREACH] * 3, by=HELD)
-    assert [sum(each.is_start for each in changes) for changes in (at_once, held)] == [4, 1]
-
-
 @pytest.mark.parametrize("resolve_after", [1, 2, 5])
 def test_a_firing_ends_with_the_last_of_the_recovered_runs_asked_for(resolve_after: int) -> None:
     by = replace(BAND, resolve_after=resolve_after)
@@ -182,38 +150,9 @@ def test_a_firing_ends_with_the_last_of_the_recovered_runs_asked_for(resolve_aft
     assert (state.state, state.streak, transitions[-1].slot) == (QUIET, 0, SLOT + (1 + resolve_after) * DAY)
 
 
-@pytest.mark.parametrize("gap", [NO_DATA, TOO_FEW, ERROR])
-def test_runs_that_say_nothing_neither_reset_nor_advance_the_way_to_an_end(gap: Verdict) -> None:
-    state, _ = walk(BREACH, BREACH, OK, gap, gap, by=HELD)
-    assert (state.state, state.streak) == (FIRING, 1)
-    state, _ = walk(BREACH, BREACH, OK, gap, OK, by=HELD)
-    assert state.state is QUIET
-
-
-@pytest.mark.parametrize("between", [BREACH, OK_IN_BAND])
-def test_a_run_that_is_not_recovered_begins_the_way_to_an_end_anew(between: Verdict) -> None:
-    state, _ = walk(BREACH, BREACH, OK, between, OK, by=HELD)
-    assert (state.state, state.streak) == (FIRING, 1)
-
-
-def test_what_is_ignored_ends_under_its_key_and_is_never_called_ok() -> None:
-    state, transitions = walk(BREACH, BREACH, GIVEN_UP)
-    assert transitions[-1].is_end
-    assert transitions[-1].dedup_key == transitions[-2].dedup_key
-    assert (state.outcome, state.value) == (Outcome.NO_DATA, None)
-    assert state.reason == "nobody: ended, but not seen to recover"
-
-
-def test_a_firing_and_its_end_share_a_key_that_no_other_firing_has() -> None:
-    cycle = (BREACH, BREACH, OK)
-    _, transitions = walk(*cycle, *cycle)
-    keys = [t.dedup_key for t in transitions if t.is_announced]
-    assert keys[0] == keys[1] != keys[2] == keys[3]
-    assert [t.dedup_key for t in transitions if not t.is_announced] == [None, None]
-    other, _ = advance(rule(for_runs=1), BREACH, None, look(1, segment="country=UK"))
-    assert other.dedup_key not in keys
-    again, _ = advance(rule(for_runs=1), BREACH, None, look(1))
-    assert again.dedup_key == keys[0]
+def test_the_key_of_a_firing_follows_from_its_segment_and_slot() -> None:
+    one, again, other = (advance(rule(for_runs=1), BREACH, None, look(1, segment=name))[0] for name in ("all", "all", "x=y"))
+    assert one.dedup_key == again.dedup_key != other.dedup_key
 
 
 def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -52,48 +53,33 @@ def decide(
     return [(each.status, each.reason) for each in dispatch.decide(owed(*changes, known=known))]
 
 
-def test_start_of_a_firing_that_lasts_is_sent() -> None:
-    assert decide(START) == [(SENT, None)]
+AGAIN = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
+TOLD = {"delivered": (KEY,)}
+OVER: dict[str, Any] = {"lasting": ()}
+SEND = (SENT, None)
 
 
-def test_start_of_a_firing_that_is_over_is_dropped() -> None:
-    assert decide(START, lasting=()) == [(DROPPED, ENDED)]
-
-
-def test_start_that_may_be_known_is_sent_again_while_it_lasts() -> None:
-    assert decide(START, known=True) == [(SENT, None)]
-
-
-def test_start_and_end_that_were_never_told_are_dropped() -> None:
-    reasons = [ENDED, NEVER]
-    assert decide(START, END, lasting=()) == [(DROPPED, reason) for reason in reasons]
-
-
-def test_end_is_sent_when_its_start_may_be_known() -> None:
-    assert decide(START, END, lasting=(), known=True) == [(DROPPED, ENDED), (SENT, None)]
-
-
-def test_end_is_sent_when_its_start_was_told() -> None:
-    assert decide(END, lasting=(), delivered=(KEY,)) == [(SENT, None)]
-
-
-def test_end_whose_start_was_never_told_is_dropped() -> None:
-    assert decide(END, lasting=()) == [(DROPPED, NEVER)]
-
-
-def test_end_is_sent_although_another_firing_of_the_alert_has_begun() -> None:
-    again = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
-    assert decide(END, again, lasting=(again,), delivered=(KEY,)) == [(SENT, None), (SENT, None)]
-
-
-def test_acknowledgement_is_sent_with_its_start_and_after_it() -> None:
-    assert decide(START, ACKNOWLEDGEMENT) == [(SENT, None), (SENT, None)]
-    assert decide(ACKNOWLEDGEMENT, delivered=(KEY,)) == [(SENT, None)]
-
-
-def test_acknowledgement_of_what_was_never_told_or_is_over_is_dropped() -> None:
-    assert decide(ACKNOWLEDGEMENT) == [(DROPPED, NEVER)]
-    assert decide(ACKNOWLEDGEMENT, lasting=(), delivered=(KEY,)) == [(DROPPED, ENDED)]
+@pytest.mark.parametrize(
+    ("changes", "known", "becomes"),
+    [
+        pytest.param((START,), {}, [SEND], id="start of what lasts"),
+        pytest.param((START,), OVER, [(DROPPED, ENDED)], id="start of what is over"),
+        pytest.param((START,), {"known": True}, [SEND], id="start of what lasts, perhaps told"),
+        pytest.param((START, END), OVER, [(DROPPED, ENDED), (DROPPED, NEVER)], id="start and end never told"),
+        pytest.param((START, END), {**OVER, "known": True}, [(DROPPED, ENDED), SEND], id="end whose start was perhaps told"),
+        pytest.param((END,), {**OVER, **TOLD}, [SEND], id="end whose start was told"),
+        pytest.param((END,), OVER, [(DROPPED, NEVER)], id="end whose start was never told"),
+        pytest.param((END, AGAIN), {"lasting": (AGAIN,), **TOLD}, [SEND, SEND], id="end although it fires anew"),
+        pytest.param((START, ACKNOWLEDGEMENT), {}, [SEND, SEND], id="acknowledgement with its start"),
+        pytest.param((ACKNOWLEDGEMENT,), TOLD, [SEND], id="acknowledgement after its start"),
+        pytest.param((ACKNOWLEDGEMENT,), {}, [(DROPPED, NEVER)], id="acknowledgement of what was never told"),
+        pytest.param((ACKNOWLEDGEMENT,), {**OVER, **TOLD}, [(DROPPED, ENDED)], id="acknowledgement of what is over"),
+    ],
+)
+def test_what_is_owed_is_sent_or_dropped(
+    changes: tuple[Transition, ...], known: dict[str, Any], becomes: list[tuple[DeliveryStatus, str | None]]
+) -> None:
+    assert decide(*changes, **known) == becomes
 
 
 SILENCE = Silence(

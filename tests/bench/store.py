@@ -49,7 +49,7 @@ def _store(store: SqlStore, number: int) -> float:
     claim = store.runs.claim("bench", slot, owner="bench", now=slot, until=slot, config_hash="", rerun=False)
     assert claim is not None
     result = RunResult(
-        claim=claim, status=RunStatus.OK, reason=None, finished_at=slot, config_hash="", k=10, scores=found, stage_seconds={}
+        claim=claim, status=RunStatus.OK, reason=None, finished_at=slot, config_hash="", k=10, scores=[found], stage_seconds={}
     )
     started = time.perf_counter()
     store.runs.finish(result, receivers=())

@@ -1,22 +1,23 @@
 """The command line as its user meets it: what is printed, where, and the exit code."""
 
 import json
+import os
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
-from forking import Done, rankwatch
+from forking import Done, ended, rankwatch, started
+from monitor.cli.main import app
+from monitor.errors import MonitorError
 from monitor.storage import open_store
+from servers.daemon import wait_for
 from servers.webhook import Collector, answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
@@ -115,16 +116,12 @@ def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: 
 
     assert transitions(1, 8) == []
     write_lists(world / "candidate.jsonl", APART)
-    assert transitions(9, 20)[-1] == "firing"
-    objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
-    assert transitions(21, 22)[-1] == "firing"
+    for first, last in ((9, 12), (13, 14)):  # it fires again for as long as lists are apart
+        assert transitions(first, last)[-1] == "firing"
+        objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
 
     config.write_text(config.read_text().replace("    k: 5", "    k: 5\n    reference: since release 42"))
-    objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
-    assert transitions(23, 31) == []
-    write_lists(world / "candidate.jsonl", SIMILAR)
-    shown = objects(rankwatch("run-once", "--slot", "2024-02-01", "--json", cwd=world))
-    assert shown[0]["summaries"]["extended_tau"]["all"]["mean"] == 1.0
+    assert transitions(15, 23) == []
 
 
 def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world: Path, collector: Collector) -> None:
@@ -141,22 +138,22 @@ def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world: Path, 
     assert [json.loads(request.body)["status"] for request in collector.requests] == ["firing"]
 
 
-def test_a_refused_notification_ends_with_5_and_stays_owed(world: Path, collector: Collector) -> None:
+def test_a_refused_notification_ends_with_5_and_stays_owed(
+    world: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collector.default = answer(503)
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
     config = write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)
     config.write_text(config.read_text().replace("for: 2", "for: 1"))
     write_lists(world / "candidate.jsonl", APART)
-    code = "import monitor.service.commands.one_shot as r; r.DRAIN_S = 1.0; from monitor.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "run-once", "--slot", "2024-01-08"], cwd=world, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 5
-    assert "messages not delivered: 1 to webhook" in done.stderr
+    monkeypatch.setattr("monitor.service.commands.one_shot.DRAIN_S", 1.0)
+    done = CliRunner().invoke(app, ["run-once", "--slot", "2024-01-08", "--config", str(config)])
+    assert isinstance(done.exception, MonitorError)
+    assert done.exception.exit_code == 5
+    assert "messages not delivered: 1 to webhook" in str(done.exception)
     collector.default = answer(200)
-    with sqlite3.connect(world / "rankwatch.db") as database:
+    with closing(sqlite3.connect(world / "rankwatch.db", isolation_level=None)) as database:
         database.execute("update deliveries set next_attempt_at = '2024-01-08T00:00:00.000000Z'")
-    database.close()
     objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world))
     assert json.loads(collector.requests[-1].body)["status"] == "firing"
 
@@ -182,25 +179,6 @@ def test_check_of_an_arm_that_cannot_be_read_ends_with_3_and_names_the_file(worl
     assert done.returncode == 3
     assert "candidate.jsonl" in done.stdout
     assert "Traceback" not in done.stderr
-
-
-def test_compare_of_two_files_needs_no_configuration_and_no_database(tmp_path: Path) -> None:
-    for name, second in (("a", [4, 5, 6]), ("b", [7, 8, 9])):
-        pq.write_table(pa.table({"user_id": ["a", "b"], "items": [[1, 2, 3], second]}), tmp_path / f"{name}.parquet")
-    (found,) = objects(rankwatch("compare", "a.parquet", "b.parquet", "-k", "3", "--json", cwd=tmp_path))
-    assert (found["users"], found["paired"], found["k"]) == (2, 2, 3)
-    assert found["metrics"]["extended_tau"]["mean"] == 0.0
-    assert found["metrics"]["overlap"]["mean"] == 0.5
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
-
-
-def test_compare_reads_long_files_by_item_and_rank(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("user_id,item,rank\nu,x,1\nu,y,2\n")
-    (tmp_path / "b.csv").write_text("user_id,item,rank\nu,y,1\nu,x,2\n")
-    args = ("compare", "a.csv", "b.csv", "--item", "item", "--rank", "rank", "-m", "overlap", "-m", "rbo(p=0.5)", "--json")
-    (found,) = objects(rankwatch(*args, cwd=tmp_path))
-    assert found["metrics"]["overlap"]["mean"] == 1.0
-    assert found["metrics"]["rbo(p=0.5)"]["mean"] == pytest.approx(0.5)
 
 
 def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path: Path) -> None:
@@ -230,8 +208,6 @@ def test_the_configuration_is_found_by_option_then_environment(world: Path, tmp_
         (("replay", "--from", "2024-01-01", "--to", "2130-01-01"), 2, "lies in the future"),
         (("run-once", "--comparison", "nope"), 2, "no comparison named 'nope'"),
         (("compare", "none.parquet", "candidate.jsonl"), 2, "none.parquet"),
-        (("compare", "candidate.jsonl", "candidate.jsonl", "-m", "rob"), 2, "rbo"),
-        (("compare", "candidate.jsonl", "candidate.jsonl", "--items", "itms"), 2, "items"),
         (("db", "downgrade", "base"), 4, "does not exist"),
     ],
 )
@@ -265,17 +241,6 @@ def test_a_failed_run_ends_with_3_and_says_why(world: Path) -> None:
     assert run["status"] == "failed"
 
 
-def test_a_schema_of_another_version_is_refused_with_what_to_do(world: Path) -> None:
-    objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))
-    database = sqlite3.connect(world / "rankwatch.db")
-    with database:
-        database.execute("update alembic_version set version_num = '9999'")
-    database.close()
-    done = rankwatch("runs", cwd=world)
-    assert done.returncode == 4
-    assert "9999" in one_line(done)
-
-
 def test_the_same_slot_twice_gives_the_same_and_no_second_transition(world: Path) -> None:
     write_lists(world / "candidate.jsonl", APART)
     first, again = (objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))[0] for _ in range(2))
@@ -283,42 +248,28 @@ def test_the_same_slot_twice_gives_the_same_and_no_second_transition(world: Path
     assert len(objects(rankwatch("alerts", "--json", cwd=world))) == 1
 
 
-def test_a_reader_that_goes_away_is_left_in_peace(world: Path) -> None:
-    objects(rankwatch("replay", "--from", "2023-01-01", "--to", "2023-03-01", "--json", cwd=world))
-    command = f"{sys.executable} -m monitor runs --limit 100 --json | head -1"
-    done = subprocess.run(["/bin/sh", "-c", command], cwd=world, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert json.loads(done.stdout)["slot"] == "2023-03-01T00:00:00Z"
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(
     world: Path, number: signal.Signals, code: int
 ) -> None:
-    command = [sys.executable, "-m", "monitor", "replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"]
-    with subprocess.Popen(command, cwd=world, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        time.sleep(0.3)
-        process.send_signal(number)
-        errors = process.stderr.read()
-        process.stdout.read()
-    assert process.returncode == code
-    assert "Traceback" not in errors
+    out, err = world / "out", world / "err"
+    replay = started(("replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"), cwd=world, out=out, err=err)
+    wait_for(lambda: out.exists() and out.read_text().count("\n") > 1, "some runs")
+    os.kill(replay.pid or 0, number)
+    assert ended(replay, 60) == code
+    assert "Traceback" not in err.read_text()
     runs = objects(rankwatch("runs", "--limit", "100000", "--json", cwd=world))
     assert {run["status"] for run in runs} == {"ok"}
 
 
-@pytest.mark.parametrize("command", ["run-once", "replay", "check", "runs", "alerts"])
-def test_a_comparison_may_be_named_by_argument_as_by_option(tmp_path: Path, command: str) -> None:
+def test_a_comparison_may_be_named_by_argument_as_by_option(tmp_path: Path) -> None:
     write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
-    objects(rankwatch("replay", "--from", "2024-01-08", "--to", "2024-01-09", "--json", cwd=tmp_path))
-    args = (command, *(("--from", "2024-01-08", "--to", "2024-01-09") if command == "replay" else ()), "--json")
-    argument, option = (
-        objects(rankwatch(*args, *name, cwd=tmp_path)) for name in (("other",), ("other", "--comparison", "other"))
-    )
-    assert {each["comparison"] for each in (*argument, *option)} == ({"other"} if command != "alerts" else set())
+    period = ("--from", "2024-01-08", "--to", "2024-01-09")
+    objects(rankwatch("replay", *period, "--json", cwd=tmp_path))
+    for command in (("run-once",), ("replay", *period), ("check",), ("runs",), ("alerts",)):
+        for name in (("other",), ("other", "--comparison", "other")):
+            found = objects(rankwatch(*command, "--json", *name, cwd=tmp_path))
+            assert {each["comparison"] for each in found} == ({"other"} if command != ("alerts",) else set())
 
 
 def test_rules_that_are_not_there_are_told_as_rules(world: Path) -> None:
@@ -362,14 +313,6 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(world: Path, 
     message = alert["annotations"]
     assert message["explanation"].startswith(found["explanation"]["sentence"])
     assert f"Why: {message['explanation']}" in message["description"]
-
-
-def test_states_alone_say_what_fires_now(world: Path) -> None:
-    write_lists(world / "candidate.jsonl", APART)
-    objects(rankwatch("replay", "--from", "2024-01-08", "--to", "2024-01-09", "--json", cwd=world))
-    states = objects(rankwatch("alerts", "--states", "--json", cwd=world))
-    (firing,) = [each for each in states if each["state"] == "firing"]
-    assert (firing["alert"], firing["segment"]) == ("SimilarityLow", "all")
 
 
 def test_a_table_in_a_pipe_has_one_line_a_row(world: Path) -> None:

@@ -4,15 +4,13 @@ import csv
 import json
 import os
 import pty
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import monitor
-from forking import Done, rankwatch
+from forking import Done, ended, rankwatch, started
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
 CANDIDATE = {
@@ -21,8 +19,8 @@ CANDIDATE = {
 SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
 
 
-def compare(*args: str, cwd: Path) -> Done:
-    return rankwatch("compare", *args, cwd=cwd)
+def compare(*args: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
+    return rankwatch("compare", *args, cwd=cwd, env=env)
 
 
 def found(done: Done) -> dict[str, Any]:
@@ -62,6 +60,7 @@ def test_files_compare_as_the_same_lists_do_in_python(world: Path) -> None:
     frame = monitor.compare_many(BASE, CANDIDATE, k=10)
     expected = monitor.summarize(frame)
     assert (said["users"], said["paired"], said["k"]) == (12, 12, 10)
+    assert not list(world.glob("rankwatch*")), "it needs no configuration and no database"
     assert said["catalogue"] == frame.attrs["catalogue"]
     for metric, row in expected.iterrows():
         told = said["metrics"][metric]
@@ -228,31 +227,13 @@ MISTAKES = [
     (("--items", "what"), 2, "what"),
     (("-m", "novelty"), 2, "arm_metrics"),
 ]
-ONE_AFTER_ANOTHER = """
-import contextlib, io, json, sys
-from monitor.cli import main
-
-for args in json.loads(sys.argv[1]):
-    sys.argv, out, err, code = ["rankwatch", "compare", *args], io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-    print(json.dumps([code, out.getvalue(), err.getvalue()]))
-"""
 
 
-def test_every_mistake_is_one_line_that_says_what_to_do(world: Path) -> None:
-    calls = json.dumps([(*FILES, *flags) for flags, _, _ in MISTAKES])
+@pytest.mark.parametrize(("flags", "code", "words"), MISTAKES)
+def test_every_mistake_is_one_line_that_says_what_to_do(world: Path, flags: tuple[str, ...], code: int, words: str) -> None:
+    done = compare(*FILES, *flags, cwd=world)
 
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_ANOTHER, calls], cwd=world, capture_output=True, text=True, check=True, timeout=60
-    )
-
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    for (flags, code, words), (ended, out, err) in zip(MISTAKES, said, strict=True):
-        assert (ended, out, len(err.strip().splitlines()), words in err) == (code, "", 1, True), (flags, err)
+    assert (done.returncode, done.stdout, len(done.stderr.strip().splitlines()), words in done.stderr) == (code, "", 1, True)
 
 
 UNPAIRED: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -286,15 +267,41 @@ def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
 
 def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
     main, side = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "monitor", "compare", *FILES, "--json"], cwd=world, stdout=subprocess.PIPE, stderr=side
-    ) as process:
-        os.close(side)
-        assert process.stdout is not None
-        said = json.loads(process.stdout.read())
+    process = started(("compare", *FILES, "--json"), cwd=world, out=world / "out", err=Path(os.ttyname(side)))
+    assert ended(process, 60) == 0
     seen = os.read(main, 1 << 16).decode()
+    os.close(side)
     os.close(main)
 
-    assert (process.returncode, said["paired"]) == (0, 12)
+    assert json.loads((world / "out").read_text())["paired"] == 12
     assert "of 12 users" in seen
     assert compare(*FILES, cwd=world).stderr == ""
+
+
+HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}
+"""Ids that are written to do harm to a terminal or a reader."""
+
+
+def test_neither_an_id_nor_a_file_steers_the_terminal(tmp_path: Path) -> None:
+    rows = [{"user_id": user, "items": items, "by": "\x1b[2J"} for user, items in HOSTILE.items()]
+    (tmp_path / "hostile.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "binary.csv").write_bytes(b"user_id,items\n\x1b[2J\x07\n")
+
+    shown = compare("hostile.jsonl", "hostile.jsonl", "--worst", "2", "--by", "by", cwd=tmp_path)
+    refused = [compare(file, file, "--by", "none", cwd=tmp_path) for file in ("hostile.jsonl", "binary.csv")]
+
+    assert (shown.returncode, [each.returncode for each in refused]) == (0, [2, 2])
+    said = "".join(each.stdout + each.stderr for each in (shown, *refused))
+    assert {char for char in said if not char.isprintable()} == {"\n"}
+    assert "by=\\x1b[2J: " in shown.stdout
+    assert "user \\x1b[31mred\\x07 " in shown.stdout
+    assert "user two\\nlines\\u202e " in shown.stdout
+    assert "[bold]b[/bold]" in shown.stdout
+
+
+def test_json_is_json_whatever_the_encoding_of_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"user_id": "\xe9", "items": ["\xe9", "\U0001f600"]}))
+
+    done = compare("a.jsonl", "a.jsonl", "--worst", "1", "--json", cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+
+    assert json.loads(done.stdout)["worst"][0]["baseline"] == ["\xe9", "\U0001f600"]

@@ -2,19 +2,19 @@
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import forking
+from monitor.cli import rollout_gate
 from monitor.cli.main import app
 from service.lists_world import APART, SIMILAR, write_lists, write_world
-
-pytestmark = pytest.mark.usefixtures("world")
 
 
 def rankwatch(*args: str) -> Result:
@@ -26,22 +26,44 @@ def gate(*args: str) -> Result:
     return rankwatch("gate", "feed", "--margin", "0.5", *args)
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Forty of sixty users, drawn anew each day, no noise floor; the current folder."""
-    monkeypatch.chdir(tmp_path)
-    config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+def write_rotating(folder: Path) -> None:
+    """Forty of sixty users, drawn anew each day, no noise floor."""
+    config = write_world(folder, "sqlite:///rankwatch.db", every="1d")
     config.write_text(config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}"))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of two days of similar lists, for tests that only read them."""
+    folder = tmp_path_factory.mktemp("stored")
+    write_rotating(folder)
+    for day in ("2024-01-08", "2024-01-09"):
+        assert rankwatch("run-once", "--slot", day, "--config", str(folder / "rankwatch.yaml")).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def world(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That folder, the current one."""
+    monkeypatch.chdir(stored)
+    return stored
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same without a run, to change; the current folder."""
+    monkeypatch.chdir(tmp_path)
+    write_rotating(tmp_path)
+    assert rankwatch("db", "upgrade").exit_code == 0
     return tmp_path
 
 
-def run(*days: int) -> None:
-    for day in days:
-        assert rankwatch("run-once", "--slot", f"2024-01-{day:02}").exit_code == 0
+def run(day: int) -> None:
+    assert rankwatch("run-once", "--slot", f"2024-01-{day:02}").exit_code == 0
 
 
+@pytest.mark.usefixtures("world")
 def test_similar_lists_are_safe_and_end_with_0() -> None:
-    run(8, 9)
     done = gate()
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -53,29 +75,28 @@ def test_similar_lists_are_safe_and_end_with_0() -> None:
     assert lines[-1].startswith("SAFE: the mean excess is below 0.5: at most 0.")
 
 
-def test_lists_far_apart_are_a_breach_and_end_with_1(world: Path) -> None:
-    write_lists(world / "candidate.jsonl", APART)
+def test_lists_far_apart_are_a_breach_and_end_with_1(empty: Path) -> None:
+    write_lists(empty / "candidate.jsonl", APART)
     run(8)
     done = gate()
     assert done.exit_code == 1
     assert done.stdout.splitlines()[-1].startswith("BREACH: the mean excess is above 0.5: at least 1.")
 
 
-def test_no_run_is_inconclusive_and_ends_with_2() -> None:
-    assert rankwatch("db", "upgrade").exit_code == 0
-    done = gate()
-    assert done.exit_code == 2
-    assert done.stdout.splitlines()[-1] == "INCONCLUSIVE: no run of feed can be judged: none is stored yet"
+@pytest.mark.usefixtures("empty")
+def test_no_run_is_inconclusive_and_ends_with_2_at_once_or_when_it_gives_up_waiting() -> None:
+    for done in (gate(), gate("--wait", "--timeout", "1s")):
+        assert done.exit_code == 2
+        assert done.stdout.splitlines()[-1] == "INCONCLUSIVE: no run of feed can be judged: none is stored yet"
 
 
 def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for_its_time(world: Path) -> None:
-    run(8)
     printed = gate("--json", "--certificate", "certificate.json")
     assert printed.exit_code == 0, printed.stderr
     found: dict[str, Any] = json.loads((world / "certificate.json").read_text())
     assert found == json.loads(printed.stdout)
     assert (found["verdict"], found["reason"], found["judged"], found["design"]) == ("safe", "decided", "identical", "rotating")
-    assert (found["users"], found["missing"], found["margin"], found["alpha"]) == (40, 0, 0.5, 0.01)
+    assert (found["users"], found["missing"], found["margin"], found["alpha"]) == (80, 0, 0.5, 0.01)
     assert (found["metric"], found["reference"], found["range"]) == ("extended_tau", 1.0, [0.0, 2.0])
     assert [len(found[name]) for name in ("config_hash", "data_hash")] == [64, 64]
     (segment,) = found["segments"]
@@ -87,51 +108,48 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
     assert sorted(path.name for path in world.iterdir() if "certificate" in path.name) == ["certificate.json"]
 
 
-def test_wait_ends_with_the_verdict_of_a_run_that_comes_in(world: Path) -> None:
-    assert rankwatch("db", "upgrade").exit_code == 0
-    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5", "--wait", "--timeout", "50s"]
-    with subprocess.Popen(command, cwd=world, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
-        assert waiting.stderr is not None
-        assert "none is stored yet" in waiting.stderr.readline()
-        run(8)
-        out, _ = waiting.communicate(timeout=55)
-    assert waiting.returncode == 0
-    assert "SAFE" in out
-
-
-def test_wait_gives_up_inconclusive() -> None:
-    assert rankwatch("db", "upgrade").exit_code == 0
-    assert gate("--wait", "--timeout", "1s").exit_code == 2
+@pytest.mark.usefixtures("empty")
+def test_wait_ends_with_the_verdict_of_a_run_that_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_gate, "time", SimpleNamespace(sleep=lambda _: run(8)))
+    done = gate("--wait", "--timeout", "50s")
+    assert (done.exit_code, "SAFE" in done.stdout) == (0, True)
+    assert "none is stored yet" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "words"),
+    ("args", "words"),
     [
-        (("gate", "feed"), 64, "Missing option '--margin'"),
-        (("gate", "feed", "--margin", "much"), 64, "Invalid value for '--margin'"),
-        (("gate", "feed", "--margin", "0.5", "--nope"), 64, "No such option"),
-        (("gate", "feed", "--margin", "0.5", "--since", "soon"), 64, "no ISO 8601 time"),
-        (("gate", "feed", "--margin", "0.5", "--wait", "--timeout", "2"), 64, "a number needs its unit"),
-        (("gate", "feed", "--margin", "7"), 64, "margin 7 lies outside of what is possible: write one between 0 and 2"),
-        (("gate", "feed", "--margin", "0.5", "--alpha", "1"), 64, "alpha 1 is no error rate"),
-        (("gate", "feed", "--margin", "0.5", "--metric", "overlap"), 64, "does not measure overlap"),
+        (("gate", "feed"), "Missing option '--margin'"),
+        (("gate", "feed", "--margin", "much"), "Invalid value for '--margin'"),
+        (("gate", "feed", "--margin", "0.5", "--nope"), "No such option"),
+        (("gate", "feed", "--margin", "0.5", "--since", "soon"), "no ISO 8601 time"),
+        (("gate", "feed", "--margin", "0.5", "--wait", "--timeout", "2"), "a number needs its unit"),
+        (("gate", "feed", "--margin", "7"), "margin 7 lies outside of what is possible: write one between 0 and 2"),
+        (("gate", "feed", "--margin", "0.5", "--alpha", "1"), "alpha 1 is no error rate"),
+        (("gate", "feed", "--margin", "0.5", "--metric", "overlap"), "does not measure overlap"),
         (
             ("gate", "feed", "--margin", "0.5", "--metric", "over_floor(extended_tau)"),
-            64,
             "over_floor(extended_tau) is a series, and the gate takes the metric itself, extended_tau",
         ),
         (
             ("gate", "feed", "--margin", "0.5", "--reference", "nan"),
-            64,
             "reference nan is no score: write one that extended_tau can have, -1 to 1",
         ),
-        (("gate", "nope", "--margin", "0.5"), 64, "no comparison named 'nope': the configuration has feed"),
-        (("gate", "feed", "--margin", "0.5", "--config", "gone.yaml"), 64, "gone.yaml"),
-        (("gate", "feed", "--margin", "0.5"), 4, "rankwatch.db"),
+        (("gate", "nope", "--margin", "0.5"), "no comparison named 'nope': the configuration has feed"),
+        (("gate", "feed", "--margin", "0.5", "--config", "gone.yaml"), "gone.yaml"),
     ],
 )
-def test_no_error_ends_with_a_verdict(args: tuple[str, ...], code: int, words: str) -> None:
-    done = rankwatch(*args)
+@pytest.mark.usefixtures("world")
+def test_no_error_ends_with_a_verdict(args: Sequence[str], words: str) -> None:
+    require_no_verdict(rankwatch(*args), 64, words)
+
+
+def test_a_database_that_is_not_there_is_no_verdict(empty: Path) -> None:
+    (empty / "rankwatch.db").unlink()
+    require_no_verdict(gate(), 4, "rankwatch.db")
+
+
+def require_no_verdict(done: Result, code: int, words: str) -> None:
     assert done.exit_code == code
     assert words in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
@@ -149,27 +167,17 @@ def test_a_certificate_that_cannot_be_written_is_no_verdict_and_told_before_any_
     world: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
 ) -> None:
     monkeypatch.setattr("monitor.service.gate.wait_for_verdict", None)
-    run(8)
-    os.mkfifo(world / "pipe")
+    with suppress(FileExistsError):
+        os.mkfifo(world / "pipe")
     done = gate("--certificate", name, "--wait")
     assert (done.exit_code, done.stdout, done.stderr) == (74, "", f"rankwatch: {name}: {why}\n")
-
-
-def to_nobody(*args: str, cwd: Path) -> tuple[int, str]:
-    """Exit code and standard error of a command whose reader has gone before it prints."""
-    done = forking.rankwatch(*args, cwd=cwd, out=forking.NOBODY)
-    return done.returncode, done.stderr
-
-
-@pytest.mark.parametrize("as_json", [("--json",), ()])
-def test_a_reader_who_has_gone_leaves_no_verdict(world: Path, as_json: tuple[str, ...]) -> None:
-    run(8)
-    assert to_nobody("gate", "feed", "--margin", "0.5", *as_json, cwd=world) == (74, "")
 
 
 @pytest.mark.parametrize(
     "args",
     [
+        ("gate", "feed", "--margin", "0.5"),
+        ("gate", "feed", "--margin", "0.5", "--json"),
         ("gate", "--help"),
         ("runs",),
         ("runs", "--json"),
@@ -180,18 +188,16 @@ def test_a_reader_who_has_gone_leaves_no_verdict(world: Path, as_json: tuple[str
     ],
 )
 def test_a_reader_who_has_gone_ends_every_command_with_74_and_no_word(world: Path, args: tuple[str, ...]) -> None:
-    run(8)
-    assert to_nobody(*args, cwd=world) == (74, "")
+    done = forking.rankwatch(*args, cwd=world, out=forking.NOBODY)
+    assert (done.returncode, done.stderr) == (74, "")
 
 
 def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74(world: Path) -> None:
-    run(8)
     done = forking.rankwatch("gate", "feed", "--margin", "0.5", cwd=world, out=Path("/dev/full"))
     assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
 
 
 def test_a_certificate_for_the_output_itself_goes_before_the_table(world: Path) -> None:
-    run(8)
     args = ("gate", "feed", "--margin", "0.5", "--certificate", "/dev/stdout")
     done = forking.rankwatch(*args, cwd=world, out=world / "out.txt")
     assert done.returncode == 0
@@ -201,24 +207,22 @@ def test_a_certificate_for_the_output_itself_goes_before_the_table(world: Path) 
     assert text[end:].startswith("\nfeed  margin 0.5")
 
 
-def test_a_fault_of_the_program_is_no_breach(world: Path) -> None:
-    run(8)
-    code = (
-        "import monitor.service.gate as g\n"
-        "def broken(*_, **__): raise ZeroDivisionError('as if')\n"
-        "g.make_question = broken\n"
-        "from monitor.cli import main; main()"
-    )
-    command = [sys.executable, "-c", code, "gate", "feed", "--margin", "0.5"]
-    done = subprocess.run(command, cwd=world, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 70
+@pytest.mark.usefixtures("world")
+def test_a_fault_of_the_program_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("monitor.service.gate.make_question", broken)
+    done = gate()
+    assert done.exit_code == 70
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_missing_users_end_with_2_and_the_reason(world: Path) -> None:
+def test_missing_users_end_with_2_and_the_reason(empty: Path) -> None:
     half = [json.dumps({"user_id": f"u{number}", "items": SIMILAR}) for number in range(40)]
-    (world / "candidate.jsonl").write_text("\n".join(half) + "\n")
-    run(8, 9)
+    (empty / "candidate.jsonl").write_text("\n".join(half) + "\n")
+    for day in (8, 9):
+        run(day)
     done = gate("--json")
     assert done.exit_code == 2
     assert json.loads(done.stdout)["reason"] == "no_data"

@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -237,12 +236,3 @@ def test_a_configuration_that_says_nothing_is_wrong_usage(tmp_path: Path, text: 
     assert (named.returncode, by_variable.returncode) == (2, 2)
     assert reason in named.stderr
     assert by_variable.stderr == named.stderr
-
-
-def test_who_names_an_address_does_not_wait_for_the_settings_to_load(tmp_path: Path) -> None:
-    code = """import sys
-from monitor.cli.main import app
-try: app(["healthcheck", "127.0.0.1:1"])
-except SystemExit: print([name for name in sys.modules if name.startswith(("monitor.options", "sqlalchemy", "numpy"))])"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert done.stdout == "[]\n"

@@ -76,9 +76,3 @@ def test_a_name_that_is_none_names_the_likeliest(name: str, words: str) -> None:
         metric_list.metrics(name)
 
     assert words in str(refused.value)
-
-
-def test_a_name_that_is_none_ends_with_2_and_one_line() -> None:
-    done = describe("rob")
-
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "rankwatch: unknown metric 'rob'; did you mean 'rbo'?\n")

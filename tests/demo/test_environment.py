@@ -1,9 +1,8 @@
 import csv
 import itertools
+import os
 import signal
 import socket
-import subprocess
-import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -13,6 +12,7 @@ import requests
 from rich.console import Console
 from typer.testing import CliRunner
 
+from forking import ended, running
 from monitor.cli.main import app
 from monitor.demo.environment import UNWATCHED_STORY, DemoArms, run_recommenders, simulated_days
 from monitor.demo.recommenders import BROKEN_COUNTRY, DEPTH
@@ -47,25 +47,18 @@ def test_a_day_is_served_when_it_is_told(arms: DemoArms) -> None:
 
 def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "monitor", "demo", "--recommenders", "127.0.0.1:0", "--dir", str(tmp_path / "shop")]
-    with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink)
-    try:
-        wait_for(lambda: "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day")
+    with running(("demo", "--recommenders", "127.0.0.1:0", "--dir", "shop"), cwd=tmp_path, out=log) as process:
+        wait_for(lambda: log.exists() and "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day")
         url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
         users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
         asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
         lists = [requests.get(one, timeout=60).json() for one in asked]
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
+        os.kill(process.pid or 0, signal.SIGTERM)
+        assert ended(process, 60) == 0
 
     assert {user["country"] for user in users} >= {BROKEN_COUNTRY}
     assert [len(items) for items in lists] == [DEPTH, DEPTH]
     assert lists[0] != lists[1]
-    assert code == 0
 
 
 def test_an_address_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from monitor.demo.recommenders import (
 )
 from monitor.demo.world import World
 
-DAYS = (0, 1, 2, 30)
+DAYS = (0, 1, 30)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,13 @@ def by_country(trained: TrainedLists) -> "pd.Series[float]":
     return rbo(trained).groupby(pd.Series(users.countries, index=users.ids)).mean()
 
 
-def test_training_twice_on_the_same_day_gives_the_same_lists(healthy: dict[int, TrainedLists]) -> None:
-    again = retrain(World(), 2, is_broken=False)
-    assert again.baseline == healthy[2].baseline
-    assert again.candidate == healthy[2].candidate
+def test_training_twice_on_the_same_day_gives_the_same_lists_in_well_under_a_second(healthy: dict[int, TrainedLists]) -> None:
+    start = time.process_time()
+    again = retrain(World(), 30, is_broken=False)
+    # Both cores' work together; a loaded machine makes this no slower.
+    assert time.process_time() - start < 2.0
+    assert again.baseline == healthy[30].baseline
+    assert again.candidate == healthy[30].candidate
 
 
 def test_lists_are_full_distinct_and_free_of_what_the_user_owns(healthy: dict[int, TrainedLists]) -> None:
@@ -79,15 +82,12 @@ def test_a_healthy_candidate_keeps_every_country_far_from_the_threshold(healthy:
         assert (rbo(trained) < 0.3).mean() < 0.03
 
 
-def test_the_fault_drops_one_country_below_the_threshold_and_no_other(broken: TrainedLists) -> None:
+def test_the_fault_drops_one_country_below_the_threshold_and_no_other_nor_an_activity(broken: TrainedLists) -> None:
     means = by_country(broken)
     assert means[BROKEN_COUNTRY] < 0.3
     assert (means.drop(BROKEN_COUNTRY) > 0.6).all()
     assert rbo(broken).mean() > 0.5
     assert (rbo(broken) < 0.3).mean() > 0.14
-
-
-def test_the_fault_leaves_every_activity_above_the_threshold(broken: TrainedLists) -> None:
     activity = pd.Series(broken.history.activities, index=broken.history.users.ids)
     assert (rbo(broken).groupby(activity).mean() > 0.5).all()
 
@@ -100,13 +100,6 @@ def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone
     assert broken.baseline == healthy[1].baseline
     assert len({broken.candidate[user] for user in users.ids if is_hit[user]}) == 1
     assert all(broken.candidate[user] == healthy[1].candidate[user] for user in users.ids if not is_hit[user])
-
-
-def test_a_day_trains_in_well_under_a_second() -> None:
-    start = time.process_time()
-    retrain(World(), 5, is_broken=False)
-    # Both cores' work together; a loaded machine makes this no slower.
-    assert time.process_time() - start < 2.0
 
 
 Matrix = npt.NDArray[np.float32]
@@ -137,25 +130,8 @@ def test_cosine_weights_are_the_shrunk_cosine_worked_by_hand() -> None:
     first_third = 1 / (np.sqrt(4 * 1) + 1)
     expected = [[0, first_second, first_third], [first_second, 0, 0], [first_third, 0, 0]]
     assert np.allclose(weights, expected)
-
-
-def test_cosine_weights_agree_with_a_naive_double_loop(bought: Matrix) -> None:
-    weights = cosine_weights(bought, shrinkage=2.0, neighbours=4)
-    items = range(bought.shape[1])
-    for column in items:
-        cosines = []
-        for row in items:
-            together = float(bought[:, row] @ bought[:, column])
-            lengths = float(np.linalg.norm(bought[:, row]) * np.linalg.norm(bought[:, column]))
-            cosines.append(0.0 if row == column else together / (lengths + 2.0))
-        fourth = sorted(cosines, reverse=True)[3]
-        kept = weights[:, column]
-        assert np.count_nonzero(kept) <= 4
-        for row in items:
-            if cosines[row] > fourth + 1e-9:
-                assert kept[row] == pytest.approx(cosines[row], rel=1e-6)
-            elif cosines[row] < fourth - 1e-9:
-                assert kept[row] == 0.0
+    nearest = [[0, first_second, first_third], [first_second, 0, 0], [0, 0, 0]]
+    assert np.allclose(cosine_weights(bought, shrinkage=1.0, neighbours=1), nearest)
 
 
 def test_popular_counts_buyers_and_breaks_ties_by_item() -> None:
@@ -191,18 +167,12 @@ def ask(url: str, user: str, n: str | None = None) -> requests.Response:
     return requests.get(f"{url}/api/recommend/{user}", params=None if n is None else {"n": n}, timeout=60)
 
 
-def test_a_user_gets_the_first_n_items_as_a_json_list(url: str) -> None:
+def test_a_user_gets_the_first_n_items_or_ten_as_a_json_list_and_an_unknown_one_is_not_found(url: str) -> None:
     answer = ask(url, "ann", "3")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"].startswith("application/json")
     assert answer.json() == ["item-000", "item-001", "item-002"]
-
-
-def test_without_n_ten_items_are_given(url: str) -> None:
     assert ask(url, "bob").json() == list(LISTS["bob"][:10])
-
-
-def test_an_unknown_user_is_not_found(url: str) -> None:
     assert ask(url, "nobody", "3").status_code == 404
 
 

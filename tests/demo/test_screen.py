@@ -32,15 +32,13 @@ def full(make: Any) -> Any:
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_a_full_frame_has_exactly_the_height_and_never_more_than_the_width(full: Any, width: int, height: int) -> None:
+def test_a_frame_full_or_empty_has_exactly_the_height_and_never_more_than_the_width(
+    full: Any, make: Any, width: int, height: int
+) -> None:
     lines = drawn(full, width, height)
     assert max(map(len, lines)) <= width
     assert len(lines) == height or height > 50  # with everything shown, more room stays empty
-
-
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_an_empty_frame_is_as_high_as_a_full_one(full: Any, make: Any, width: int, height: int) -> None:
-    assert len(drawn(make.status(), width, height)) == len(drawn(full, width, height))
+    assert len(drawn(make.status(), width, height)) == len(lines)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -86,13 +84,10 @@ def test_loud_alerts_stand_with_state_since_and_reason_the_firing_one_first(full
     assert pending.startswith("PENDING  ManyUsersApart all")
 
 
-def test_quiet_alerts_are_counted_in_one_line(make: Any) -> None:
+def test_quiet_alerts_are_counted_in_one_line_and_before_the_first_run_it_says_when_one_is_due(make: Any) -> None:
+    assert "nothing judged yet: a run is due every 2s" in drawn(make.status(), 80, 23)
     seen = make.seen(alerts=(make.alert(State.QUIET), make.alert(State.QUIET, segment="all")))
     assert "all 2 quiet" in drawn(make.status(seen=seen), 80, 23)
-
-
-def test_before_the_first_run_the_frame_says_when_one_is_due(make: Any) -> None:
-    assert "nothing judged yet: a run is due every 2s" in drawn(make.status(), 80, 23)
 
 
 def test_the_newest_notes_are_shown_each_cut_to_one_line(full: Any) -> None:

@@ -37,10 +37,6 @@ def interrupt_after(looks: int, how: Callable[[], None]) -> Callable[[], None]:
     return look
 
 
-def press_ctrl_c() -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.fixture
 def made(daemon_on: Factory) -> tuple[Factory, list[Any]]:
     daemons: list[Any] = []
@@ -79,9 +75,6 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) 
     assert told.index("fault repaired") < told.index("RESOLVED")
     assert told.count("NOTIFIED") == 4
     assert "The demo went as it should" in played.text
-
-
-def test_every_thread_of_daemon_and_recommenders_has_ended(played: Played) -> None:
     assert not played.threads_left
 
 
@@ -106,15 +99,24 @@ def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_miss
 
 
 @pytest.mark.parametrize(("fast", "code"), [(False, 0), (True, 130)])
-def test_ctrl_c_stops_everything(tmp_path: Path, made: tuple[Factory, list[Any]], store: Any, *, fast: bool, code: int) -> None:
-    before = set(threading.enumerate())
+def test_ctrl_c_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
+    tmp_path: Path, made: tuple[Factory, list[Any]], store: Any, *, fast: bool, code: int
+) -> None:
+    def press_ctrl_c() -> None:
+        logging.getLogger("monitor.test").warning("said in the demo")
+        raise KeyboardInterrupt
+
+    threads, logs = set(threading.enumerate()), (logging.getLogger().handlers[:], logging.getLogger().level)
     store.on_look = interrupt_after(2, press_ctrl_c)
     factory, daemons = made
     got, text = perform(tmp_path, factory, fast=fast)
     assert got == code
     assert daemons[0].calls == ["start", "stop"]
-    assert set(threading.enumerate()) <= before
+    assert set(threading.enumerate()) <= threads
     assert f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}" in text
+    assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
+    assert "said in the demo" not in text
+    assert (logging.getLogger().handlers, logging.getLogger().level) == logs
 
 
 def test_sigterm_ends_the_demo_like_ctrl_c_and_the_handler_is_put_back(
@@ -142,16 +144,3 @@ def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path,
     with pytest.raises(ConfigError, match="cannot listen there"):
         perform(tmp_path, factory, fast=True)
     assert set(threading.enumerate()) <= before
-
-
-def test_the_log_goes_to_the_file_and_logging_is_put_back(tmp_path: Path, made: tuple[Factory, list[Any]], store: Any) -> None:
-    def speak() -> None:
-        logging.getLogger("monitor.test").warning("said in the demo")
-        raise KeyboardInterrupt
-
-    before = (logging.getLogger().handlers[:], logging.getLogger().level)
-    store.on_look = speak
-    _, text = perform(tmp_path, made[0], fast=False)
-    assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
-    assert "said in the demo" not in text
-    assert (logging.getLogger().handlers, logging.getLogger().level) == before

@@ -133,27 +133,17 @@ def test_the_segments_shown_are_those_of_the_users_file(play: Simulation) -> Non
     assert named <= set(SEGMENTS)
 
 
-def test_means_of_earlier_runs_are_remembered_beside_the_newest(make: Any, store: Any) -> None:
+def test_means_of_earlier_runs_are_remembered_beside_the_newest_by_the_names_in_the_configuration(
+    make: Any, store: Any
+) -> None:
     watcher = StoreReader(store)
-    first, second = make.run(0), make.run(2)
-    store.shown, store.newest = (first,), (make.latest(first, make.summary("all", "rbo(p=0.9)", 0.7)),)
-    watcher.read()
-    store.shown, store.newest = (second, first), (make.latest(second, make.summary("all", "rbo(p=0.9)", 0.2)),)
-    seen = watcher.read()
+    runs: tuple[Any, ...] = ()
+    for seconds, metric, mean in ((0, "rbo(p=0.9)", 0.7), (2, "rbo(p=0.9)@10", 0.2), (4, "rbo(p=0.9)", None)):
+        runs = (make.run(seconds), *runs)
+        store.shown, store.newest = runs, (make.latest(runs[0], make.summary("all", metric, mean)),)
+        seen = watcher.read()
     assert seen.trend("all") == (0.7, 0.2)
     assert seen.trend("country=DE") == ()
-
-
-def test_a_metric_with_its_depth_is_found_by_the_name_in_the_configuration(make: Any, store: Any) -> None:
-    run = make.run(0)
-    store.shown, store.newest = (run,), (make.latest(run, make.summary("all", "rbo(p=0.9)@10", 0.7)),)
-    assert StoreReader(store).read().means == {run.slot: {("all", "rbo(p=0.9)"): 0.7}}
-
-
-def test_a_mean_that_does_not_exist_is_left_out(make: Any, store: Any) -> None:
-    run = make.run(0)
-    store.shown, store.newest = (run,), (make.latest(run, make.summary("all", "rbo(p=0.9)", None)),)
-    assert StoreReader(store).read().trend("all") == ()
 
 
 def test_what_the_store_no_longer_lists_is_forgotten(make: Any, store: Any) -> None:
@@ -163,11 +153,6 @@ def test_what_the_store_no_longer_lists_is_forgotten(make: Any, store: Any) -> N
     watcher.read()
     store.shown, store.newest = (new,), (make.latest(new),)
     assert set(watcher.read().means) == {new.slot}
-
-
-def test_only_firing_alerts_count_as_firing(make: Any) -> None:
-    alerts = tuple(make.alert(state) for state in (State.QUIET, State.PENDING, State.FIRING))
-    assert make.seen(alerts=alerts).firing == 1
 
 
 def test_a_running_run_leaves_no_gap_in_the_trend(make: Any) -> None:

@@ -1,7 +1,6 @@
 import csv
 import socket
 import stat
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,8 @@ from monitor.demo.workspace import (
 from monitor.demo.world import World
 from monitor.errors import ConfigError
 from monitor.model import Direction, FixedLimit, SimilarityRule
-from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison, to_schedule
-from monitor.sources import open_users
 
 
 def test_a_new_directory_is_made_and_ignored_by_git(tmp_path: Path) -> None:
@@ -116,45 +113,22 @@ LISTEN, URL = "127.0.0.1:29108", "http://127.0.0.1:1001"
 def workspace(tmp_path: Path) -> Workspace:
     workspace = Workspace(tmp_path)
     write_secret(workspace)
-    write_users(workspace, World().history(0))
-    write_configuration(workspace, listen=LISTEN, url=URL, every="2s")
     return workspace
 
 
-@pytest.fixture
-def settings(workspace: Workspace) -> Settings:
-    return load_settings(workspace.config)
-
-
 @pytest.mark.parametrize("every", [NORMAL_STORY.every, FAST_STORY.every])
-def test_the_configuration_loads_at_each_storys_pace(workspace: Workspace, every: str) -> None:
+def test_the_configuration_is_that_of_the_demo_at_each_storys_pace(workspace: Workspace, every: str) -> None:
     write_configuration(workspace, listen=LISTEN, url=URL, every=every)
-    (comparison,) = load_settings(workspace.config).comparisons
-    assert to_schedule(comparison).interval.total_seconds() == float(every.removesuffix("s"))
-
-
-def test_database_listen_address_and_comparison_are_those_of_the_demo(workspace: Workspace, settings: Settings) -> None:
+    settings = load_settings(workspace.config)
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
     assert settings.listen_address == ("127.0.0.1", 29108)
-    comparison = to_comparison(settings.comparisons[0])
+    (options,) = settings.comparisons
+    assert to_schedule(options).interval.total_seconds() == float(every.removesuffix("s"))
+    comparison = to_comparison(options)
     assert (comparison.name, comparison.measuring.k, comparison.measuring.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
-
-
-def test_rules_are_those_that_the_fault_should_break(settings: Settings) -> None:
-    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).judging.rules if isinstance(rule, SimilarityRule))
+    low, apart = (rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule))
     assert {low.alert, apart.alert} == {alert for alert, _ in EXPECTED_ALERTS}
-    assert (low.limit, low.segments, low.for_runs) == (
-        FixedLimit(direction=Direction.BELOW, value=0.4, resolve_at=0.5),
-        "each",
-        2,
-    )
-    assert (apart.limit, apart.segments) == (FixedLimit(direction=Direction.ABOVE, value=0.1, resolve_at=0.05), "all")
-    assert str(apart.statistic) == "share_below(0.3)"
-
-
-def test_the_users_file_is_read_by_the_users_source_it_names(settings: Settings) -> None:
-    source = open_users(settings.comparisons[0].users, settings.comparisons[0].baseline)
-    table = source.users(datetime(2026, 3, 1, tzinfo=UTC), ("country", "activity"))
-    assert len(table) == 1500
-    assert set(table.segments["country"].categories) == {"DE", "FR", "UK", "US"}
-    source.close()
+    assert low.limit == FixedLimit(direction=Direction.BELOW, value=0.4, resolve_at=0.5)
+    assert (low.segments, low.for_runs) == ("each", 2)
+    assert apart.limit == FixedLimit(direction=Direction.ABOVE, value=0.1, resolve_at=0.05)
+    assert (apart.segments, str(apart.statistic)) == ("all", "share_below(0.3)")

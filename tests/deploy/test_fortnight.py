@@ -142,9 +142,8 @@ def test_the_role_can_change_nothing(reader: psycopg.Connection, statement: str)
         reader.execute("RESET default_transaction_read_only")
 
 
-def test_commands_that_only_show_need_no_more_than_the_role(
-    reader: psycopg.Connection, fortnight: Fortnight, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("reader")
+def test_commands_that_only_show_need_no_more_than_the_role(fortnight: Fortnight, tmp_path: Path) -> None:
     with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as owner:
         owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
     url = make_url(fortnight.database_url).set(username=READER, password=SECRET)

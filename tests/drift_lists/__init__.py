@@ -33,8 +33,22 @@ def lists_folder() -> Path:
 
 
 def source(arm: str) -> str:
-    """The arm as a source of a configuration."""
-    return f'{{file: {{path: "{lists_folder()}/{arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
+    """The arm, or another folder of a file a day, as a source of a configuration."""
+    return f'{{file: {{path: "{lists_folder() / arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
+
+
+def compare(name: str, rest: str, *, candidate: str = "", baseline: str = "baseline") -> str:
+    """A comparison of the arm of this name, or of another candidate; ``rest`` are its lines from ``users`` on."""
+    arms = f"baseline: {source(baseline)}\n    candidate: {source(candidate or name)}"
+    return f"\n  - name: {name}\n    every: 1d\n    k: 10\n    {arms}\n{rest}"
+
+
+def write_config(folder: Path, *comparisons: str, url: str = "") -> Path:
+    """A configuration of these; its database lies in the folder where no other is given."""
+    database = url or f"sqlite:///{folder / 'rankwatch.db'}"
+    path = folder / "rankwatch.yaml"
+    path.write_text(f"database: {database}\nlisten: 127.0.0.1:0\ncomparisons:{''.join(comparisons)}")
+    return path
 
 
 def run_cli(*args: str, code: int = 0) -> list[dict[str, Any]]:

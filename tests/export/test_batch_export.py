@@ -2,9 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,6 @@ from monitor.export import (
     FINAL_SERIES,
     SERIES,
     Kind,
-    PrometheusPublisher,
     families_of_comparison,
     group_path,
     require_textfile,
@@ -24,7 +21,6 @@ from monitor.export import (
 )
 from servers import require
 
-Scrape = Callable[[PrometheusPublisher], Any]
 PARTS = ("_bucket", "_sum", "_count", "_gsum", "_gcount")
 
 

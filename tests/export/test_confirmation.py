@@ -1,16 +1,15 @@
 """What was read from a database that is away is not shown for the present."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import published
+from export.page import scraped
 from monitor.errors import DatabaseTrouble
 from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.export.publisher import CONFIRMED, SHOWN_UNCONFIRMED_S
 
-Scrape = Callable[[PrometheusPublisher], Any]
 ALERT = {"comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical"}
 STAY = {
     "build_info",
@@ -44,13 +43,13 @@ def lose(publisher: PrometheusPublisher, trouble: DatabaseTrouble = DatabaseTrou
 
 
 def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(
-    publisher: PrometheusPublisher, scrape: Scrape, clock: Any
+    publisher: PrometheusPublisher, clock: Any
 ) -> None:
     other = published.filled()
-    before = scrape(publisher).names()
+    before = scraped(publisher).names()
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     gone = {name.removeprefix("rankwatch_") for name in before - page.names()}
     gauges = {name for name, one in SERIES.items() if one.kind in (Kind.GAUGE, Kind.INFO)}
@@ -61,42 +60,40 @@ def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_wha
     assert page.value("outbox_oldest_age_seconds", receiver="pager") is None
     assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") is not None
     assert page.value("runs_total", comparison="home-feed", status="ok") == 1
-    assert scrape(other).value("alert_state", **ALERT) == 2
+    assert scraped(other).value("alert_state", **ALERT) == 2
 
 
-def test_failures_of_less_than_a_minute_leave_no_gap(publisher: PrometheusPublisher, scrape: Scrape, clock: Any) -> None:
+def test_failures_of_less_than_a_minute_leave_no_gap(publisher: PrometheusPublisher, clock: Any) -> None:
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S - 1
-    assert scrape(publisher).value("alert_state", **ALERT) == 2
+    assert scraped(publisher).value("alert_state", **ALERT) == 2
     publisher.publish([published.latest()])
     clock.seconds += SHOWN_UNCONFIRMED_S
     lose(publisher)
     clock.seconds += SHOWN_UNCONFIRMED_S - 1
-    assert scrape(publisher).value("alert_state", **ALERT) == 2
+    assert scraped(publisher).value("alert_state", **ALERT) == 2
 
 
-def test_more_failures_do_not_begin_the_minute_anew(publisher: PrometheusPublisher, scrape: Scrape, clock: Any) -> None:
+def test_more_failures_do_not_begin_the_minute_anew(publisher: PrometheusPublisher, clock: Any) -> None:
     for second in range(0, 61, 10):
         clock.seconds = second
         publisher.database_failed(DatabaseTrouble.UNREACHABLE)
-    assert scrape(publisher).value("alert_state", **ALERT) is None
+    assert scraped(publisher).value("alert_state", **ALERT) is None
 
 
-def test_a_conflict_among_writers_puts_nothing_in_doubt(publisher: PrometheusPublisher, scrape: Scrape, clock: Any) -> None:
+def test_a_conflict_among_writers_puts_nothing_in_doubt(publisher: PrometheusPublisher, clock: Any) -> None:
     publisher.database_failed(DatabaseTrouble.CONFLICT)
     clock.seconds = 10 * SHOWN_UNCONFIRMED_S
-    assert scrape(publisher).value("alert_state", **ALERT) == 2
+    assert scraped(publisher).value("alert_state", **ALERT) == 2
 
 
-def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(
-    publisher: PrometheusPublisher, scrape: Scrape, clock: Any
-) -> None:
+def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(publisher: PrometheusPublisher, clock: Any) -> None:
     lose(publisher)
     clock.seconds = SHOWN_UNCONFIRMED_S
     publisher.watch(["home-feed"], ["pager"])
-    assert scrape(publisher).value("alert_state", **ALERT) is None
+    assert scraped(publisher).value("alert_state", **ALERT) is None
     publisher.publish([published.latest()])
-    assert scrape(publisher).value("alert_state", **ALERT) == 2
+    assert scraped(publisher).value("alert_state", **ALERT) == 2
 
 
 def test_every_gauge_is_confirmed_but_those_that_stay() -> None:

@@ -1,6 +1,5 @@
 """Counters and histograms of the daemon itself."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,17 +7,16 @@ from typing import Any
 import pytest
 
 import published
+from export.page import scraped
 from monitor.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.export import PrometheusPublisher
 from monitor.model import Arm, CoverageReason, DataKind, RunStatus
 
-Scrape = Callable[[PrometheusPublisher], Any]
 
-
-def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher: PrometheusPublisher) -> None:
     publisher.watch(["home-feed"], ["pager"])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     for status in ("ok", "insufficient", "failed", "abandoned"):
         assert page.value("runs_total", comparison="home-feed", status=status) == 0
@@ -32,100 +30,62 @@ def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher:
 
 
 @pytest.mark.parametrize("status", [status for status in RunStatus if status is not RunStatus.RUNNING])
-def test_a_finished_run_counts_once_by_its_status(publisher: PrometheusPublisher, scrape: Scrape, status: RunStatus) -> None:
+def test_a_finished_run_counts_once_by_its_status(publisher: PrometheusPublisher, status: RunStatus) -> None:
     publisher.watch(["home-feed"], [])
 
     publisher.run_finished(published.result(status=status))
 
-    counted = {one["status"]: scrape(publisher).value("runs_total", **one) for one in scrape(publisher).labelled("runs_total")}
+    counted = {
+        one["status"]: scraped(publisher).value("runs_total", **one) for one in scraped(publisher).labelled("runs_total")
+    }
     assert counted == {**dict.fromkeys(counted, 0.0), status.value: 1.0}
 
 
-def test_a_finished_run_is_observed_whole_and_by_stage(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.run_finished(published.result())
-
-    page = scrape(publisher)
-
-    assert page.value("run_duration_seconds_sum", comparison="home-feed") == 4.0
-    assert page.value("run_duration_seconds_bucket", comparison="home-feed", le="2.5") == 0
-    assert page.value("run_duration_seconds_bucket", comparison="home-feed", le="5.0") == 1
-    assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 3.0
-    assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="score") == 0.5
-
-
-def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: PrometheusPublisher) -> None:
     publisher.run_finished(published.result(finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}))
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert page.value("run_duration_seconds_sum", comparison="home-feed") == 0
     assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 0
 
 
-def test_runs_that_another_process_left_count_as_abandoned(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_runs_that_another_process_left_count_as_abandoned(publisher: PrometheusPublisher) -> None:
     publisher.watch(["home-feed"], [])
 
     publisher.run_abandoned("home-feed")
     publisher.run_abandoned("removed")
 
-    assert scrape(publisher).value("runs_total", comparison="home-feed", status="abandoned") == 1
-    assert scrape(publisher).value("runs_total", comparison="removed", status="abandoned") is None
+    assert scraped(publisher).value("runs_total", comparison="home-feed", status="abandoned") == 1
+    assert scraped(publisher).value("runs_total", comparison="removed", status="abandoned") is None
 
 
-def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> None:
     standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
-    assert scrape(publisher).value("leader") is None
+    assert scraped(publisher).value("leader") is None
 
     publisher.led_by(lambda: standing.pop(0))
 
-    pages = [scrape(publisher) for _ in range(3)]
+    pages = [scraped(publisher) for _ in range(3)]
     assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
 
 
-def test_skipped_slots_and_notifications_add_up(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_skipped_slots_and_notifications_add_up(publisher: PrometheusPublisher) -> None:
     publisher.slots_skipped("home-feed", "missed", 3)
     publisher.slots_skipped("home-feed", "missed")
     publisher.notified("pager", "retry")
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert page.value("slots_skipped_total", comparison="home-feed", reason="missed") == 4
     assert page.value("notifications_total", receiver="pager", outcome="retry") == 1
 
 
-def test_watching_again_keeps_what_stays_and_drops_what_is_gone(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.watch(["home-feed", "search"], ["pager", "chat"], intervals={"search": timedelta(hours=1)})
-    publisher.run_finished(published.result())
-    publisher.notified("pager", "sent")
-
-    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)})
-    page = scrape(publisher)
-
-    assert page.value("runs_total", comparison="home-feed", status="ok") == 1
-    assert page.value("notifications_total", receiver="pager", outcome="sent") == 1
-    assert page.value("schedule_interval_seconds", comparison="home-feed") == 900
-    assert 'comparison="search"' not in page.text
-    assert 'receiver="chat"' not in page.text
-
-
-def test_a_run_that_ends_after_its_comparison_went_brings_nothing_back(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.watch(["home-feed"], ["pager"])
-    publisher.watch(["search"], ["chat"])
-
-    publisher.run_finished(published.result())
-    publisher.slots_skipped("home-feed", "overlap")
-    publisher.notified("pager", "sent")
-
-    text = scrape(publisher).text
-    assert "home-feed" not in text
-    assert "pager" not in text
-
-
-def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher) -> None:
     publisher.watch([], ["pager"])
 
     publisher.outbox({"chat": 2}, {"chat": 90.5}, {"chat": 1}, {"chat": 3})
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert page.value("outbox_pending", receiver="chat") == 2
     assert page.value("outbox_held", receiver="chat") == 1
@@ -134,46 +94,25 @@ def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: Pr
     assert page.value("outbox_pending", receiver="pager") == 0
 
 
-def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.reloaded(ok=True, at=published.SLOT)
-    publisher.reloaded(ok=False, at=published.SLOT + timedelta(hours=1))
-
-    page = scrape(publisher)
-
-    assert page.value("config_last_reload_successful") == 0
-    assert page.value("config_last_reload_success_timestamp_seconds") == published.SLOT.timestamp()
-
-
-def test_a_reload_that_never_went_well_shows_no_time(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.reloaded(ok=False, at=published.SLOT)
-
-    page = scrape(publisher)
-
-    assert page.value("config_last_reload_successful") == 0
-    assert page.value("config_last_reload_success_timestamp_seconds") is None
-
-
-def test_two_publishers_share_nothing(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_two_publishers_share_nothing(publisher: PrometheusPublisher) -> None:
     publisher.run_finished(published.result(stage_seconds={}))
     other = PrometheusPublisher(version="2")
 
     other.run_finished(published.result(claim=replace(published.result().claim, comparison="search")))
 
-    assert "search" not in scrape(publisher).text
-    assert "home-feed" not in scrape(other).text
+    assert "search" not in scraped(publisher).text
+    assert "home-feed" not in scraped(other).text
 
 
-def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_kind(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
-    assert {scrape(publisher).value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
-    assert scrape(publisher).value("clock_jumps_total") == 0
+def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_kind(publisher: PrometheusPublisher) -> None:
+    assert {scraped(publisher).value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
+    assert scraped(publisher).value("clock_jumps_total") == 0
 
     publisher.database_failed(DatabaseTrouble.DISK)
     publisher.clock_jumped()
     publisher.restarted("run")
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert page.value("database_errors_total", reason="disk") == 1
     assert page.value("database_errors_total", reason="locked") == 0
     assert page.value("clock_jumps_total") == 1
@@ -181,68 +120,41 @@ def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_k
     assert page.value("watchdog_restarts_total", part="scheduler") == 0
 
 
-def test_whether_the_database_works_shows_once_it_is_known(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    assert scrape(publisher).value("database_up") is None
+def test_whether_the_database_works_shows_once_it_is_known(publisher: PrometheusPublisher) -> None:
+    assert scraped(publisher).value("database_up") is None
 
     for is_up in (True, False):
         publisher.database(is_up=is_up)
-        assert scrape(publisher).value("database_up") == is_up
+        assert scraped(publisher).value("database_up") == is_up
 
 
-def test_a_run_that_was_given_up_counts_as_abandoned_where_the_comparison_is_known(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
-    publisher.watch(["home-feed"], [])
-
-    publisher.run_abandoned("home-feed")
-    publisher.run_abandoned("gone")
-
-    page = scrape(publisher)
-    assert page.value("runs_total", comparison="home-feed", status="abandoned") == 1
-    assert page.value("runs_total", comparison="gone", status="abandoned") is None
-
-
-def test_a_run_is_observed_by_its_lag_its_arms_and_what_lay_between_them(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
-    claim = replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=7))
-
-    publisher.run_finished(published.result(claim=claim))
-
-    page, of = scrape(publisher), {"comparison": "home-feed"}
-    assert page.value("schedule_lag_seconds_sum", **of) == 7.0
-    assert page.value("pull_duration_seconds_sum", **of, arm="baseline") == 3.0
-    assert page.value("pull_duration_seconds_sum", **of, arm="candidate") == 2.5
-    assert page.value("arm_gap_seconds_sum", **of) == 0.5
-
-
-def test_of_a_run_that_asked_nobody_no_arm_is_observed(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_of_a_run_that_asked_nobody_no_arm_is_observed(publisher: PrometheusPublisher) -> None:
     publisher.watch(["home-feed"], [])
 
     publisher.run_finished(published.result(status=RunStatus.FAILED, pull_seconds={}))
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert page.value("arm_gap_seconds_count", comparison="home-feed") == 0
     assert page.value("pull_duration_seconds_count", comparison="home-feed", arm="baseline") == 0
 
 
-def test_users_whose_list_could_not_be_had_add_up_by_arm_and_reason(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_users_whose_list_could_not_be_had_add_up_by_arm_and_reason(publisher: PrometheusPublisher) -> None:
     publisher.watch(["home-feed"], [])
-    page = scrape(publisher)
+    page = scraped(publisher)
     zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
     assert zero == [0.0] * (len(Arm) * len(CoverageReason))
 
     for _ in range(2):
         publisher.run_finished(published.result(coverage=published.coverage()))
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert page.value("source_errors_total", comparison="home-feed", arm="candidate", reason="missing") == 20
     assert page.value("source_errors_total", comparison="home-feed", arm="baseline", reason="short") == 6
 
 
-def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: PrometheusPublisher) -> None:
     publisher.watch([], ["pager"], pings=["ping"])
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert {page.value("delivery_errors_total", receiver="pager", reason=trouble) for trouble in DeliveryTrouble} == {0.0}
     assert {page.value("pings_total", ping="ping", outcome=outcome) for outcome in ("sent", "failed", "dropped")} == {0.0}
 
@@ -251,20 +163,10 @@ def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: Pro
     publisher.pinged("ping", "sent")
     publisher.pinged("gone", "sent")
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert page.value("delivery_errors_total", receiver="pager", reason="rate_limited") == 1
     assert page.value("pings_total", ping="ping", outcome="sent") == 1
     assert "gone" not in page.text
-
-
-def test_a_ping_and_a_receiver_that_went_vanish(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.watch(["home-feed"], ["pager"], pings=["ping"])
-    publisher.run_finished(published.result(coverage=published.coverage()))
-
-    publisher.watch(["search"], ["chat"], pings=["other"])
-
-    page = scrape(publisher)
-    assert not [text for text in ("home-feed", "pager", 'ping="ping"') if text in page.text]
 
 
 @pytest.mark.parametrize(
@@ -281,11 +183,11 @@ def test_every_delivery_error_is_of_one_kind(error: DeliveryError, trouble: str)
     assert error.trouble == trouble
 
 
-def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(scrape: Scrape, clock: Any) -> None:
+def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock: Any) -> None:
     publisher = PrometheusPublisher(version="1", clock=clock)
 
     def since() -> float | None:
-        found: float | None = scrape(publisher).value("comparison_since_timestamp_seconds", comparison="home-feed")
+        found: float | None = scraped(publisher).value("comparison_since_timestamp_seconds", comparison="home-feed")
         return found
 
     publisher.watch(["home-feed"], [])
@@ -300,8 +202,53 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(scra
     assert since() == (published.SLOT - timedelta(days=1)).timestamp()
 
 
-def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher: PrometheusPublisher) -> None:
     publisher.database_sizes({DataKind.SCORES: 4096})
     for leads, shown in ((True, 4096), (False, None)):
         publisher.led_by(lambda leads=leads: (leads, 7))  # type: ignore[misc]
-        assert scrape(publisher).value("database_size_bytes", kind="scores") == shown
+        assert scraped(publisher).value("database_size_bytes", kind="scores") == shown
+
+
+def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms(publisher: PrometheusPublisher) -> None:
+    publisher.run_finished(
+        published.result(claim=replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=1)))
+    )
+
+    page, of = scraped(publisher), {"comparison": "home-feed"}
+    assert page.value("run_duration_seconds_sum", **of) == 3.0
+    assert [page.value("run_duration_seconds_bucket", **of, le=le) for le in ("2.5", "5.0")] == [0, 1]
+    assert [page.value("stage_duration_seconds_sum", **of, stage=stage) for stage in ("pull", "score")] == [3.0, 0.5]
+    assert page.value("schedule_lag_seconds_sum", **of) == 1.0
+    assert [page.value("pull_duration_seconds_sum", **of, arm=arm) for arm in ("baseline", "candidate")] == [3.0, 2.5]
+    assert page.value("arm_gap_seconds_sum", **of) == 0.5
+
+
+def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(
+    publisher: PrometheusPublisher,
+) -> None:
+    hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
+    publisher.watch(["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"])
+    publisher.run_finished(published.result(coverage=published.coverage()))
+    publisher.notified("pager", "sent")
+
+    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"])
+    page = scraped(publisher)
+    assert page.value("runs_total", comparison="home-feed", status="ok") == 1
+    assert page.value("notifications_total", receiver="pager", outcome="sent") == 1
+    assert page.value("schedule_interval_seconds", comparison="home-feed") == 900
+    assert not [text for text in ('comparison="search"', 'receiver="chat"', 'ping="ping"') if text in page.text]
+
+    publisher.watch(["search"], ["chat"])
+    publisher.run_finished(published.result(coverage=published.coverage()))
+    publisher.slots_skipped("home-feed", "overlap")
+    publisher.notified("pager", "sent")
+    assert not [text for text in ("home-feed", "pager") if text in scraped(publisher).text]
+
+
+def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_one(publisher: PrometheusPublisher) -> None:
+    for at, shown in ((None, None), (published.SLOT, published.SLOT.timestamp())):
+        if at is not None:
+            publisher.reloaded(ok=True, at=at)
+        publisher.reloaded(ok=False, at=published.SLOT + timedelta(hours=1))
+        assert scraped(publisher).value("config_last_reload_successful") == 0
+        assert scraped(publisher).value("config_last_reload_success_timestamp_seconds") == shown

@@ -5,32 +5,23 @@ import platform
 import re
 import subprocess
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
+from export.page import scraped
 from monitor.export import SERIES, Kind, PrometheusPublisher, series_reference
 from monitor.export import publisher as module
-from monitor.ports import Publisher
 from servers import require
 
-Scrape = Callable[[PrometheusPublisher], Any]
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
-
-
-def test_the_publisher_keeps_the_port() -> None:
-    port: Publisher = PrometheusPublisher(version="1.2.3")
-
-    port.publish([])
 
 
 def test_a_filled_page_shows_every_series_of_the_table_and_none_beside() -> None:
@@ -67,11 +58,11 @@ def test_promtool_finds_nothing_to_say_about_a_filled_page() -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
-def test_the_build_is_named_with_its_revision_and_its_python(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_build_is_named_with_its_revision_and_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANKWATCH_REVISION", "4f2a9c1")
     publisher = PrometheusPublisher(version="1.2.3")
     labels = {"version": "1.2.3", "revision": "4f2a9c1", "python_version": platform.python_version()}
-    assert scrape(publisher).value("build_info", **labels) == 1
+    assert scraped(publisher).value("build_info", **labels) == 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +123,7 @@ def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding: str, is_p
     assert b"rankwatch_build_info" in text
 
 
-def test_a_scrape_during_publications_never_sees_two_mixed(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_scrape_during_publications_never_sees_two_mixed(publisher: PrometheusPublisher) -> None:
     publications = [[published.named("a"), published.named("b")], [published.named("c"), published.named("d")]]
     publisher.publish(publications[0])
     stop = threading.Event()
@@ -145,7 +136,7 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher: Prometheus
     writer = threading.Thread(target=keep_publishing)
     writer.start()
     try:
-        seen = [{labels["comparison"] for labels in scrape(publisher).labelled("similarity_mean")} for _ in range(30)]
+        seen = [{labels["comparison"] for labels in scraped(publisher).labelled("similarity_mean")} for _ in range(30)]
     finally:
         stop.set()
         writer.join()
@@ -171,17 +162,15 @@ def test_the_table_follows_the_conventions_of_prometheus() -> None:
         assert series.name.removesuffix("_total").endswith(series.unit)
 
 
-def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
+def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(publisher: PrometheusPublisher) -> None:
     def fail() -> tuple[bool, int | None]:
         raise ZeroDivisionError
 
     publisher.publish([published.latest()])
-    assert scrape(publisher).value("collector_errors_total", collector="daemon") == 0
+    assert scraped(publisher).value("collector_errors_total", collector="daemon") == 0
 
     publisher.led_by(fail)
-    pages = [scrape(publisher) for _ in range(2)]
+    pages = [scraped(publisher) for _ in range(2)]
 
     assert [page.value("collector_errors_total", collector="daemon") for page in pages] == [1, 2]
     assert pages[-1].value("similarity_mean", comparison="home-feed", segment="all", metric="rbo(p=0.9)") == 0.625
@@ -189,7 +178,7 @@ def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(
     assert "\nprocess_resident_memory_bytes " in pages[-1].text
 
     publisher.led_by(lambda: (True, 3))
-    assert scrape(publisher).value("leader") == 1
+    assert scraped(publisher).value("leader") == 1
 
 
 def test_control_characters_of_a_segment_reach_no_terminal(publisher: PrometheusPublisher) -> None:

@@ -1,7 +1,6 @@
 """Gauges of the newest finished runs."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,19 +11,19 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 import published
+from export.page import scraped
 from monitor.export import PrometheusPublisher
 from monitor.model import Outcome, RunStatus, Severity, State
 from monitor.redaction import escape_controls
 
-Scrape = Callable[[PrometheusPublisher], Any]
 RBO = {"comparison": "home-feed", "segment": "all", "metric": "rbo(p=0.9)"}
 ALERT = {"comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical"}
 
 
-def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusPublisher) -> None:
     publisher.publish([published.latest()])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert page.value("similarity_mean", **RBO) == 0.625
     assert page.value("similarity_standard_error", **RBO) == 0.015625
@@ -36,31 +35,31 @@ def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusP
     assert page.value("similarity_mean", **RBO | {"segment": "country=UK"}) == 0.5
 
 
-def test_a_summary_of_nobody_shows_its_count_and_no_mean(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_summary_of_nobody_shows_its_count_and_no_mean(publisher: PrometheusPublisher) -> None:
     nobody = published.summary(n=0, n_undefined=5, mean=None, standard_error=None, statistics={})
     publisher.publish([published.latest(summaries=(nobody,))])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert page.value("similarity_users", **RBO) == 0
     assert page.value("similarity_undefined_users", **RBO) == 5
     assert not {"rankwatch_similarity_mean", "rankwatch_similarity_standard_error"} & page.names()
 
 
-def test_an_unknown_statistic_is_left_out_and_the_others_show(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_an_unknown_statistic_is_left_out_and_the_others_show(publisher: PrometheusPublisher) -> None:
     newer = published.summary(statistics={"winsorized": 1.0, "p05": 0.25})
     publisher.publish([published.latest(summaries=(newer,))])
 
-    assert scrape(publisher).labelled("similarity_quantile") == [{**RBO, "q": "0.05"}]
+    assert scraped(publisher).labelled("similarity_quantile") == [{**RBO, "q": "0.05"}]
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
 def test_a_run_that_is_not_ok_shows_its_status_and_coverage_but_no_similarity(
-    publisher: PrometheusPublisher, scrape: Scrape, status: RunStatus
+    publisher: PrometheusPublisher, status: RunStatus
 ) -> None:
     publisher.publish([published.latest(run=published.run(status=status))])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
     assert not {"rankwatch_alert_value", "rankwatch_alert_users", "rankwatch_alert_expected"} & page.names()
@@ -77,23 +76,21 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_but_no_similarity(
 FINISHED = ("ok", "insufficient", "failed", "abandoned")
 
 
-def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_run_that_failed_before_it_knew_its_coverage_shows_none(publisher: PrometheusPublisher) -> None:
     failed = published.run(status=RunStatus.FAILED)
     publisher.publish([published.latest(run=failed, coverage=None, summaries=(), states=(), last_ok_at=None)])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert not {"rankwatch_panel_users", "rankwatch_paired_users", "rankwatch_coverage_users"} & page.names()
     assert "rankwatch_run_last_ok_timestamp_seconds" not in page.names()
     assert page.value("run_last_finished_timestamp_seconds", comparison="home-feed") == published.SLOT.timestamp() + 4
 
 
-def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
+def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(publisher: PrometheusPublisher) -> None:
     publisher.publish([published.latest()])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     whole = {"comparison": "home-feed", "segment": "all"}
     of_uk = [labels for labels in page.labelled("coverage_users") if labels["segment"] == "country=UK"]
 
@@ -104,53 +101,11 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(
     assert of_uk == [{"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}]
 
 
-@pytest.mark.parametrize(("state", "number"), [(State.QUIET, 0), (State.PENDING, 1), (State.FIRING, 2)])
-def test_an_alert_shows_its_state_value_users_threshold_and_what_was_expected(
-    publisher: PrometheusPublisher, scrape: Scrape, state: State, number: int
-) -> None:
-    publisher.publish([published.latest(states=(published.state(state=state),))])
-
-    page = scrape(publisher)
-
-    assert page.value("alert_state", **ALERT) == number
-    assert page.value("alert_value", **ALERT) == 0.25
-    assert page.value("alert_users", **ALERT) == 188
-    assert page.value("alert_threshold", **ALERT) == 0.35
-    assert page.value("alert_expected", **ALERT) == 0.625
-
-
-@pytest.mark.parametrize(
-    ("outcome", "judged"),
-    [(Outcome.OK, 1), (Outcome.BREACH, 1), (Outcome.NO_DATA, 0), (Outcome.TOO_FEW, 0), (Outcome.ERROR, 0)],
-)
-def test_an_alert_is_judged_only_when_the_verdict_speaks_of_similarity(
-    publisher: PrometheusPublisher, scrape: Scrape, outcome: Outcome, judged: int
-) -> None:
-    publisher.publish([published.latest(states=(published.state(outcome=outcome, state=State.QUIET, value=None),))])
-
-    page = scrape(publisher)
-
-    assert page.value("alert_judged", **ALERT) == judged
-    assert "rankwatch_alert_value" not in page.names()
-
-
-def test_a_comparison_that_is_published_no_more_vanishes_whole(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.publish([published.named("home-feed"), published.named("search")])
-    before = scrape(publisher).text
-
-    publisher.publish([published.named("search")])
-    after = scrape(publisher).text
-
-    assert 'comparison="home-feed"' in before
-    assert 'comparison="home-feed"' not in after
-    assert 'comparison="search"' in after
-
-
-def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublisher) -> None:
     first, second = published.summary(mean=0.25), published.summary(mean=0.75)
     publisher.publish([published.latest(summaries=(first, second))])
 
-    lines = [line for line in scrape(publisher).text.splitlines() if line.startswith("rankwatch_similarity_mean{")]
+    lines = [line for line in scraped(publisher).text.splitlines() if line.startswith("rankwatch_similarity_mean{")]
 
     assert [line.split()[-1] for line in lines] == ["0.75"]
 
@@ -181,27 +136,11 @@ def test_two_segments_are_two_series_whatever_characters_they_have(names: set[st
     assert len({s.labels["segment"] for s in samples if s.name == "rankwatch_similarity_mean"}) == 2
 
 
-@pytest.mark.parametrize("severity", list(Severity))
-def test_an_alert_carries_the_severity_of_its_rule(publisher: PrometheusPublisher, scrape: Scrape, severity: Severity) -> None:
-    publisher.publish([published.latest(states=(published.state(severity=severity),))])
-
-    assert scrape(publisher).value("alert_state", **ALERT | {"severity": severity.value}) == 2
-
-
-def test_the_last_ok_time_stays_when_the_newest_run_failed(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    earlier = published.SLOT - timedelta(days=1)
-    publisher.publish([replace(published.named("home-feed", RunStatus.FAILED), last_ok_at=earlier)])
-
-    assert scrape(publisher).value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
-
-
-def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
+def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher: PrometheusPublisher) -> None:
     undefined = published.arm_score(metric="novelty", value=None, n=0)
     publisher.publish([replace(published.latest(), arm_scores=(*published.latest().arm_scores, undefined))])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     of_arm = {"comparison": "home-feed", "segment": "all", "metric": "catalogue_coverage"}
 
     assert page.value("arm_metric", **of_arm, arm="baseline") == 0.75
@@ -209,40 +148,27 @@ def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(
     assert {labels["metric"] for labels in page.labelled("arm_metric")} == {"catalogue_coverage"}
 
 
-def test_chance_shows_what_two_random_lists_would_give(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_chance_shows_what_two_random_lists_would_give(publisher: PrometheusPublisher) -> None:
     tau, unknown = published.summary(metric="extended_tau"), published.summary(metric="of_a_newer_version")
     publisher.publish([published.latest(run=published.run(catalogue_size=100), summaries=(tau, unknown))])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     assert page.value("similarity_by_chance", comparison="home-feed", metric="extended_tau") == pytest.approx(-0.83, abs=0.01)
     assert [labels["metric"] for labels in page.labelled("similarity_by_chance")] == ["extended_tau"]
 
 
 @pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
-def test_without_a_catalogue_of_k_items_chance_is_absent(
-    publisher: PrometheusPublisher, scrape: Scrape, changes: dict[str, Any]
-) -> None:
+def test_without_a_catalogue_of_k_items_chance_is_absent(publisher: PrometheusPublisher, changes: dict[str, Any]) -> None:
     publisher.publish([published.latest(run=published.run(**changes))])
 
-    assert "rankwatch_similarity_by_chance" not in scrape(publisher).names()
+    assert "rankwatch_similarity_by_chance" not in scraped(publisher).names()
 
 
-def test_runs_that_wait_for_labels_are_counted_whatever_the_newest_run_is(
-    publisher: PrometheusPublisher, scrape: Scrape
-) -> None:
-    publisher.publish([published.named("home-feed", RunStatus.FAILED)])
-
-    page = scrape(publisher)
-
-    assert page.value("unlabelled_runs", comparison="home-feed") == 3
-    assert not {"rankwatch_arm_metric", "rankwatch_similarity_by_chance"} & page.names()
-
-
-def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher: PrometheusPublisher) -> None:
     publisher.publish([published.latest()])
 
-    page, of = scrape(publisher), {"comparison": "home-feed", "metric": "rbo(p=0.9)"}
+    page, of = scraped(publisher), {"comparison": "home-feed", "metric": "rbo(p=0.9)"}
     buckets = {le: page.value("similarity_distribution_bucket", **of, le=le) for le in ("0.25", "0.5", "0.75", "+Inf")}
     assert buckets == {"0.25": 40, "0.5": 60, "0.75": 88, "+Inf": 188}
     assert page.value("similarity_distribution_gcount", **of) == 188
@@ -250,29 +176,64 @@ def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher: PrometheusP
     assert len(page.labelled("similarity_distribution_bucket")) == 4
 
 
-def test_what_is_normal_shows_from_its_lower_to_its_upper_end(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.publish([published.latest()])
-
-    page = scrape(publisher)
-    assert (page.value("alert_normal_lower", **ALERT), page.value("alert_normal_upper", **ALERT)) == (0.5, 0.75)
-
-
-def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher: PrometheusPublisher) -> None:
     publisher.watch(["home-feed", "search"], [])
     publisher.publish([published.latest()])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert {page.value("run_status", comparison="search", status=status) for status in FINISHED} == {0.0}
     assert page.value("run_status", comparison="home-feed", status="ok") == 1
     assert page.value("run_last_finished_timestamp_seconds", comparison="search") is None
 
 
-def test_a_comparison_taken_away_is_gone_before_anything_is_read_again(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    publisher.watch(["home-feed", "search"], [])
+@pytest.mark.parametrize(
+    ("state", "number", "outcome", "judged", "severity"),
+    [
+        (State.QUIET, 0, Outcome.OK, 1, Severity.CRITICAL),
+        (State.PENDING, 1, Outcome.BREACH, 1, Severity.WARNING),
+        (State.FIRING, 2, Outcome.NO_DATA, 0, Severity.INFO),
+        (State.QUIET, 0, Outcome.TOO_FEW, 0, Severity.INFO),
+        (State.FIRING, 2, Outcome.ERROR, 0, Severity.WARNING),
+    ],
+)
+def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its_verdict_speaks_of_similarity(
+    publisher: PrometheusPublisher, state: State, number: int, outcome: Outcome, judged: int, severity: Severity
+) -> None:
+    publisher.publish([published.latest(states=(published.state(state=state, outcome=outcome, severity=severity),))])
+
+    page, alert = scraped(publisher), ALERT | {"severity": severity.value}
+    assert (page.value("alert_state", **alert), page.value("alert_judged", **alert)) == (number, judged)
+    shown = {"value": 0.25, "users": 188, "threshold": 0.35, "expected": 0.625, "normal_lower": 0.5, "normal_upper": 0.75}
+    assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
+
+
+def test_an_alert_without_a_value_shows_none(publisher: PrometheusPublisher) -> None:
+    publisher.publish([published.latest(states=(published.state(value=None),))])
+    assert "rankwatch_alert_value" not in scraped(publisher).names()
+
+
+@pytest.mark.parametrize("way", ["published", "watched"])
+def test_a_comparison_taken_away_is_gone_whole_before_anything_is_read_again(publisher: PrometheusPublisher, way: str) -> None:
+    if way == "watched":
+        publisher.watch(["home-feed", "search"], [])
     publisher.publish([published.latest(), published.named("search")])
+    assert 'comparison="home-feed"' in scraped(publisher).text
 
-    publisher.watch(["search"], [])
+    if way == "watched":
+        publisher.watch(["search"], [])
+    else:
+        publisher.publish([published.named("search")])
 
-    page = scrape(publisher)
+    page = scraped(publisher)
     assert "home-feed" not in page.text
     assert page.value("run_status", comparison="search", status="ok") == 1
+
+
+def test_a_failed_run_shows_the_last_ok_time_and_the_runs_that_wait_for_labels(publisher: PrometheusPublisher) -> None:
+    earlier = published.SLOT - timedelta(days=1)
+    publisher.publish([replace(published.named("home-feed", RunStatus.FAILED), last_ok_at=earlier)])
+
+    page = scraped(publisher)
+    assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
+    assert page.value("unlabelled_runs", comparison="home-feed") == 3
+    assert not {"rankwatch_arm_metric", "rankwatch_similarity_by_chance"} & page.names()

@@ -1,19 +1,16 @@
 """Which segments a page leaves out when there are too many series."""
 
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 import published
+from export.page import scraped
 from monitor.export import PrometheusPublisher
 from monitor.export.families import Gauges
 from monitor.export.segment_limit import choose_segments, removable_segments
 from monitor.model import ALL, Coverage, CoverageRow, State
-
-Scrape = Callable[[PrometheusPublisher], Any]
 
 
 def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[str, str]], dict[str, int]]:
@@ -74,7 +71,7 @@ def test_no_more_than_the_bound_stays_and_all_that_went_is_counted(users: dict[t
     assert sum(left_out.values()) == 2 * (sum(segment != ALL for _, segment in users) - len(shown))
 
 
-def test_a_thousand_segments_do_not_pass_the_bound_of_the_page(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+def test_a_thousand_segments_do_not_pass_the_bound_of_the_page(publisher: PrometheusPublisher) -> None:
     segments = ["all", *(f"country={number}" for number in range(1000))]
     rows = tuple(CoverageRow(segment=each, asked=200, paired=190, reasons={}) for each in segments)
     summaries = tuple(published.summary(segment=each) for each in segments)
@@ -83,7 +80,7 @@ def test_a_thousand_segments_do_not_pass_the_bound_of_the_page(publisher: Promet
 
     publisher.watch(["home-feed"], [], max_series=700)
     publisher.publish([latest])
-    page = scrape(publisher)
+    page = scraped(publisher)
 
     of_segments = [labels for _, labels in page.samples if dict(labels).get("segment", "all") != "all"]
     alert = {"comparison": "home-feed", "alert": "SimilarityLow", "severity": "critical"}

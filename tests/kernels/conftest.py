@@ -4,6 +4,7 @@ import pytest
 
 from monitor.kernels import alignment
 from monitor.kernels.engines import choice, inversions, positions
+from monitor.kernels.kendall import dominance
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,7 +21,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.fixture(params=["numpy, all pairs", "numpy, sorting", "numba, all pairs", "numba, hashing"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Align by this engine and in this way, however long the lists are; without this fixture the code chooses."""
+    """Align and count by this engine and in this way, however long the lists are; without this fixture the code chooses."""
     engine, way = request.param.split(", ")
     longest = 255 if way == "all pairs" else 0
     monkeypatch.setenv(choice.VARIABLE, engine)
@@ -37,3 +38,5 @@ def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     for module in (alignment, positions):
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
     monkeypatch.setattr(inversions, "INVERSIONS_ALL_PAIRS_MAX_K", longest)
+    for limit in ("COUNT_ALL_PAIRS_MAX_K", "SUM_ALL_PAIRS_MAX_K"):
+        monkeypatch.setattr(dominance, limit, longest)

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import kendalltau
 
+from monitor.kernels import Alignment, align
 from monitor.model import PairBatch
 
 Pair = tuple[Sequence[int], Sequence[int]]
+SHORT = (1, 2, 3, 5, 8, 12, 25)
+LONG = (1, 2, 3, 5, 10, 17, 40, 120)
+TOPS = (0, 2**16 - 8, 2**24, 2**31 - 700)
+"""Smallest codes: those that fit 16 bits, that straddle them, that need wide keys, and the largest there are."""
+
+
+def draw(
+    count: int, seed: int, *, even: bool, lengths: Sequence[int] = SHORT, tops: Sequence[int] = (0,)
+) -> list[tuple[list[int], list[int]]]:
+    """Pairs of lists from nearly the same items to nearly none, of each length in turn, or of up to it."""
+    chance = random.Random(seed)  # noqa: S311 - test data
+    pairs = []
+    for i in range(count):
+        k, top = lengths[i % len(lengths)], chance.choice(tops)
+        catalogue = range(top, top + chance.choice((k, k + 1, 2 * k, 5 * k)))
+        sizes = (k, k) if even else (chance.randint(0, k), chance.randint(0, k))
+        pairs.append((chance.sample(catalogue, sizes[0]), chance.sample(catalogue, sizes[1])))
+    return pairs
+
+
+def alignments(
+    count: int, seed: int, *, even: bool, lengths: Sequence[int] = SHORT, tops: Sequence[int] = (0,)
+) -> list[tuple[Alignment, list[tuple[list[int], list[int]]]]]:
+    """The drawn pairs, batches of one k, so that full lists stay full."""
+    pairs = draw(count, seed, even=even, lengths=lengths, tops=tops)
+    groups = [pairs[i :: len(lengths)] for i in range(len(lengths))]
+    return [(align(batch(group)), group) for group in groups]
 
 
 def unscaled_tau(a: Sequence[object], b: Sequence[object]) -> float:
@@ -60,6 +90,11 @@ def rbo(a: Sequence[object], b: Sequence[object], p: float) -> float:
 
 def overlap(a: Sequence[object], b: Sequence[object]) -> float:
     return len(set(a) & set(b)) / max(len(a), len(b)) if a or b else math.nan
+
+
+def pad(rows: Sequence[Sequence[float]], width: int) -> npt.NDArray[np.float64]:
+    """What is known of items at their places, NaN behind them."""
+    return np.array([[*row, *[math.nan] * (width - len(row))] for row in rows], dtype=np.float64).reshape(-1, width)
 
 
 def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:

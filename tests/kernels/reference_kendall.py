@@ -3,70 +3,27 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from scipy.stats import kendalltau, weightedtau
 
 from kernels import reference
-from monitor.kernels import Alignment, align
+from kernels.reference_rbo import Tied
 from monitor.model import ByArm, PairBatch
 
 Items = Sequence[Any]
 Weights = Mapping[Any, float]
-Tied = Sequence[Items]
-"""A ranking with ties: groups of items, best first."""
-
-LENGTHS = (1, 2, 3, 5, 8, 12, 25)
-
-
-def draw(count: int, seed: int, *, even: bool) -> list[tuple[list[int], list[int]]]:
-    """Pairs of lists from nearly the same items to nearly none, every seventh of one length."""
-    chance = random.Random(seed)  # noqa: S311 - test data
-    pairs = []
-    for i in range(count):
-        k = LENGTHS[i % len(LENGTHS)]
-        catalogue = range(chance.choice((k, k + 1, 2 * k, 5 * k)))
-        lengths = (k, k) if even else (chance.randint(0, k), chance.randint(0, k))
-        pairs.append((chance.sample(catalogue, lengths[0]), chance.sample(catalogue, lengths[1])))
-    return pairs
-
-
-def alignments(count: int, seed: int, *, even: bool) -> list[tuple[Alignment, list[tuple[list[int], list[int]]]]]:
-    """The drawn pairs, batches of one k, so that full lists stay full."""
-    pairs = draw(count, seed, even=even)
-    groups = [pairs[i :: len(LENGTHS)] for i in range(len(LENGTHS))]
-    return [(align(reference.batch(group)), group) for group in groups]
 
 
 def with_weights(pairs: Sequence[reference.Pair], weights: Weights) -> PairBatch:
     plain = reference.batch(pairs)
-    return replace(plain, weights=ByArm(baseline=_fill(plain.baseline, weights), candidate=_fill(plain.candidate, weights)))
-
-
-def with_ties(pairs: Sequence[tuple[Tied, Tied]]) -> PairBatch:
-    """Items of a group have equal scores."""
-    flat = [(flatten(a), flatten(b)) for a, b in pairs]
-    plain = reference.batch(flat)
-    scores = [np.full(plain.baseline.shape, np.nan) for _ in range(2)]
-    for arm in (0, 1):
-        for row, pair in enumerate(pairs):
-            told = [-float(group) for group, items in enumerate(pair[arm]) for _ in items]
-            scores[arm][row, : len(told)] = told
-    return replace(plain, scores=ByArm(baseline=scores[0], candidate=scores[1]))
-
-
-def flatten(tied: Tied) -> list[Any]:
-    return [item for group in tied for item in group]
-
-
-def _fill(codes: npt.NDArray[np.int32], weights: Weights) -> npt.NDArray[np.float64]:
-    return np.array([[weights[int(code)] if code >= 0 else math.nan for code in row] for row in codes]).reshape(codes.shape)
+    rows = [[[weights[item] for item in pair[arm]] for pair in pairs] for arm in (0, 1)]
+    told = [reference.pad(arm, plain.baseline.shape[1]) for arm in rows]
+    return replace(plain, weights=ByArm(baseline=told[0], candidate=told[1]))
 
 
 def common(a: Items, b: Items) -> list[Any]:
@@ -99,12 +56,12 @@ def tied_tau(a: Tied, b: Tied) -> float:
 
 def tied_weighted_tau(a: Tied, b: Tied) -> float:
     places = _tied_places(a, b)
-    return float(weightedtau(*([-float(place) for place in arm] for arm in places)).statistic) if places else math.nan
+    return float(weightedtau(*([-place for place in arm] for arm in places)).statistic) if places else math.nan
 
 
-def _tied_places(a: Tied, b: Tied) -> list[list[int]]:
-    """Groups of the items in common by either list; empty where tau is undefined."""
-    places = [{item: i for i, group in enumerate(ranking) for item in group} for ranking in (a, b)]
+def _tied_places(a: Tied, b: Tied) -> list[list[float]]:
+    """Places, from the scores, of the items in common by either list; empty where tau is undefined."""
+    places = [{item: -score for item, score in zip(*ranking, strict=True)} for ranking in (a, b)]
     shared = [item for item in places[0] if item in places[1]]
     found = [[place[item] for item in shared] for place in places]
     return found if all(len(set(arm)) > 1 for arm in found) else []
@@ -137,8 +94,13 @@ def topk_kendall(a: Items, b: Items, penalty: float) -> float:
 def topk_kendall_normalized(a: Items, b: Items, penalty: float) -> float:
     if not a or not b:
         return 1.0 if a or b else math.nan
-    apart = topk_kendall([("a", i) for i in range(len(a))], [("b", i) for i in range(len(b))], penalty)
-    return topk_kendall(a, b, penalty) / apart
+    return topk_kendall(a, b, penalty) / _topk_apart(len(a), len(b), penalty)
+
+
+@cache
+def _topk_apart(a: int, b: int, penalty: float) -> float:
+    """Of disjoint lists."""
+    return topk_kendall([("a", i) for i in range(a)], [("b", i) for i in range(b)], penalty)
 
 
 def weighted_tau(a: Items, b: Items) -> float:

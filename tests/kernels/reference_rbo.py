@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Iterator, Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from kernels import reference
 from monitor.model import ByArm, PairBatch
@@ -55,6 +55,30 @@ def most(a: List, b: List, p: float, depth: int) -> float:
                 held = set(here)
                 here.append(next((item for item in there[:d] if item not in held), -d))
     return without_end(ours, theirs, p, depth)
+
+
+def tied(*groups: Sequence[int]) -> Tied:
+    """Items best first, those of one group tied."""
+    return [item for group in groups for item in group], [-float(i) for i, group in enumerate(groups) for _ in group]
+
+
+def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
+    """The first items tied in groups of these widths, the others alone."""
+    groups: list[Sequence[int]] = []
+    rest = items
+    for width in widths:
+        groups, rest = [*groups, rest[:width]], rest[width:]
+    return tied(*groups, *([item] for item in rest))
+
+
+def draw(count: int, seed: int, lengths: Sequence[int], *, even: bool) -> list[tuple[Tied, Tied]]:
+    """Pairs as `reference.draw` has them, groups of one to five tied."""
+    chance = random.Random(seed)  # noqa: S311 - test data
+
+    def tie(items: list[int]) -> Tied:
+        return cut_into_groups(items, chance.choices((1, 1, 2, 3, 5), k=len(items)))
+
+    return [(tie(a), tie(b)) for a, b in reference.draw(count, seed, even=even, lengths=lengths)]
 
 
 def groups(tied: Tied) -> list[list[int]]:
@@ -117,15 +141,5 @@ def norm(kind: str, mine: dict[int, float], other: dict[int, float], d: int, *, 
 def batch(pairs: Sequence[tuple[Tied, Tied]], k: int | None = None) -> PairBatch:
     """The pairs with their scores, padded to k or to their longest list."""
     plain = reference.batch([(a[0], b[0]) for a, b in pairs], k)
-    width = plain.baseline.shape[1]
-    arms = [
-        np.array([[*scores, *[math.nan] * (width - len(scores))] for _, scores in arm]).reshape(-1, width)
-        for arm in ([a for a, _ in pairs], [b for _, b in pairs])
-    ]
-    return PairBatch(
-        baseline=plain.baseline,
-        candidate=plain.candidate,
-        baseline_lengths=plain.baseline_lengths,
-        candidate_lengths=plain.candidate_lengths,
-        scores=ByArm(baseline=arms[0], candidate=arms[1]),
-    )
+    told = [reference.pad([pair[arm][1] for pair in pairs], plain.baseline.shape[1]) for arm in (0, 1)]
+    return replace(plain, scores=ByArm(baseline=told[0], candidate=told[1]))

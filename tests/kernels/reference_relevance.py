@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -73,13 +74,7 @@ def labelled(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | 
         np.array([item for grades in known for item in grades], dtype=np.int32),
         np.array([grade for grades in known for grade in grades.values()], dtype=np.float64),
     )
-    return PairBatch(
-        baseline=plain.baseline,
-        candidate=plain.candidate,
-        baseline_lengths=plain.baseline_lengths,
-        candidate_lengths=plain.candidate_lengths,
-        labels=labels,
-    )
+    return replace(plain, labels=labels)
 
 
 def aligned(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None) -> Alignment:

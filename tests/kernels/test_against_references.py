@@ -1,96 +1,144 @@
 """Agreement to 1e-12 with the definitions, with scipy and with the rbo package, on a thousand random pairs and more."""
 
-import random
-from functools import cache
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from rbo import RankingSimilarity
 
-from kernels import reference
+from kernels import reference, reference_footrule, reference_kendall, reference_rbo, reference_relevance
 from kernels.conftest import limit_all_pairs
-from monitor.kernels import align
-from monitor.kernels.alignment import Alignment
-from monitor.kernels.kendall.extended import extended_tau
+from kernels.reference import LONG, SHORT, TOPS, alignments
+from monitor.kernels import Alignment, align
+from monitor.kernels.footrule import footrule, footrule_normalized, topk_footrule, topk_footrule_normalized
+from monitor.kernels.kendall.extended import appended_tau, count_misordered, extended_tau, extended_tau_unscaled
+from monitor.kernels.kendall.unweighted import (
+    kendall_distance,
+    kendall_distance_normalized,
+    kendall_tau,
+    topk_kendall,
+    topk_kendall_normalized,
+)
+from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_truncated
 from monitor.kernels.rbo.extrapolated import rbo
-from monitor.kernels.sets import overlap
+from monitor.kernels.relevance import ndcg_vs_baseline
+from monitor.kernels.sets import average_overlap, jaccard, overlap
+from monitor.model import PairBatch
 
-LENGTHS = (1, 2, 3, 5, 10, 17, 40, 120)
-TOPS = (0, 2**16 - 8, 2**24, 2**31 - 700)
-"""Smallest codes: those that fit 16 bits, that straddle them, that need wide keys, and the largest there are."""
-
-
-def draw(count: int, seed: int, *, even: bool) -> list[reference.Pair]:
-    chance = random.Random(seed)  # noqa: S311 - test data
-    pairs: list[reference.Pair] = []
-    for i in range(count):
-        k = LENGTHS[i % len(LENGTHS)]
-        top = chance.choice(TOPS)
-        catalogue = range(top, top + chance.choice((k, k + 1, 2 * k, 5 * k)))
-        lengths = (k, k) if even else (chance.randint(0, k), chance.randint(0, k))
-        pairs.append((chance.sample(catalogue, lengths[0]), chance.sample(catalogue, lengths[1])))
-    return pairs
+Kernel = Callable[[Alignment], npt.NDArray[Any]]
+Definition = Callable[[list[int], list[int]], float]
+Measures = dict[str, tuple[Kernel, Definition]]
 
 
-def by_length(pairs: list[reference.Pair]) -> list[list[reference.Pair]]:
-    """Batches of pairs that share k, so that batches of full lists stay full."""
-    groups: dict[int, list[reference.Pair]] = {}
-    for i, pair in enumerate(pairs):
-        groups.setdefault(LENGTHS[i % len(LENGTHS)], []).append(pair)
-    return list(groups.values())
+def jaccard_by_sets(a: list[int], b: list[int]) -> float:
+    return len(set(a) & set(b)) / len(set(a) | set(b)) if a or b else math.nan
 
 
-def alignments(count: int, seed: int, *, even: bool) -> list[tuple[Alignment, list[reference.Pair]]]:
-    return [(align(reference.batch(group)), group) for group in by_length(draw(count, seed, even=even))]
+def mean_of_overlaps(a: list[int], b: list[int]) -> float:
+    longest = max(len(a), len(b))
+    return sum(reference.overlap(a[:d], b[:d]) for d in range(1, longest + 1)) / longest if longest else math.nan
+
+
+def unscaled_tau(a: list[int], b: list[int]) -> float:
+    return reference.unscaled_tau(a, b) if a and b else math.nan
+
+
+OF_LONG_LISTS: Measures = {
+    "extended_tau": (extended_tau, reference.extended_tau),
+    "overlap": (overlap, reference.overlap),
+    "jaccard": (jaccard, jaccard_by_sets),
+    "average_overlap": (average_overlap, mean_of_overlaps),
+    "rbo_truncated": (partial(rbo_truncated, p=0.9), partial(reference_rbo.truncated, p=0.9)),
+    # What lies below depth 70 weighs less than 1e-15.
+    "rbo_min": (partial(rbo_min, p=0.6), partial(reference_rbo.least, p=0.6, depth=70)),
+    "rbo_max": (partial(rbo_max, p=0.6), partial(reference_rbo.most, p=0.6, depth=70)),
+    **{f"rbo, p={p}": (partial(rbo, p=p), partial(reference.rbo, p=p)) for p in (0.3, 0.9, 0.99)},
+}
+OF_SHORT_LISTS: Measures = {
+    "extended_tau_unscaled": (extended_tau_unscaled, unscaled_tau),
+    "misordered, as Fagin does": (count_misordered, reference.discordant),
+    "appended_tau": (appended_tau, reference_kendall.appended_tau),
+    "kendall_tau": (kendall_tau, reference_kendall.kendall_tau),
+    "kendall_distance": (kendall_distance, reference_kendall.kendall_distance),
+    "kendall_distance_normalized": (
+        kendall_distance_normalized,
+        lambda a, b: (1 - reference_kendall.kendall_tau(a, b)) / 2,
+    ),
+    "weighted_tau": (weighted_tau, reference_kendall.weighted_tau),
+    "tau_ap": (tau_ap, reference_kendall.tau_ap),
+    "tau_ap_symmetric": (
+        tau_ap_symmetric,
+        lambda a, b: (reference_kendall.tau_ap(a, b) + reference_kendall.tau_ap(b, a)) / 2,
+    ),
+    "footrule": (footrule, reference_footrule.footrule),
+    "footrule_normalized": (footrule_normalized, reference_footrule.footrule_normalized),
+    "topk_footrule": (topk_footrule, reference_footrule.topk_footrule),
+    "topk_footrule_normalized": (topk_footrule_normalized, reference_footrule.topk_footrule_normalized),
+    **{
+        f"{of.__name__}, penalty {penalty}": (partial(of, penalty=penalty), partial(define, penalty=penalty))
+        for of, define in (
+            (topk_kendall, reference_kendall.topk_kendall),
+            (topk_kendall_normalized, reference_kendall.topk_kendall_normalized),
+        )
+        for penalty in (0.0, 0.5)
+    },
+    **{
+        f"ndcg_vs_baseline, {gain}": (
+            partial(ndcg_vs_baseline, gain=gain),
+            partial(reference_relevance.ndcg_vs_baseline, gain=gain),
+        )
+        for gain in ("linear", "exponential")
+    },
+}
+CASES: dict[str, tuple[Measures, tuple[int, ...], tuple[int, ...]]] = {
+    "long lists": (OF_LONG_LISTS, LONG, TOPS),
+    "short lists": (OF_SHORT_LISTS, SHORT, (0,)),
+}
 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("even", [True, False])
-def test_extended_tau_is_scipys_tau_b_on_padded_ranks(even: bool) -> None:
-    for (alignment, _), expected in zip(alignments(1040, 1, even=even), padded_taus(even), strict=True):
-        np.testing.assert_allclose(extended_tau(alignment), expected, rtol=0, atol=1e-12)
+@pytest.mark.parametrize("case", CASES)
+def test_measures_of_lists_are_their_definitions(case: str, even: bool) -> None:
+    measures, lengths, tops = CASES[case]
+    drawn = alignments(1040, 1, even=even, lengths=lengths, tops=tops)
+
+    for (alignment, _), expected in zip(drawn, defined(case, even), strict=True):
+        for name, (measure, _) in measures.items():
+            np.testing.assert_allclose(measure(alignment), expected[name], rtol=0, atol=1e-12, err_msg=name)
 
 
 @cache
-def padded_taus(even: bool) -> list[list[float]]:
-    """By scipy, once for all ways to align."""
-    return [[reference.extended_tau(*pair) for pair in pairs] for _, pairs in alignments(1040, 1, even=even)]
+def defined(case: str, even: bool) -> list[dict[str, list[float]]]:
+    """By definition, once for all ways to align and count."""
+    measures, lengths, tops = CASES[case]
+    drawn = alignments(1040, 1, even=even, lengths=lengths, tops=tops)
+    return [{name: [define(*pair) for pair in pairs] for name, (_, define) in measures.items()} for _, pairs in drawn]
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("p", [0.3, 0.9, 0.99])
 @pytest.mark.parametrize("even", [True, False])
-def test_rbo_is_equation_32_and_overlap_its_definition(even: bool, p: float) -> None:
-    for alignment, pairs in alignments(1040, 2, even=even):
-        np.testing.assert_allclose(rbo(alignment, p), [reference.rbo(*pair, p) for pair in pairs], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(overlap(alignment), [reference.overlap(*pair) for pair in pairs], rtol=0, atol=0)
+def test_the_rbo_packages_numbers_are_ours(even: bool) -> None:
+    for alignment, pairs in alignments(1040, 3, even=even, lengths=LONG, tops=TOPS):
+        some = [i for i, (a, b) in enumerate(pairs) if a and b]
+        theirs = [RankingSimilarity(list(pairs[i][0]), list(pairs[i][1])) for i in some]
 
-
-def test_rbo_is_the_rbo_packages_on_even_lists() -> None:
-    for alignment, pairs in alignments(1040, 3, even=True):
-        expected = [RankingSimilarity(list(a), list(b)).rbo_ext(p=0.9) for a, b in pairs]
-
-        np.testing.assert_allclose(rbo(alignment, 0.9), expected, rtol=0, atol=1e-12)
-
-
-def test_extended_tau_of_even_lists_is_its_closed_form_in_k0() -> None:
-    for alignment, pairs in alignments(96, 4, even=True):
-        k = alignment.k
-        shared = [len(set(a) & set(b)) for a, b in pairs]
-        full = k * (3 * k - 1) / 2
-        raw = [
-            (k * k + z * (z - 1) / 2 - 2 * reference.discordant(*pair)) / full for z, pair in zip(shared, pairs, strict=True)
-        ]
-        low = -k * k / full
-
-        np.testing.assert_allclose(extended_tau(alignment), [2 * (t - low) / (1 - low) - 1 for t in raw], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(rbo(alignment, 0.9)[some], [t.rbo_ext(p=0.9) for t in theirs], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(rbo_truncated(alignment, 0.9)[some], [t.rbo(p=0.9) for t in theirs], rtol=0, atol=1e-12)
+        if even:  # on uneven lists theirs stops at the shorter one
+            np.testing.assert_allclose(average_overlap(alignment), [t.rbo(p=1.0) for t in theirs], rtol=0, atol=1e-12)
 
 
 def test_both_ways_of_aligning_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for longest in (0, 255):
         limit_all_pairs(monkeypatch, longest)
-        found.append([(extended_tau(al), rbo(al, 0.9), overlap(al)) for al, _ in alignments(400, 5, even=False)])
+        drawn = alignments(400, 5, even=False, lengths=LONG, tops=TOPS)
+        found.append([(extended_tau(al), rbo(al, 0.9), overlap(al)) for al, _ in drawn])
 
     for one, other in zip(*found, strict=True):
         for ours, theirs in zip(one, other, strict=True):
@@ -98,14 +146,15 @@ def test_both_ways_of_aligning_give_the_same_bits(monkeypatch: pytest.MonkeyPatc
 
 
 def test_lists_of_a_million_items_are_compared() -> None:
-    top = np.arange(1_000_000)
-    alignment = align(reference.batch([(top.tolist(), top[::-1].tolist())]))
-    k = len(top)
+    k = 1_000_000
+    up, lengths = np.arange(k, dtype=np.int32)[None], np.full(1, k, dtype=np.int32)
+    alignment = align(PairBatch(baseline=up, candidate=up[:, ::-1], baseline_lengths=lengths, candidate_lengths=lengths))
     low = -2 * k / (3 * k - 1)
     raw = (k * k + k * (k - 1) / 2 - k * (k - 1)) / (k * (3 * k - 1) / 2)
 
     assert extended_tau(alignment)[0] == pytest.approx(2 * (raw - low) / (1 - low) - 1, abs=1e-12)
     assert rbo(alignment, 0.9)[0] == pytest.approx(0.0, abs=1e-12)
+    assert footrule(alignment)[0] == topk_footrule(alignment)[0] == 5e11
 
 
 def test_weights_of_a_depth_add_up_to_the_same_bits_for_few_pairs_and_for_many() -> None:

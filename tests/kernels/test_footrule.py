@@ -1,14 +1,10 @@
-"""The footrule's family: values worked out by hand, then agreement with the definitions on a thousand random pairs and more."""
-
-import random
-from collections.abc import Callable
+"""The footrule's family: values worked out by hand."""
 
 import numpy as np
 import pytest
 
 from kernels import reference
-from kernels import reference_footrule as slow
-from kernels.reference_kendall import alignments, draw, with_weights
+from kernels.reference_kendall import with_weights
 from monitor.kernels import Alignment, align
 from monitor.kernels.footrule import (
     element_weighted_footrule,
@@ -19,13 +15,6 @@ from monitor.kernels.footrule import (
     topk_footrule,
     topk_footrule_normalized,
 )
-from monitor.model.arrays import Floats
-
-both_shapes = pytest.mark.parametrize("even", [True, False])
-
-chance = random.Random(8)  # noqa: S311 - test data
-PRICES = {item: 10 ** chance.uniform(-2, 2) for item in range(200)}
-ONES = dict.fromkeys(PRICES, 1.0)
 
 
 def pair(a: list[int], b: list[int]) -> Alignment:
@@ -48,7 +37,7 @@ def test_the_footrule_counts_ranks_among_the_items_in_common() -> None:
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 10, 49])
 def test_a_reversal_moves_half_the_square_of_the_length(length: int) -> None:
     top = list(range(length))
-    alignment = align(with_weights([(top, top[::-1])], PRICES))
+    alignment = align(with_weights([(top, top[::-1])], {item: 0.1 + item % 7 / 3 for item in top}))
 
     assert footrule(alignment)[0] == length**2 // 2
     assert footrule_normalized(alignment)[0] == 1.0
@@ -92,84 +81,8 @@ def test_position_weights_multiply_element_weights() -> None:
 
 def test_measures_of_the_items_in_common_are_undefined_below_two() -> None:
     pairs = [([1, 2], [2, 9]), ([1], [1]), ([1, 2], [8, 9]), ([1], []), ([], [])]
-    alignment = align(with_weights(pairs, ONES))
+    alignment = align(with_weights(pairs, dict.fromkeys(range(10), 1.0)))
 
     for measure in (footrule, footrule_normalized, element_weighted_footrule, element_weighted_footrule_normalized):
         assert np.isnan(measure(alignment)).all()
     assert np.isnan(generalized_footrule(alignment, "dcg")).all()
-
-
-def test_empty_lists_have_their_stated_values() -> None:
-    alignment = align(reference.batch([([1, 2], []), ([], [1]), ([], [])]))
-
-    assert np.isnan(topk_footrule(alignment)).all()
-    np.testing.assert_array_equal(topk_footrule_normalized(alignment), [1.0, 1.0, np.nan])
-
-
-PLAIN: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] = {
-    "footrule": (footrule, slow.footrule),
-    "footrule_normalized": (footrule_normalized, slow.footrule_normalized),
-    "topk_footrule": (topk_footrule, slow.topk_footrule),
-    "topk_footrule_normalized": (topk_footrule_normalized, slow.topk_footrule_normalized),
-}
-
-
-@both_shapes
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("name", PLAIN)
-def test_measures_of_lists_are_their_definitions(name: str, even: bool) -> None:
-    measure, define = PLAIN[name]
-
-    for alignment, pairs in alignments(1050, 21, even=even):
-        np.testing.assert_allclose(measure(alignment), [define(*pair) for pair in pairs], rtol=0, atol=1e-12)
-
-
-@both_shapes
-def test_measures_with_weights_are_their_definitions(even: bool) -> None:
-    pairs = draw(1050, 22, even=even)
-    alignment = align(with_weights(pairs, PRICES))
-
-    raw, share = element_weighted_footrule(alignment), element_weighted_footrule_normalized(alignment)
-
-    expected = [slow.weighted_footrule(*pair, PRICES) for pair in pairs]
-    shares = [slow.weighted_footrule_normalized(*pair, PRICES) for pair in pairs]
-    np.testing.assert_allclose(raw, expected, rtol=1e-12, atol=1e-10)
-    np.testing.assert_allclose(share, shares, rtol=0, atol=1e-12)
-
-
-@both_shapes
-@pytest.mark.parametrize("discount", ["dcg", "hyperbolic"])
-def test_measures_with_element_and_position_weights_are_their_definitions(discount: str, even: bool) -> None:
-    pairs = draw(1050, 23, even=even)
-
-    found = generalized_footrule(align(with_weights(pairs, PRICES)), discount)
-
-    expected = [slow.weighted_footrule(*pair, PRICES, discount) for pair in pairs]
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-10)
-
-
-@both_shapes
-def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:
-    alignment = align(with_weights(draw(1050, 24, even=even), ONES))
-
-    np.testing.assert_array_equal(element_weighted_footrule(alignment), footrule(alignment))
-    np.testing.assert_allclose(
-        element_weighted_footrule_normalized(alignment), footrule_normalized(alignment), rtol=0, atol=1e-12
-    )
-
-
-def test_the_footrule_lies_between_kendalls_distance_and_its_double() -> None:
-    # Diaconis and Graham (1977).
-    from monitor.kernels.kendall.unweighted import kendall_distance  # noqa: PLC0415 - another family
-
-    for alignment, _ in alignments(350, 25, even=False):
-        moved, inverted = footrule(alignment), kendall_distance(alignment)
-        assert (np.isnan(moved) | ((inverted <= moved) & (moved <= 2 * inverted))).all()
-
-
-def test_lists_of_a_million_items_are_compared() -> None:
-    top = np.arange(1_000_000)
-    alignment = align(reference.batch([(top.tolist(), top[::-1].tolist())]))
-
-    assert footrule(alignment)[0] == 5e11
-    assert topk_footrule(alignment)[0] == 5e11

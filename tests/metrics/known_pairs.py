@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,10 @@ def batch(pairs: Sequence[Pair], k: int | None = None, *, names: Sequence[int] |
     ideal = np.array([[*row[:depth], *[0.0] * width][:width] for row in best]).reshape(len(pairs), width)
     relevant = np.array([sum(grade > 0 for grade in row) for row in best], dtype=np.int32)
     known = np.arange(max((max((*a, *b), default=0) for a, b in pairs), default=0) + 1) if names is None else np.array(names)
-    return PairBatch(
+    return replace(
+        plain,
         baseline=_rename(plain.baseline, known),
         candidate=_rename(plain.candidate, known),
-        baseline_lengths=plain.baseline_lengths,
-        candidate_lengths=plain.candidate_lengths,
         scores=ByArm(baseline=_falling(plain.baseline), candidate=_falling(plain.candidate)),
         weights=weights,
         labels=Labels(grades=grades, ideal=ideal, relevant=relevant),

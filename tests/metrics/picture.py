@@ -12,8 +12,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from kernels import reference
 from monitor.metrics import METRICS, Metric, expected_by_chance, score_all
-from monitor.model import PairBatch
 
 K = 10
 CATALOGUE = 1000
@@ -60,10 +60,7 @@ def _popularity() -> list[tuple[list[int], list[int]]]:
 
 
 def _score(metric: Metric, pairs: list[tuple[list[int], list[int]]]) -> float:
-    padded = [np.array([[*row, *[-1] * (K - len(row))] for row in arm], dtype=np.int32) for arm in zip(*pairs, strict=True)]
-    lengths = [(codes >= 0).sum(axis=1).astype(np.int32) for codes in padded]
-    batch = PairBatch(baseline=padded[0], candidate=padded[1], baseline_lengths=lengths[0], candidate_lengths=lengths[1])
-    (scores,) = score_all(batch, [metric]).values()
+    (scores,) = score_all(reference.batch(pairs, K), [metric]).values()
     return float(np.nanmean(scores)) if (~np.isnan(scores)).any() else math.nan
 
 

@@ -12,9 +12,11 @@ from metrics import known_pairs
 from monitor.errors import MetricError
 from monitor.kernels import align
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
-from monitor.metrics import Need, score_all
+from monitor.metrics import score_all
+from monitor.metrics.extended_tau import ExtendedTau
 from monitor.metrics.names import read_name
 from monitor.metrics.rbo import Persistent, Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
+from monitor.metrics.sets import AverageOverlap
 
 FAMILY: dict[str, type[Persistent]] = {
     kind.name: kind for kind in (Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW)
@@ -70,28 +72,22 @@ def test_a_weight_that_cannot_be_is_refused_with_what_to_write_instead(arguments
 
 
 @every_kind
-@pytest.mark.parametrize("p", [0.0, 1.0, math.nan, math.inf, -0.1])
-def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind: type[Persistent], p: float) -> None:
-    with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
-        kind(p=p)
+def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind: type[Persistent]) -> None:
+    for p in (0.0, 1.0, math.nan, math.inf, -0.1):
+        with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
+            kind(p=p)
 
 
 @pytest.mark.parametrize("kind", [RboMax, RboMin, RboRes, RboTruncated])
 @pytest.mark.parametrize("p", [0.3, 0.9, 0.99])
-@pytest.mark.parametrize("k", [1, 3, 10, 60])
-def test_the_bounds_are_tight_and_hold_for_lists_of_any_length_up_to_k(kind: type[Persistent], p: float, k: int) -> None:
-    low, high = kind(p=p).bounds(k)
-    rng = np.random.default_rng(k)
-    random = [tuple(rng.permutation(2 * k)[: rng.integers(1, k + 1)].tolist() for _ in range(2)) for _ in range(200)]
-    top = list(range(k))
-    ends = [(top, top), (top, [item + k for item in top]), (top, [])]
+def test_the_bounds_are_tight(kind: type[Persistent], p: float) -> None:
+    for k in (1, 3, 10, 60):
+        top = list(range(k))
+        ends: list[known_pairs.Pair] = [(top, top), (top, [item + k for item in top]), (top, [])]
 
-    (found,) = score_all(reference.batch([*random, *ends], k=k), [kind(p=p)]).values()
+        found = known_pairs.scores(kind(p=p), ends, k=k)
 
-    assert found.min() >= low - 1e-14
-    assert found.max() <= high + 1e-14
-    assert found[-3:].min() == pytest.approx(low, abs=1e-14)
-    assert found[-3:].max() == pytest.approx(high, abs=1e-14)
+        assert [found.min(), found.max()] == pytest.approx(kind(p=p).bounds(k), abs=1e-14)
 
 
 def test_bounds_look_no_deeper_than_the_depth() -> None:
@@ -99,12 +95,6 @@ def test_bounds_look_no_deeper_than_the_depth() -> None:
     assert RboMin().bounds(10)[1] == pytest.approx(rbo_weight(0.9, 10), abs=1e-14)
     assert RboTruncated().bounds(10)[1] == pytest.approx(1 - 0.9**10, abs=1e-14)
     assert Rbo().bounds(10) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize("kind", [RboW, RboA, RboB])
-def test_the_treatments_of_ties_need_scores_and_say_what_a_cut_does(kind: type[Persistent]) -> None:
-    assert kind.need is Need.SCORES
-    assert "cut at k" in kind.ties
 
 
 def test_tied_items_are_measured_by_each_treatment() -> None:
@@ -125,8 +115,8 @@ def test_a_replaced_item_lowers_every_score_most_at_the_top_and_widens_what_is_o
     replaced = [[*top[:rank], 99, *top[rank + 1 :]] for rank in range(10)]
     alignment = align(reference.batch([(top, other) for other in replaced]))
 
-    for kind in (Rbo, RboMax, RboMin, RboTruncated):
-        assert (np.diff(kind().measure(alignment)) > 0).all()
+    for metric in (Rbo(), RboMax(), RboMin(), RboTruncated(), ExtendedTau(), AverageOverlap()):
+        assert (np.diff(metric.measure(alignment)) > 0).all()
     assert np.ptp(RboRes().measure(alignment)) == 0
 
 
@@ -140,10 +130,10 @@ def test_the_bounds_of_very_long_lists_keep_their_order() -> None:
 
 
 @every_kind
-@pytest.mark.parametrize("p", [5e-324, 1e-300, 1e-17, 1 - 2**-53])
-def test_any_p_between_0_and_1_gives_a_score_in_range(kind: type[Persistent], p: float) -> None:
-    metric = kind(p=p)
+def test_any_p_between_0_and_1_gives_a_score_in_range(kind: type[Persistent]) -> None:
+    for p in (5e-324, 1e-300, 1e-17, 1 - 2**-53):
+        pairs = [([1, 2, 3], [1, 3]), ([1], [1]), ([1], [2]), (list(range(99)), list(range(99)))]
 
-    found = known_pairs.scores(metric, [([1, 2, 3], [1, 3]), ([1], [1]), ([1], [2]), (list(range(99)), list(range(99)))])
+        found = known_pairs.scores(kind(p=p), pairs)
 
-    assert ((found >= 0) & (found <= 1)).all()
+        assert ((found >= 0) & (found <= 1)).all(), p

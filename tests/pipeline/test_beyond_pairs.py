@@ -139,8 +139,8 @@ def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
     found = {summary.metric: summary for summary in result.summaries}
     assert (found[NDCG].mean, found[NDCG].n, found[NDCG].n_undefined) == (1.0, 1, 1)
     assert (result.is_labelled, result.labels_until) == (True, SLOT + timedelta(days=7))
-    assert result.scores is not None
-    np.testing.assert_array_equal(result.scores.by_metric[NDCG], [1.0, np.nan])
+    (scores,) = result.scores or ()
+    np.testing.assert_array_equal(scores.by_metric[NDCG], [1.0, np.nan])
 
 
 def test_relevance_that_has_not_arrived_is_left_out_and_waited_for() -> None:

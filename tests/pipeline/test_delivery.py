@@ -2,7 +2,7 @@ import json
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,11 +25,11 @@ from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_ru
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
 from servers.daemon import wait_for
-from servers.webhook import Collector, answer, collector, hang, serve
+from servers.webhook import Collector, collector, serve
 
 __all__ = ["collector", "make_alertmanager"]
 
-DAY = timedelta(days=1)
+AT_ONCE, MINUTE, HOUR, DAY = timedelta(0), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 @dataclass
@@ -67,11 +67,7 @@ REFUSED = DeliveryError("fake answered 401", permanent=True)
 ILL_FORMED = DeliveryError("fake answered 400", permanent=True, of_message=True)
 EACH = comparison(rules=(rule(for_runs=1, segments="each"),))
 SEGMENTS = ("all", "a=1", "a=2")
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'rankwatch.db'}"
+STARTS, ENDS = ("starts", "all"), ("ends", "all")
 
 
 def outlet(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> OutboxSender:
@@ -85,128 +81,152 @@ def deliver(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, 
     return outlet(store, receiver, clock, publisher, **options).deliver_due(should_stop=should_stop)
 
 
-def owed(store: SqlStore, clock: HeldClock, name: str = "fake") -> int:
-    return store.outbox.pending(clock.now()).get(name, (0, 0.0))[0]
+@dataclass
+class Scene:
+    """Time passes, runs are stored, and what is owed is delivered: to one receiver where no others are named."""
+
+    store: SqlStore
+    clock: HeldClock = field(default_factory=HeldClock)
+    receiver: FakeReceiver = field(default_factory=FakeReceiver)
+    publisher: CountingPublisher = field(default_factory=CountingPublisher)
+    policy: NotificationPolicy = field(default_factory=NotificationPolicy)
+
+    def fire(self, after: timedelta = AT_ONCE, mean: float = 0.1, **options: Any) -> tuple[Transition, ...]:
+        """After that time a run that breaches is stored."""
+        self.clock.pass_by(after.total_seconds())
+        return store_run(self.store, mean, slot=self.clock.at, **options)
+
+    def end(self, after: timedelta = AT_ONCE, **options: Any) -> tuple[Transition, ...]:
+        """After that time a run that is well again is stored."""
+        return self.fire(after, 0.9, **options)
+
+    def outlet(self, receiver: Any = None, **options: Any) -> OutboxSender:
+        given = {"publisher": self.publisher, "policy": self.policy, **options}
+        return outlet(self.store, receiver or self.receiver, self.clock, **given)
+
+    def deliver(self, *receivers: Any, after: timedelta = AT_ONCE, should_stop: Any = lambda: False, **options: Any) -> Any:
+        """What came of it with the last of them."""
+        self.clock.pass_by(after.total_seconds())
+        return [self.outlet(each, **options).deliver_due(should_stop=should_stop) for each in receivers or (None,)][-1]
+
+    def lease(self, lasts: timedelta = LEASE) -> object:
+        """Somebody else is about to tell what is owed."""
+        until = self.clock.at + lasts
+        return self.store.outbox.claim_deliveries("fake", owner="you", now=self.clock.at, until=until, limit=10)
+
+    def owed(self) -> int:
+        return self.store.outbox.pending(self.clock.now()).get("fake", (0, 0.0))[0]
+
+    def held(self) -> int:
+        return self.store.outbox.held(self.clock.now()).get("fake", (0, 0.0))[0]
+
+    def retry_refused(self, *names: str, after: timedelta = AT_ONCE) -> int:
+        """As a restart does."""
+        return self.store.outbox.retry_refused(self.clock.now() + after, receivers=names or ("fake",))
+
+    def acknowledge(self, *segments: str) -> None:
+        alerts = [("SimilarityLow", segment) for segment in segments]
+        done = self.store.alerts.acknowledge(
+            "home-feed", alerts, author="anna", reason="acknowledged by anna", at=self.clock.at
+        )
+        assert done
+
+    def silence(self, *matchers: str) -> Silence:
+        """For a day."""
+        given: dict[str, Any] = {"created_at": self.clock.at, "starts_at": self.clock.at, "ends_at": self.clock.at + DAY}
+        return self.store.alerts.add_silence(Silence(id=0, matchers=matchers, author="anna", comment="known", **given))
 
 
-def silenced(store: SqlStore, *matchers: str, ends_at: datetime = SLOT + DAY) -> Silence:
-    silence = Silence(id=0, matchers=matchers, author="anna", comment="known", created_at=SLOT, starts_at=SLOT, ends_at=ends_at)
-    return store.alerts.add_silence(silence)
+@pytest.fixture
+def scene(store: SqlStore) -> Scene:
+    return Scene(store)
 
 
-def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(store: SqlStore) -> None:
-    clock, receiver, publisher = HeldClock(), FakeReceiver(), CountingPublisher()
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
+def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene: Scene) -> None:
+    scene.fire(watched=EACH, segments=SEGMENTS)
 
-    assert deliver(store, receiver, clock, publisher).sent == 3
-    (first,) = receiver.sent
+    assert scene.deliver().sent == 3
+    (first,) = scene.receiver.sent
     assert [change.segment for change in first.changes] == ["all", "a=1", "a=2"]
     assert [start.segment for start in first.firing] == ["all", "a=1", "a=2"]
-    assert (first.comparison, first.is_repetition, owed(store, clock)) == ("home-feed", False, 0)
+    assert (first.comparison, first.is_repetition, scene.owed()) == ("home-feed", False, 0)
 
-    clock.at += DAY
-    store_run(store, 0.9, watched=EACH, segments=SEGMENTS, slot=SLOT + DAY)
-    deliver(store, receiver, clock, publisher)
-    assert (receiver.sent[1].incident, receiver.sent[1].firing) == (first.incident, ())
-    assert receiver.segments[3:] == [("ends", "all"), ("ends", "a=1"), ("ends", "a=2")]
-    assert publisher.counts == {("fake", "sent"): 6}
-    assert deliver(store, receiver, clock).sent == 0
+    scene.end(DAY, watched=EACH, segments=SEGMENTS)
+    scene.deliver()
+    assert (scene.receiver.sent[1].incident, scene.receiver.sent[1].firing) == (first.incident, ())
+    assert scene.receiver.segments[3:] == [("ends", "all"), ("ends", "a=1"), ("ends", "a=2")]
+    assert scene.publisher.counts == {("fake", "sent"): 6}
+    assert scene.deliver().sent == 0
 
 
-def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore) -> None:
-    clock, publisher = HeldClock(), CountingPublisher()
-    receiver = FakeReceiver(errors=[DOWN, DOWN, DOWN])
-    store_run(store, 0.1)
+def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_asked_for(scene: Scene) -> None:
+    scene.receiver.errors = [DOWN, DOWN, DOWN, DeliveryError("slow down", permanent=False, retry_after_s=120)]
+    scene.fire()
 
     waits = []
-    for _ in range(3):
-        counts = deliver(store, receiver, clock, publisher)
-        waits.append((counts.retry_at - clock.now()).total_seconds())
-        assert deliver(store, receiver, clock, publisher).retry == 0
-        clock.at = counts.retry_at
+    for _ in range(4):
+        counts = scene.deliver()
+        waits.append((counts.retry_at - scene.clock.now()).total_seconds())
+        assert scene.deliver().retry == 0
+        scene.clock.at = counts.retry_at
 
-    assert waits == [1.0, 2.0, 4.0]
-    assert deliver(store, receiver, clock, publisher).sent == 1
-    assert publisher.counts == {("fake", "retry"): 3, ("fake", "sent"): 1}
-    assert sum(publisher.troubles.values()) == 3
-
-
-def test_retry_after_is_honoured(store: SqlStore) -> None:
-    clock = HeldClock()
-    store_run(store, 0.1)
-    receiver = FakeReceiver(errors=[DeliveryError("slow down", permanent=False, retry_after_s=120)])
-    assert deliver(store, receiver, clock).retry_at == SLOT + timedelta(seconds=121)
+    assert waits == [1.0, 2.0, 4.0, 128.0]
+    assert scene.deliver().sent == 1
+    assert scene.publisher.counts == {("fake", "retry"): 4, ("fake", "sent"): 1}
+    assert sum(scene.publisher.troubles.values()) == 4
 
 
-def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[DOWN] * 100)
-    store_run(store, 0.1)
-    while clock.at < SLOT + timedelta(hours=1):
-        clock.at = deliver(store, receiver, clock).retry_at
-    receiver.errors.clear()
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all")]
+@pytest.mark.parametrize("is_over", [False, True])
+def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires_and_nothing_if_it_ended(
+    scene: Scene, is_over: bool
+) -> None:
+    scene.receiver.errors = [DOWN] * 100
+    scene.fire()
+    while scene.clock.at < SLOT + HOUR:
+        scene.clock.at = scene.deliver().retry_at
+    if is_over:
+        scene.end()
+    scene.receiver.errors.clear()
+    counts = scene.deliver()
+    assert (scene.receiver.segments, counts.dropped, scene.owed()) == (([], 2, 0) if is_over else ([STARTS], 0, 0))
 
 
-def test_an_hour_without_the_receiver_is_nothing_if_it_ended_meanwhile(store: SqlStore) -> None:
-    clock, receiver, publisher = HeldClock(), FakeReceiver(errors=[DOWN] * 100), CountingPublisher()
-    store_run(store, 0.1)
-    while clock.at < SLOT + timedelta(hours=1):
-        clock.at = deliver(store, receiver, clock).retry_at
-    store_run(store, 0.9, slot=SLOT + timedelta(hours=1))
-    receiver.errors.clear()
-    counts = deliver(store, receiver, clock, publisher)
-    assert (receiver.sent, counts.dropped, owed(store, clock)) == ([], 2, 0)
-    assert publisher.counts == {("fake", "dropped"): 2}
+def test_what_may_have_arrived_before_it_ended_is_told_as_ended(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT]
+    scene.fire()
+    scene.deliver()
+    scene.end(DAY)
+    scene.deliver()
+    assert scene.receiver.segments == [ENDS]
 
 
-def test_what_may_have_arrived_before_it_ended_is_told_as_ended(store: SqlStore) -> None:
-    clock, receiver = HeldClock(SLOT + DAY), FakeReceiver(errors=[SILENT])
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.pass_by(60)
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("ends", "all")]
+def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene: Scene) -> None:
+    scene.receiver.errors = [REFUSED]
+    scene.fire()
+    assert scene.deliver().dead == 1
+    scene.end(DAY)
+    assert scene.deliver().dropped == 1
+    assert (scene.receiver.sent, scene.owed()) == ([], 0)
+    assert scene.publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
+    assert scene.publisher.troubles == {("fake", DeliveryTrouble.REFUSED): 1}
 
 
-def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(store: SqlStore) -> None:
-    clock, receiver, publisher = HeldClock(), FakeReceiver(errors=[REFUSED]), CountingPublisher()
-    store_run(store, 0.1)
-    assert deliver(store, receiver, clock, publisher).dead == 1
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    assert deliver(store, receiver, clock, publisher).dropped == 1
-    assert (receiver.sent, owed(store, clock)) == ([], 0)
-    assert publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
-    assert publisher.troubles == {("fake", DeliveryTrouble.REFUSED): 1}
+@pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
+def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(
+    scene: Scene, errors: list[Exception]
+) -> None:
+    scene.receiver.errors = list(errors)
+    scene.fire()
+    for _ in errors:
+        scene.deliver()
+        scene.clock.pass_by(60)
+    assert [scene.retry_refused("other"), scene.retry_refused()] == [0, 1]
+    scene.deliver()
+    assert scene.receiver.segments == [STARTS]
+    assert scene.retry_refused() == 0
 
 
-def test_whoever_stands_in_is_told_what_was_refused_for_good_and_its_end(store: SqlStore) -> None:
-    clock, refusing, mail = HeldClock(), FakeReceiver(errors=[REFUSED]), FakeReceiver("mail")
-    store_run(store, 0.1)
-    policy = NotificationPolicy(fallbacks={"fake": "mail"})
-    deliver(store, refusing, clock, policy=policy)
-    deliver(store, mail, clock, policy=policy)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    for receiver in (refusing, mail):
-        deliver(store, receiver, clock, policy=policy)
-    assert (refusing.segments, mail.segments) == ([], [("starts", "all"), ("ends", "all")])
-
-
-def test_what_was_refused_is_tried_again_after_a_restart_if_it_still_fires(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[REFUSED])
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    assert store.outbox.retry_refused(clock.now(), receivers=["other"]) == 0
-    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 1
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all")]
-    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 0
-
-
-def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(store: SqlStore) -> None:
+def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(scene: Scene) -> None:
     class Choosy(FakeReceiver):
         def send(self, message: Message, *, now: datetime) -> None:
             if any(change.segment == "a=3" for change in message.changes):
@@ -214,317 +234,285 @@ def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_give
             super().send(message, now=now)
 
     receiver = Choosy()
-    store_run(store, 0.1, watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
-    counts = deliver(store, receiver, HeldClock())
+    scene.fire(watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
+    counts = scene.deliver(receiver)
     assert (counts.sent, counts.dead) == (4, 1)
     assert sorted(change.segment for change in receiver.told) == ["a=1", "a=2", "a=4", "all"]
 
 
-def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT])
-    (firing,) = store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    assert store.outbox.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9) == ()
-    clock.pass_by(60)
-    deliver(store, receiver, clock)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    deliver(store, receiver, clock)
-    assert [(change.dedup_key, change.is_start) for change in receiver.told] == [
+def test_an_end_never_overtakes_its_start(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT]
+    (firing,) = scene.fire()
+    scene.deliver()
+    assert scene.lease() == ()
+    scene.deliver(after=MINUTE)
+    scene.end(DAY)
+    scene.deliver()
+    assert [(change.dedup_key, change.is_start) for change in scene.receiver.told] == [
         (firing.dedup_key, True),
         (firing.dedup_key, False),
     ]
 
 
-def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(store: SqlStore) -> None:
-    clock, receiver = HeldClock(SLOT + DAY), FakeReceiver()
-    store_run(store, 0.1)
-    assert store.outbox.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    assert deliver(store, receiver, clock).sent == 0
-    clock.at += LEASE
-    deliver(store, receiver, clock)
-    assert receiver.sent == []  # it ended before anybody told of it
+def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene: Scene) -> None:
+    scene.fire()
+    assert scene.lease(DAY + LEASE)
+    scene.end(DAY)
+    assert scene.deliver().sent == 0
+    scene.deliver(after=LEASE)
+    assert scene.receiver.sent == []  # it ended before anybody told of it
 
 
-def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(store: SqlStore) -> None:
+def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(scene: Scene) -> None:
     names = ("fake", "other")
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=names)
-    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
-    down, other = FakeReceiver(errors=[DOWN] * 9), FakeReceiver("other")
-    assert deliver(store, down, HeldClock()).retry == 3
-    assert down.batches == [3]
-    assert deliver(store, other, HeldClock()).sent == 6
+    scene.fire(watched=EACH, segments=SEGMENTS, to=names)
+    scene.fire(watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
+    scene.receiver.errors = [DOWN] * 9
+    assert scene.deliver().retry == 3
+    assert scene.receiver.batches == [3]
+    assert scene.deliver(FakeReceiver("other")).sent == 6
 
 
-def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(store: SqlStore) -> None:
+def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(scene: Scene) -> None:
     class Choosy(FakeReceiver):
         def send(self, message: Message, *, now: datetime) -> None:
             if message.comparison == "home-feed":
                 raise DOWN
             super().send(message, now=now)
 
-    store_run(store, 0.1)
-    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules))
+    scene.fire()
+    scene.fire(watched=comparison(name="search", rules=EACH.judging.rules))
     receiver = Choosy()
-    deliver(store, receiver, HeldClock())
-    deliver(store, receiver, HeldClock())
+    scene.deliver(receiver)
+    scene.deliver(receiver)
     assert [message.comparison for message in receiver.sent] == ["search"]
 
 
-def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore) -> None:
-    clock, publisher = HeldClock(), CountingPublisher()
-    receiver = FakeReceiver(errors=[KeyError("canary")])
-    store_run(store, 0.1)
+def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene: Scene) -> None:
+    scene.receiver.errors = [KeyError("canary")]
+    scene.fire()
     with pytest.raises(KeyError):
-        deliver(store, receiver, clock, publisher)
-    assert publisher.counts == {("fake", "retry"): 1}
-    assert deliver(store, receiver, clock).sent == 0
-    clock.pass_by(5)
-    assert deliver(store, receiver, clock).sent == 1
+        scene.deliver()
+    assert scene.publisher.counts == {("fake", "retry"): 1}
+    assert scene.deliver().sent == 0
+    assert scene.deliver(after=timedelta(seconds=5)).sent == 1
 
 
-def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(store: SqlStore) -> None:
+def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(scene: Scene) -> None:
     class Forgetful:
         def __getattr__(self, name: str) -> Any:
-            return getattr(store.outbox, name)
+            return getattr(scene.store.outbox, name)
 
         def record(self, *_notifications: object) -> None:
             msg = "the disk is full"
             raise DatabaseError(msg)
 
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1)
+    scene.fire()
     with pytest.raises(DatabaseError):
-        deliver(SimpleNamespace(outbox=Forgetful()), receiver, clock)
-    assert deliver(store, receiver, clock).sent == 0
-    clock.at += LEASE
-    assert deliver(store, receiver, clock).sent == 1
-    first, second = receiver.sent
+        deliver(SimpleNamespace(outbox=Forgetful()), scene.receiver, scene.clock)
+    assert scene.deliver().sent == 0
+    assert scene.deliver(after=LEASE).sent == 1
+    first, second = scene.receiver.sent
     assert (first.incident, first.changes) == (second.incident, second.changes)
 
 
-def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(store: SqlStore) -> None:
-    store_run(store, 0.1)
-    receiver = FakeReceiver()
-    assert deliver(store, receiver, HeldClock(), should_stop=lambda: True).sent == 0
-    assert deliver(store, receiver, HeldClock(), is_sure=lambda: False).sent == 0
-    assert receiver.sent == []
+def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(scene: Scene) -> None:
+    scene.fire()
+    assert scene.deliver(should_stop=lambda: True).sent == 0
+    assert scene.deliver(is_sure=lambda: False).sent == 0
+    assert scene.receiver.sent == []
 
 
-def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
+def test_two_senders_at_once_send_each_once(scene: Scene) -> None:
     names = [f"feed-{number}" for number in range(8)]
     for name in names:
-        store_run(store, 0.1, watched=comparison(name=name, rules=EACH.judging.rules), segments=SEGMENTS)
-    receiver, clock = FakeReceiver(), HeldClock()
-    threads = [
-        threading.Thread(target=outlet(store, receiver, clock, owner=owner).deliver_due, name=owner) for owner in ("one", "two")
-    ]
+        scene.fire(watched=comparison(name=name, rules=EACH.judging.rules), segments=SEGMENTS)
+    threads = [threading.Thread(target=scene.outlet(owner=owner).deliver_due, name=owner) for owner in ("one", "two")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert Counter(message.comparison for message in receiver.sent) == Counter(names)
+    assert Counter(message.comparison for message in scene.receiver.sent) == Counter(names)
 
 
-def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(store: SqlStore) -> None:
+def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(scene: Scene) -> None:
     segments = ("all", *(f"a={number:03}" for number in range(299)))
-    started = store_run(store, 0.1, watched=EACH, segments=segments)
-    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
-    assert outlet(store, receiver, clock).resend_firing() == 0  # nothing was told yet
-    deliver(store, receiver, clock)
+    started = scene.fire(watched=EACH, segments=segments)
+    receiver = scene.receiver
+    receiver.treatment = Treatment(resend_every_s=60, is_ungrouped=True)
+    assert scene.outlet().resend_firing() == 0  # nothing was told yet
+    scene.deliver()
 
     receiver.sent.clear()
-    assert outlet(store, receiver, clock).resend_firing() == 300
+    assert scene.outlet().resend_firing() == 300
     assert [len(message.changes) for message in receiver.sent] == [250, 50]
     assert [change.segment for change in receiver.told] == [start.segment for start in started]
 
-    clock.at += DAY
-    store_run(store, 0.9, slot=SLOT + DAY, watched=EACH, segments=segments)
-    deliver(store, receiver, clock)
+    scene.end(DAY, watched=EACH, segments=segments)
+    scene.deliver()
     receiver.sent.clear()
-    clock.at += RESEND_ENDS_FOR
-    assert outlet(store, receiver, clock).resend_firing() == 300
+    scene.clock.at += RESEND_ENDS_FOR
+    assert scene.outlet().resend_firing() == 300
     assert {change.is_end for change in receiver.told} == {True}
-    clock.pass_by(1)
-    assert outlet(store, receiver, clock).resend_firing() == 0
+    scene.clock.pass_by(1)
+    assert scene.outlet().resend_firing() == 0
 
 
-def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
-    clock = HeldClock()
-    store_run(store, 0.1, to=("fake", "again"))
-    once, again = FakeReceiver(), FakeReceiver("again", treatment=Treatment(resend_every_s=60))
-    for receiver in (once, again):
-        deliver(store, receiver, clock)
-    assert outlet(store, once, clock).resend_firing() == 0
+def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(scene: Scene) -> None:
+    again = FakeReceiver("again", treatment=Treatment(resend_every_s=60))
+    scene.fire(to=("fake", "again"))
+    scene.deliver(scene.receiver, again)
+    assert scene.outlet().resend_firing() == 0
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
-        outlet(store, again, clock).resend_firing()
+        scene.outlet(again).resend_firing()
 
 
-def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(repeat_every_s=3600))
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
-    deliver(store, receiver, clock)
-    told = outlet(store, receiver, clock)
+def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(scene: Scene) -> None:
+    receiver = scene.receiver
+    receiver.treatment = Treatment(repeat_every_s=3600)
+    scene.fire(watched=EACH, segments=SEGMENTS)
+    scene.deliver()
+    told = scene.outlet()
     assert told.repeat_due() == 0
 
     for _ in range(2):
-        clock.pass_by(3600)
+        scene.clock.pass_by(3600)
         assert told.repeat_due() == 3
         assert told.repeat_due() == 0
     repeated = receiver.sent[-1]
     assert (repeated.is_repetition, repeated.changes, len(repeated.firing)) == (True, (), 3)
     assert repeated.incident == receiver.sent[0].incident
 
-    alerts = [("SimilarityLow", segment) for segment in SEGMENTS]
-    store.alerts.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=clock.at)
-    deliver(store, receiver, clock)
+    scene.acknowledge(*SEGMENTS)
+    scene.deliver()
     assert receiver.sent[-1].status == "acknowledged"
-    clock.pass_by(7200)
+    scene.clock.pass_by(7200)
     assert told.repeat_due() == 0
 
 
-def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(store: SqlStore) -> None:
-    (start,) = store_run(store, 0.1, to=())
-    store.alerts.acknowledge("home-feed", [("SimilarityLow", "all")], author="anna", reason="anna looks", at=SLOT)
-    store_run(store, 0.2, slot=SLOT + DAY)
-    (state,) = store.alerts.states("home-feed")
+def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(scene: Scene) -> None:
+    (start,) = scene.fire(to=())
+    scene.acknowledge("all")
+    scene.fire(DAY, mean=0.2)
+    (state,) = scene.store.alerts.states("home-feed")
     assert (state.acknowledged_by, state.incident, state.dedup_key) == ("anna", start.incident, start.dedup_key)
-    store_run(store, 0.9, slot=SLOT + 2 * DAY)
-    store_run(store, 0.1, slot=SLOT + 3 * DAY)
-    (state,) = store.alerts.states("home-feed")
+    scene.end(DAY)
+    scene.fire(DAY)
+    (state,) = scene.store.alerts.states("home-feed")
     assert state.acknowledged_by is None
     assert state.incident != start.incident
 
 
-def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    (start,) = store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    clock.pass_by(60)
-    (end,) = store.alerts.resolve(
-        "home-feed", [("SimilarityLow", "all"), ("Other", "all")], reason="closed by anna", at=clock.at
-    )
-    deliver(store, receiver, clock)
-    store_run(store, 0.1, slot=SLOT + DAY)
-    clock.at += DAY
-    deliver(store, receiver, clock)
+def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scene: Scene) -> None:
+    (start,) = scene.fire()
+    scene.deliver()
+    scene.clock.pass_by(60)
+    closed = [("SimilarityLow", "all"), ("Other", "all")]
+    (end,) = scene.store.alerts.resolve("home-feed", closed, reason="closed by anna", at=scene.clock.at)
+    scene.deliver()
+    scene.fire(DAY)
+    scene.deliver()
     assert (end.dedup_key, end.reason) == (start.dedup_key, "closed by anna")
-    assert receiver.segments == [("starts", "all"), ("ends", "all"), ("starts", "all")]
-    assert receiver.told[2].dedup_key != start.dedup_key
+    assert scene.receiver.segments == [STARTS, ENDS, STARTS]
+    assert scene.receiver.told[2].dedup_key != start.dedup_key
 
 
-def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fires(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    silence = silenced(store, "alert=SimilarityLow", 'segment=~"a=.*|all"')
-    store_run(store, 0.1)
-    assert deliver(store, receiver, clock).held == 1
-    assert (owed(store, clock), store.outbox.held(clock.now())) == (0, {"fake": (1, 0.0)})
-    assert store.alerts.expire_silence(silence.id, now=clock.at)
-    clock.at += RECHECK_AFTER
-    assert deliver(store, receiver, clock).sent == 1
+def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fires(scene: Scene) -> None:
+    silence = scene.silence("alert=SimilarityLow", 'segment=~"a=.*|all"')
+    scene.fire()
+    assert scene.deliver().held == 1
+    assert (scene.owed(), scene.held()) == (0, 1)
+    assert scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
+    assert scene.deliver(after=RECHECK_AFTER).sent == 1
 
 
-def test_what_ended_while_it_was_silenced_is_never_told(store: SqlStore) -> None:
-    clock, receiver = HeldClock(SLOT + DAY), FakeReceiver()
-    silenced(store, "comparison=home-feed", ends_at=SLOT + 2 * DAY)
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += 3 * DAY
-    assert deliver(store, receiver, clock).dropped == 2
-    assert receiver.sent == []
+def test_what_ended_while_it_was_silenced_is_never_told(scene: Scene) -> None:
+    scene.silence("comparison=home-feed")
+    scene.fire()
+    scene.deliver()
+    scene.end(HOUR)
+    assert scene.deliver(after=3 * DAY).dropped == 2
+    assert scene.receiver.sent == []
 
 
-def test_an_end_is_told_although_its_alert_is_silenced_by_now(store: SqlStore) -> None:
-    clock, receiver = HeldClock(SLOT + timedelta(hours=1)), FakeReceiver()
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    silenced(store, "severity=critical")
-    store_run(store, 0.9, slot=SLOT + timedelta(hours=1))
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all"), ("ends", "all")]
+def test_an_end_is_told_although_its_alert_is_silenced_by_now(scene: Scene) -> None:
+    scene.fire()
+    scene.deliver()
+    scene.silence("severity=critical")
+    scene.end(HOUR)
+    scene.deliver()
+    assert scene.receiver.segments == [STARTS, ENDS]
 
 
-def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1)
+def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(scene: Scene) -> None:
+    scene.fire()
     window = MaintenanceWindow(
         name="retraining", matchers=(), ends_at=lambda now: SLOT + RECHECK_AFTER if now < SLOT + RECHECK_AFTER else None
     )
-    assert deliver(store, receiver, clock, policy=NotificationPolicy(windows=(window,))).held == 1
-    clock.at += RECHECK_AFTER
+    assert scene.deliver(policy=NotificationPolicy(windows=(window,))).held == 1
     muted = NotificationPolicy(windows=(window,), muted=frozenset({("home-feed", "SimilarityLow")}))
-    assert deliver(store, receiver, clock, policy=muted).held == 1
-    clock.at += RECHECK_AFTER
-    assert deliver(store, receiver, clock, policy=NotificationPolicy(windows=(window,))).sent == 1
+    assert scene.deliver(after=RECHECK_AFTER, policy=muted).held == 1
+    assert scene.deliver(after=RECHECK_AFTER, policy=NotificationPolicy(windows=(window,))).sent == 1
 
 
-def test_only_those_whom_a_route_names_are_told(store: SqlStore) -> None:
-    clock, pager, chat = HeldClock(), FakeReceiver("pager"), FakeReceiver("chat")
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=("pager", "chat"))
+def test_only_those_whom_a_route_names_are_told(scene: Scene) -> None:
+    pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
+    scene.fire(watched=EACH, segments=SEGMENTS, to=("pager", "chat"))
     routes = (
         Route(matchers=(Matcher.parse("segment=all"),), receivers=frozenset({"pager"}), goes_on=True),
         Route(matchers=(), receivers=frozenset({"chat"})),
     )
-    for receiver in (pager, chat):
-        deliver(store, receiver, clock, policy=NotificationPolicy(routes=routes))
-    assert (pager.segments, len(chat.told)) == ([("starts", "all")], 3)
+    scene.deliver(pager, chat, policy=NotificationPolicy(routes=routes))
+    assert (pager.segments, len(chat.told)) == ([STARTS], 3)
 
 
-def test_segments_that_follow_all_users_are_held_and_end_with_them(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1, watched=EACH)
-    deliver(store, receiver, clock)
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + DAY)
-    clock.at += DAY
-    assert deliver(store, receiver, clock).held == 2
-    store_run(store, 0.9, watched=EACH, segments=SEGMENTS, slot=SLOT + 2 * DAY)
-    clock.at += DAY
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all"), ("ends", "all")]
+def test_segments_that_follow_all_users_are_held_and_end_with_them(scene: Scene) -> None:
+    scene.fire(watched=EACH)
+    scene.deliver()
+    scene.fire(DAY, watched=EACH, segments=SEGMENTS)
+    assert scene.deliver().held == 2
+    scene.end(DAY, watched=EACH, segments=SEGMENTS)
+    scene.deliver()
+    assert scene.receiver.segments == [STARTS, ENDS]
 
 
-def drained(store: SqlStore, receivers: Sequence[Any], clock: HeldClock, budget_s: float = 30) -> Any:
-    outlets = [outlet(store, receiver, clock) for receiver in receivers]
-    return drain(outlets, budget_s=budget_s, pause=clock.pass_by)
+def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> Any:
+    return drain([scene.outlet(receiver) for receiver in receivers], budget_s=budget_s, pause=scene.clock.pass_by)
 
 
-def test_draining_ends_when_nobody_is_owed_anything(store: SqlStore) -> None:
-    store_run(store, 0.1, to=("fake", "other", "gone"))
-    clock, receivers = HeldClock(), [FakeReceiver(), FakeReceiver("other")]
-    assert drained(store, receivers, clock).sent == 2
-    assert clock.seconds == 0
+def test_draining_ends_when_nobody_is_owed_anything(scene: Scene) -> None:
+    scene.fire(to=("fake", "other", "gone"))
+    assert drained(scene, scene.receiver, FakeReceiver("other")).sent == 2
+    assert scene.clock.seconds == 0
 
 
-def test_draining_waits_for_retries_that_come_due(store: SqlStore) -> None:
-    store_run(store, 0.1, to=("fake", "other"))
-    clock, failing, other = HeldClock(), FakeReceiver(errors=[DOWN, DOWN]), FakeReceiver("other")
-    counts = drained(store, [failing, other], clock)
+def test_draining_waits_for_retries_that_come_due(scene: Scene) -> None:
+    scene.fire(to=("fake", "other"))
+    scene.receiver.errors = [DOWN, DOWN]
+    counts = drained(scene, scene.receiver, FakeReceiver("other"))
     assert (counts.sent, counts.retry) == (2, 2)
-    assert clock.seconds < 30
+    assert scene.clock.seconds < 30
 
 
-def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(store: SqlStore) -> None:
-    store_run(store, 0.1)
-    clock = HeldClock()
-    counts = drained(store, [FakeReceiver(errors=[DOWN] * 1000)], clock, budget_s=10)
-    assert counts.sent == 0
-    assert clock.seconds == pytest.approx(10)
-    assert owed(store, clock) == 1
+def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene: Scene) -> None:
+    scene.fire()
+    scene.receiver.errors = [DOWN] * 1000
+    assert drained(scene, scene.receiver, budget_s=10).sent == 0
+    assert scene.clock.seconds == pytest.approx(10)
+    assert scene.owed() == 1
 
 
-def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    (firing,) = store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    gone = retire_alerts(store.alerts.states(), store.alerts.firing(), [comparison(rules=())], at=SLOT + DAY)
-    store.alerts.retire(gone, receivers=["fake"])
-    clock.at += DAY
-    deliver(store, receiver, clock)
-    assert [sent.dedup_key for sent in receiver.told] == [firing.dedup_key] * 2
-    assert (receiver.told[1].is_end, receiver.told[1].labels, store.alerts.firing()) == (True, firing.labels, ())
+def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(scene: Scene) -> None:
+    (firing,) = scene.fire()
+    scene.deliver()
+    alerts = scene.store.alerts
+    gone = retire_alerts(alerts.states(), alerts.firing(), [comparison(rules=())], at=SLOT + DAY)
+    alerts.retire(gone, receivers=["fake"])
+    scene.deliver(after=DAY)
+    first, second = scene.receiver.told
+    assert first.dedup_key == second.dedup_key == firing.dedup_key
+    assert (second.is_end, second.labels, alerts.firing()) == (True, firing.labels, ())
 
 
 # Real receivers and real processes from here on.
@@ -534,33 +522,18 @@ def opened(*entries: dict[str, Any]) -> tuple[Receiver, ...]:
     return open_receivers([ReceiverOptions.model_validate(entry) for entry in entries], external_url="http://rankwatch.test")
 
 
-def test_a_webhook_that_was_down_for_a_while_gets_its_message_once(store: SqlStore) -> None:
+def test_a_webhook_that_was_down_for_a_while_gets_its_message_once(scene: Scene) -> None:
     port = free_port()
-    (firing,) = store_run(store, 0.1, to=["webhook"])
-    clock = HeldClock()
+    (firing,) = scene.fire(to=["webhook"])
     (receiver,) = opened({"webhook": {"url": f"http://127.0.0.1:{port}/hook"}})
     with closing(receiver):
-        assert deliver(store, receiver, clock).retry == 1
-        clock.pass_by(60)
+        assert scene.deliver(receiver).retry == 1
         with contextmanager(serve)(port=port) as hook:
-            assert deliver(store, receiver, clock).sent == 1
-            assert deliver(store, receiver, clock).sent == 0
+            assert scene.deliver(receiver, after=MINUTE).sent == 1
+            assert scene.deliver(receiver).sent == 0
         (request,) = hook.requests
     (alert,) = json.loads(request.body)["alerts"]
     assert alert["annotations"]["dedup_key"] == firing.dedup_key
-
-
-def test_a_webhook_that_hangs_is_cut_off_and_one_that_says_429_is_left_alone(store: SqlStore, collector: Collector) -> None:
-    store_run(store, 0.1, to=["webhook"])
-    clock = HeldClock()
-    collector.replies.extend([hang, answer(429, {"Retry-After": "100"})])
-    (receiver,) = opened({"webhook": {"url": collector.url, "timeout": "300ms"}})
-    with closing(receiver):
-        assert deliver(store, receiver, clock).retry == 1
-        clock.pass_by(60)
-        assert deliver(store, receiver, clock).retry_at == clock.at + timedelta(seconds=102)
-        clock.pass_by(103)
-        assert deliver(store, receiver, clock).sent == 1
 
 
 def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_it_is_back(
@@ -597,18 +570,14 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
         peer.close()
 
 
-def killed(database: str, url: str, step: str) -> None:
-    """A process that stores a firing and is killed at that step."""
-    assert ended(start(deliver_and_die, database, url, step), 100) == -signal.SIGKILL
-
-
 @pytest.mark.parametrize(
     ("step", "at_once", "in_all"), [("after storing", 1, 1), ("before send", 0, 1), ("before record", 1, 2)], ids=str
 )
 def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not_recorded(
-    database: str, collector: Collector, step: str, at_once: int, in_all: int
+    tmp_path: Path, collector: Collector, step: str, at_once: int, in_all: int
 ) -> None:
-    killed(database, collector.url, step)
+    database = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    assert ended(start(deliver_and_die, database, collector.url, step), 100) == -signal.SIGKILL
 
     clock = HeldClock()
     (receiver,) = opened({"webhook": {"url": collector.url}})

@@ -1,7 +1,6 @@
 """What makes on-call miss a drop, or hear of it twice: the corners of telling, each with the receiver's side looked at."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,273 +8,216 @@ import pytest
 from factories import SLOT, HeldClock, comparison, rule
 from monitor.alerts import Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DeliveryError
-from monitor.model import MessageStatus, Severity, Transition, Treatment
+from monitor.model import MessageStatus, Severity, Treatment
 from monitor.pipeline.delivery import RECHECK_AFTER
-from monitor.storage import SqlStore
-from pipeline.outbox_process import store_run
 from pipeline.test_delivery import (
     DAY,
     DOWN,
     EACH,
+    ENDS,
+    HOUR,
+    MINUTE,
     REFUSED,
     SEGMENTS,
     SILENT,
+    STARTS,
     FakeReceiver,
-    deliver,
-    outlet,
-    owed,
-    silenced,
+    Scene,
+    scene,
 )
 
-HOUR = timedelta(hours=1)
+__all__ = ["scene"]
+
 ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
-ALERT = "SimilarityLow"
 
 
-@pytest.mark.parametrize("is_dropped_before", [True, False])
-def test_whoever_stands_in_is_told_although_no_route_names_them(store: SqlStore, is_dropped_before: bool) -> None:
-    clock, pager, mail = HeldClock(), FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
-    policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail"})
-    store_run(store, 0.1, to=("pager", "mail"))
-    for receiver in (mail, pager) if is_dropped_before else (pager, mail):
-        deliver(store, receiver, clock, policy=policy)
-    deliver(store, mail, clock, policy=policy)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    for receiver in (pager, mail):
-        deliver(store, receiver, clock, policy=policy)
-    assert (pager.segments, mail.segments) == ([], [("starts", "all"), ("ends", "all")])
+@pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
+def test_whoever_stands_in_is_told_of_the_firing_and_its_end_although_no_route_names_them(
+    scene: Scene, routes: Any, order: str
+) -> None:
+    pager, mail = FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
+    scene.policy = NotificationPolicy(routes=routes, fallbacks={"pager": "mail"})
+    scene.fire(to=("pager", "mail") if routes else ("pager",))
+    scene.deliver(*({"p": pager, "m": mail}[each] for each in order), mail)
+    scene.end(DAY)
+    scene.deliver(pager, mail)
+    assert (pager.segments, mail.segments) == ([], [STARTS, ENDS])
 
 
-def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(store: SqlStore) -> None:
-    clock, pager, mail = HeldClock(), FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
-    policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"})
-    store_run(store, 0.1, to=("pager", "mail"))
-    for _ in range(3):
-        deliver(store, mail, clock, policy=policy)
-        deliver(store, pager, clock, policy=policy)
+def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(scene: Scene) -> None:
+    pager, mail = FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
+    scene.policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"})
+    scene.fire(to=("pager", "mail"))
+    scene.deliver(*[mail, pager] * 3)
     assert (pager.batches, mail.batches) == ([1], [1])
 
 
 def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_ends(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
-    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
-    silenced(store, "segment=~a=.*")
+    scene.receiver.treatment = Treatment(is_ungrouped=True)
+    scene.silence("segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))
-    store_run(store, 0.1, watched=EACH, segments=("all", *many))
-    store_run(store, 0.1, watched=EACH, segments=("all", *many, "b=1"), slot=SLOT + HOUR)
+    scene.fire(watched=EACH, segments=("all", *many))
+    scene.fire(HOUR, watched=EACH, segments=("all", *many, "b=1"))
     looks = iter(range(8))
-    deliver(store, receiver, clock, should_stop=lambda: next(looks, None) is None)
-    assert receiver.segments == [("starts", "all"), ("starts", "b=1")]
+    scene.deliver(should_stop=lambda: next(looks, None) is None)
+    assert scene.receiver.segments == [STARTS, ("starts", "b=1")]
     assert next(looks, None) is not None
 
 
-def test_who_died_in_telling_of_one_comparison_holds_up_no_other(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1, watched=EACH)
-    store.outbox.claim_deliveries("fake", owner="dead", now=clock.at, until=clock.at + HOUR / 12, limit=10)
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + timedelta(minutes=1))
-    store_run(store, 0.1, watched=replace(EACH, name="search"), slot=SLOT + timedelta(minutes=2))
-    clock.pass_by(180)
-    deliver(store, receiver, clock)
-    assert [change.comparison for change in receiver.told] == ["search"]
+def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene: Scene) -> None:
+    scene.fire(watched=EACH)
+    scene.lease(5 * MINUTE)
+    scene.fire(MINUTE, watched=EACH, segments=SEGMENTS)
+    scene.fire(MINUTE, watched=replace(EACH, name="search"))
+    scene.deliver(after=MINUTE)
+    assert [change.comparison for change in scene.receiver.told] == ["search"]
 
 
-def test_it_stops_between_two_messages_and_the_rest_is_not_left_leased(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    two = comparison(rules=(rule(for_runs=1), rule(alert="Other", for_runs=1, severity=Severity.WARNING)))
-    store_run(store, 0.1, watched=two)
-    assert deliver(store, receiver, clock, should_stop=lambda: len(receiver.sent) > 0).sent == 1
-    assert deliver(store, receiver, clock, owner="another").sent == 1
+def test_it_stops_between_two_messages_and_the_rest_is_not_left_leased(scene: Scene) -> None:
+    scene.fire(watched=comparison(rules=(rule(for_runs=1), rule(alert="Other", for_runs=1, severity=Severity.WARNING))))
+    assert scene.deliver(should_stop=lambda: len(scene.receiver.sent) > 0).sent == 1
+    assert scene.deliver(owner="another").sent == 1
 
 
-def acknowledge(store: SqlStore, at: datetime, *segments: str) -> None:
-    alerts = [(ALERT, segment) for segment in segments]
-    assert store.alerts.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=at)
-
-
-def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
-    deliver(store, receiver, clock)
+def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene: Scene) -> None:
+    scene.fire(watched=EACH, segments=SEGMENTS)
+    scene.deliver()
     for segments, status in ((("a=1",), MessageStatus.FIRING), (("all", "a=2"), MessageStatus.ACKNOWLEDGED)):
-        clock.pass_by(60)
-        acknowledge(store, clock.at, *segments)
-        deliver(store, receiver, clock)
-        assert receiver.sent[-1].status is status
+        scene.clock.pass_by(60)
+        scene.acknowledge(*segments)
+        scene.deliver()
+        assert scene.receiver.sent[-1].status is status
 
 
-def test_an_acknowledgement_follows_in_its_own_message_what_it_would_be_lost_behind(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT])
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    clock.pass_by(60)
-    acknowledge(store, clock.at, "all")
-    deliver(store, receiver, clock)
-    assert [message.status for message in receiver.sent] == [MessageStatus.FIRING, MessageStatus.ACKNOWLEDGED]
+def test_an_acknowledgement_follows_in_its_own_message_what_it_would_be_lost_behind(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT]
+    scene.fire()
+    scene.deliver()
+    scene.clock.pass_by(60)
+    scene.acknowledge("all")
+    scene.deliver()
+    assert [message.status for message in scene.receiver.sent] == [MessageStatus.FIRING, MessageStatus.ACKNOWLEDGED]
 
 
-def test_nobody_is_woken_for_what_somebody_looks_after_by_then(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[DOWN])
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    clock.pass_by(60)
-    acknowledge(store, clock.at, "all")
-    deliver(store, receiver, clock)
-    assert (receiver.sent, store.outbox.held(clock.now())["fake"][0]) == ([], 1)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    assert deliver(store, receiver, clock).dropped == 2
+def test_nobody_is_woken_for_what_somebody_looks_after_by_then(scene: Scene) -> None:
+    scene.receiver.errors = [DOWN]
+    scene.fire()
+    scene.deliver()
+    scene.clock.pass_by(60)
+    scene.acknowledge("all")
+    scene.deliver()
+    assert (scene.receiver.sent, scene.held()) == ([], 1)
+    scene.end(DAY)
+    assert scene.deliver().dropped == 2
 
 
-def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT, REFUSED])
-    store_run(store, 0.1, watched=EACH)
-    for _ in range(2):
-        deliver(store, receiver, clock)
-        clock.pass_by(60)
-    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + HOUR)
-    clock.at += HOUR
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
+def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(scene: Scene) -> None:
+    scene.receiver.errors = [SILENT, REFUSED]
+    scene.fire(watched=EACH)
+    scene.deliver()
+    scene.deliver(after=MINUTE)
+    scene.fire(HOUR, watched=EACH, segments=SEGMENTS)
+    scene.deliver()
+    assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
 
-def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT, REFUSED])
-    store_run(store, 0.1)
-    for _ in range(2):
-        deliver(store, receiver, clock)
-        clock.pass_by(60)
-    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 1
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all")]
+def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(scene: Scene) -> None:
+    scene.fire()
+    scene.deliver()
+    scene.receiver.errors = [REFUSED]
+    scene.end(HOUR)
+    assert scene.deliver().dead == 1
+    assert [scene.retry_refused(after=2 * DAY), scene.retry_refused()] == [0, 1]
+    scene.deliver()
+    assert scene.receiver.segments == [STARTS, ENDS]
 
 
-def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    store_run(store, 0.9, slot=SLOT + HOUR)
-    clock.at += HOUR
-    receiver.errors = [REFUSED]
-    assert deliver(store, receiver, clock).dead == 1
-    assert store.outbox.retry_refused(clock.now() + 2 * DAY, receivers=["fake"]) == 0
-    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 1
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all"), ("ends", "all")]
-
-
-def test_an_end_carries_the_labels_under_which_its_start_is_known(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
+def test_an_end_carries_the_labels_under_which_its_start_is_known(scene: Scene) -> None:
     before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
-    store_run(store, 0.1, watched=before)
-    deliver(store, receiver, clock)
-    store_run(store, 0.9, watched=after, slot=SLOT + HOUR)
-    clock.at += HOUR
-    deliver(store, receiver, clock)
-    assert [change.labels for change in receiver.told] == [{"team": "search"}] * 2
+    scene.fire(watched=before)
+    scene.deliver()
+    scene.end(HOUR, watched=after)
+    scene.deliver()
+    assert [change.labels for change in scene.receiver.told] == [{"team": "search"}] * 2
 
 
-def repeating(store: SqlStore, clock: HeldClock, **options: Any) -> Any:
-    return outlet(store, FakeReceiver(treatment=Treatment(repeat_every_s=3600)), clock, **options)
-
-
-def test_a_repetition_that_is_refused_for_good_is_not_tried_again_before_its_time(store: SqlStore) -> None:
-    clock = HeldClock()
-    told = repeating(store, clock)
-    store_run(store, 0.1)
-    told.deliver_due()
-    clock.pass_by(3600)
-    told.receiver.errors = [REFUSED]
+@pytest.mark.parametrize(
+    ("error", "too_soon_s", "later_s"),
+    [(REFUSED, 60, 3600), (DeliveryError("busy", permanent=False, retry_after_s=300), 290, 60)],
+    ids=["refused", "busy"],
+)
+def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(
+    scene: Scene, error: DeliveryError, too_soon_s: float, later_s: float
+) -> None:
+    scene.receiver.treatment = Treatment(repeat_every_s=3600)
+    scene.fire()
+    scene.deliver()
+    told = scene.outlet()
+    scene.clock.pass_by(3600)
+    scene.receiver.errors = [error]
     with pytest.raises(DeliveryError):
         told.repeat_due()
-    clock.pass_by(60)
+    scene.clock.pass_by(too_soon_s)
     assert told.repeat_due() == 0
-    clock.pass_by(3600)
+    scene.clock.pass_by(later_s)
     assert told.repeat_due() == 1
 
 
-def test_a_repetition_waits_as_long_as_its_receiver_asks(store: SqlStore) -> None:
-    clock = HeldClock()
-    told = repeating(store, clock)
-    store_run(store, 0.1)
-    told.deliver_due()
-    clock.pass_by(3600)
-    told.receiver.errors = [DeliveryError("busy", permanent=False, retry_after_s=300)]
-    with pytest.raises(DeliveryError):
-        told.repeat_due()
-    clock.pass_by(290)
-    assert told.repeat_due() == 0
-    clock.pass_by(60)
-    assert told.repeat_due() == 1
+def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene: Scene) -> None:
+    scene.receiver.treatment = Treatment(repeat_every_s=3600)
+    scene.fire()
+    scene.deliver()
+    scene.policy = NotificationPolicy(routes=ONLY_PAGER)
+    scene.clock.pass_by(3600)
+    assert scene.outlet().repeat_due() == 0
+    scene.end(DAY)
+    assert scene.deliver().sent == 1
 
 
-def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(store: SqlStore) -> None:
-    clock = HeldClock()
-    told = repeating(store, clock)
-    store_run(store, 0.1)
-    told.deliver_due()
-    told = replace(told, policy=NotificationPolicy(routes=ONLY_PAGER))
-    clock.pass_by(3600)
-    assert told.repeat_due() == 0
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    assert told.deliver_due().sent == 1
-
-
-def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(store: SqlStore) -> None:
-    clock, pager, chat = HeldClock(), FakeReceiver("pager"), FakeReceiver("chat")
-    names = ("pager", "chat")
-    store_run(store, 0.1, to=names)
-    to_chat = NotificationPolicy(routes=(Route(matchers=(Matcher.parse("severity=critical"),), receivers=frozenset({"chat"})),))
-    for policy in (NotificationPolicy(routes=ONLY_PAGER), to_chat):
-        store.outbox.retry_refused(clock.now(), receivers=names)
-        for receiver in (pager, chat):
-            deliver(store, receiver, clock, policy=policy)
-    store_run(store, 0.9, slot=SLOT + DAY)
-    clock.at += DAY
-    for receiver in (pager, chat):
-        deliver(store, receiver, clock, policy=to_chat)
-    assert pager.segments == chat.segments == [("starts", "all"), ("ends", "all")]
+def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene: Scene) -> None:
+    pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
+    scene.fire(to=("pager", "chat"))
+    to_chat = (Route(matchers=(Matcher.parse("severity=critical"),), receivers=frozenset({"chat"})),)
+    for routes in (ONLY_PAGER, to_chat):
+        scene.policy = NotificationPolicy(routes=routes)
+        scene.retry_refused("pager", "chat")
+        scene.deliver(pager, chat)
+    scene.end(DAY)
+    scene.deliver(pager, chat)
+    assert pager.segments == chat.segments == [STARTS, ENDS]
 
 
 @pytest.mark.parametrize("before", ["untold", "held", "leased", "refused"])
-def test_a_clock_set_back_by_hours_puts_nothing_off(store: SqlStore, before: str) -> None:
-    ahead = HeldClock(SLOT + 6 * HOUR)
-    receiver = FakeReceiver(errors=[DOWN] if before == "refused" else [])
-    if before == "untold":
-        store_run(store, 0.1, slot=ahead.at)
-    else:
-        store_run(store, 0.1)
-    silence = silenced(store, "segment=all") if before == "held" else None
+def test_a_clock_set_back_by_hours_puts_nothing_off(scene: Scene, before: str) -> None:
+    scene.fire(6 * HOUR if before == "untold" else 0 * HOUR)
+    scene.clock.at = SLOT + 6 * HOUR
+    silence = scene.silence("segment=all") if before == "held" else None
     if before == "leased":
-        assert store.outbox.claim_deliveries("fake", owner="dead", now=ahead.at, until=ahead.at + RECHECK_AFTER, limit=10)
+        assert scene.lease(RECHECK_AFTER)
     elif before != "untold":
-        deliver(store, receiver, ahead)
+        scene.receiver.errors = [DOWN] if before == "refused" else []
+        scene.deliver()
     if silence:
-        store.alerts.expire_silence(silence.id, now=SLOT + timedelta(seconds=1))
-    clock = HeldClock(SLOT + timedelta(minutes=1))
-    assert deliver(store, receiver, clock).sent == 1
+        scene.store.alerts.expire_silence(silence.id, now=SLOT + MINUTE / 60)
+    scene.clock = HeldClock(SLOT + MINUTE)
+    assert scene.deliver().sent == 1
 
 
-def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_is_told_as_new(store: SqlStore) -> None:
+def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_is_told_as_new(scene: Scene) -> None:
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1)
-    deliver(store, receiver, clock)
-    ends = retire_alerts(store.alerts.states(), store.alerts.firing(), [comparison(rules=())], at=SLOT + timedelta(minutes=1))
-    store.alerts.retire(ends, receivers=("fake",))
-    run_again(store, 0.1)
-    clock.pass_by(120)
-    deliver(store, receiver, clock)
-    assert receiver.segments == [("starts", "all"), ("ends", "all"), ("starts", "all")]
-    first, end, second = receiver.told
+    scene.fire()
+    scene.deliver()
+    alerts = scene.store.alerts
+    alerts.retire(
+        retire_alerts(alerts.states(), alerts.firing(), [comparison(rules=())], at=SLOT + MINUTE), receivers=("fake",)
+    )
+    scene.fire(rerun=True)
+    scene.deliver(after=2 * MINUTE)
+    assert scene.receiver.segments == [STARTS, ENDS, STARTS]
+    first, end, second = scene.receiver.told
     assert first.dedup_key == end.dedup_key != second.dedup_key
-    assert [state.dedup_key for state in store.alerts.states("home-feed")] == [second.dedup_key]
-    assert (owed(store, clock), len(store.alerts.firing())) == (0, 1)
-
-
-def run_again(store: SqlStore, mean: float) -> tuple[Transition, ...]:
-    return store_run(store, mean, rerun=True)
+    assert [state.dedup_key for state in alerts.states("home-feed")] == [second.dedup_key]
+    assert (scene.owed(), len(alerts.firing())) == (0, 1)

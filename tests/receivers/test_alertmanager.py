@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, message, transition
-from messages import LABELS
+from factories import SLOT, transition
+from messages import LABELS, message
 from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver

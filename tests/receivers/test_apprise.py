@@ -1,10 +1,8 @@
 import json
 import logging
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,23 +100,8 @@ def test_a_mention_is_broken_and_plain_signs_stay() -> None:
     assert defuse("@here <!channel>") == "@\u200bhere <\u200b!channel>"
 
 
-def test_apprise_is_imported_only_where_it_is_opened() -> None:
-    code = "import sys, monitor.receivers; sys.exit('apprise' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_without_the_extra_the_configuration_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['apprise'] = None\n"
-        "from monitor.receivers.apprise import AppriseOptions\n"
-        "AppriseOptions.model_validate({'urls': {'one': sys.argv[1]}})"
-    )
-    done = subprocess.run([sys.executable, "-c", code, "json://canary"], check=False, capture_output=True, text=True)
-    assert "needs Apprise: pip install 'rankwatch[apprise]'" in done.stderr
-    assert "canary" not in done.stderr
-
-
-def test_a_url_may_come_from_a_file(collector: Collector, tmp_path: Path) -> None:
-    (tmp_path / "url").write_text(url_of(collector) + "\n")
-    options = AppriseOptions.model_validate({"urls": {"phones_file": str(tmp_path / "url")}})
-    assert options.urls["phones"].get_secret_value() == url_of(collector)
+def test_without_the_extra_the_configuration_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(ValueError, match=r"needs Apprise: pip install 'rankwatch\[apprise\]'") as caught:
+        AppriseOptions.model_validate({"urls": {"one": "json://canary"}})
+    assert "canary" not in str(caught.value)

@@ -58,19 +58,6 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
         receiver.close()
 
 
-def test_pagerduty_and_slack_are_opened_with_secrets_from_files(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("c" * 32 + "\n")
-    (tmp_path / "hook").write_text("https://hooks.slack.com/services/canary\n")
-    options = parsed({"pagerduty": {"routing_key_file": "key"}}, {"slack": {"url_file": "hook"}}, base=tmp_path)
-    opened = open_receivers(options, external_url="http://rankwatch.test")
-    assert [receiver.name for receiver in opened] == ["pagerduty", "slack"]
-    assert [receiver.treatment.repeat_every_s for receiver in opened] == [None, 86_400]
-    assert not any(secret in f"{options!r}{options}" for secret in ("canary", "cccc"))
-    for receiver in opened:
-        receiver.close()
-        receiver.close()
-
-
 def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
     entries = parsed({"alertmanager": AM}, {"webhook": {**HOOK, "name": "pager"}})
     assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
@@ -125,27 +112,6 @@ def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(name: str, tmp_path
         parsed(entry, base=tmp_path)
     assert said in str(caught.value)
     assert "canary" not in str(caught.value)
-
-
-def test_secrets_may_come_from_files_beside_the_configuration(tmp_path: Path) -> None:
-    (tmp_path / "hook").write_text("from-a-file\n")
-    (tmp_path / "token").write_text("Bearer abc\n")
-    entry = {"webhook": {"url": HOOK["url"], "secret_file": "hook", "headers": {"Authorization_file": "token"}}}
-    (options,) = parsed(entry, base=tmp_path)
-    assert options.webhook is not None
-    assert options.webhook.secret is not None
-    assert options.webhook.secret.get_secret_value() == "from-a-file"
-    assert options.webhook.headers["Authorization"].get_secret_value() == "Bearer abc"
-
-
-def test_no_secret_shows_in_a_repr_or_a_dump() -> None:
-    auth = {"basic_auth": {"username": "u", "password": "canary-password"}}
-    options = parsed({"webhook": {**HOOK, "headers": {"X-Key": "canary"}}}, {"alertmanager": {**AM, **auth}})
-    opened = open_receivers(options, external_url="http://rankwatch.test")
-    shown = repr(options) + Entries(receivers=options).model_dump_json() + repr(opened) + str(opened)
-    assert "canary" not in shown
-    for receiver in opened:
-        receiver.close()
 
 
 def test_the_path_of_a_peer_is_shown_by_no_repr() -> None:

@@ -49,13 +49,14 @@ class PostgresServer:
         return psycopg.connect(self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5)
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """URL of a fresh empty database, dropped at the end with whoever is still connected."""
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """URL of a fresh database as the template is, which is empty, dropped at the end with whoever is still connected."""
         name = f"rankwatch_{uuid.uuid4().hex[:12]}"
         with self.connect() as admin:
             # Without fsync, copying files takes half the time of logging pages; before 15 it is the only way.
             strategy = sql.SQL("STRATEGY FILE_COPY" if admin.info.server_version >= 150000 else "")
-            admin.execute(sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), strategy))
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}")
+            admin.execute(create.format(sql.Identifier(name), sql.Identifier(template), strategy))
         try:
             yield self.url(name)
         finally:

@@ -15,6 +15,7 @@ from apscheduler.schedulers import base as apscheduler_base
 
 from monitor.model import Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
+from monitor.service.daemon.scheduler import JobScheduler
 from servers.daemon import wait_for
 
 START = datetime(2026, 3, 10, 12, 0, 10, tzinfo=UTC)
@@ -114,6 +115,18 @@ def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(apscheduler_base, "datetime", Stepped)
         yield
+
+
+@contextmanager
+def scheduling(clock: SteppedClock) -> Iterator[JobScheduler]:
+    """A scheduler without a daemon, which begins nothing that it is not told."""
+    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_due=lambda *_: None, on_end=lambda: None)
+    with apscheduler_on(clock):
+        jobs.start()
+        try:
+            yield jobs
+        finally:
+            jobs.stop(5)
 
 
 @contextmanager

@@ -43,11 +43,6 @@ class World:
         told = {"tls_server_config": {"cert_file": "web.crt", "key_file": "web.key"}, **given}
         self.web.write_text(json.dumps(told))
 
-    def ends_of_serve(self) -> tuple[int | None, str]:
-        """How `rankwatch serve` ends that cannot start."""
-        with running(["serve", "--config", str(self.config)], cwd=self.config.parent, out=self.log) as process:
-            return ended(process, 60), self.log.read_text()
-
 
 @pytest.fixture
 def world(tmp_path: Path, server_pair: Pair) -> World:
@@ -121,20 +116,13 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     assert not [secret for secret in ("hunter2", KIM[1], JOE[1], "$2b$04$", body) if secret in log]
 
 
-@pytest.mark.parametrize(
-    ("web", "message"),
-    [
-        ('{"basic_auth_users": {"kim": "plain"}}', "basic_auth_users.kim: must be a bcrypt hash"),
-        ('{"tls_server_config": {"cert_file": "none.crt", "key_file": "web.key"}}', "cannot read"),
-        ('{"tls_server_config": {"cert_file": "web.crt", "key_file": "web.crt"}}', "cannot be used together"),
-    ],
-)
-def test_serve_and_check_refuse_a_bad_file_with_exit_code_2(world: World, web: str, message: str) -> None:
-    world.web.write_text(web)
+def test_serve_and_check_refuse_a_bad_file_with_exit_code_2(world: World) -> None:
+    message = "cannot be used together"
+    world.write(tls_server_config={"cert_file": "web.crt", "key_file": "web.crt"})
 
-    code, log = world.ends_of_serve()
-
-    assert (code, message in log) == (2, True), log
+    with running(["serve", "--config", str(world.config)], cwd=world.folder, out=world.log) as process:
+        assert ended(process, 60) == 2
+    assert message in world.log.read_text()
     assert not (world.folder / "rankwatch.db").exists()
     checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
     assert getattr(checked.exception, "exit_code", None) == 2

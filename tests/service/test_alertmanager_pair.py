@@ -11,20 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from factories import comparison, rule
-from monitor.pipeline.delivery import OutboxSender
-from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.service.clock import SystemClock
 from monitor.service.daemon.delivery_loops import DeliveryLoop
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import CountingPublisher, store_run
 from servers.alertmanager import AlertmanagerServer
 from servers.proxy import Proxy, proxying
 from servers.webhook import Collector, Reply, Request, answer, serve
+from service.receiver_loops import delivering
 
 PATH = "/hook"
 BOTH = ["firing", "resolved"]
@@ -114,37 +111,12 @@ class Pair:
         self.await_that(is_over, f"{by.url} holds none of {names}")
 
 
-@contextmanager
-def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
-    told = {"urls": urls, "resend_every": "1s", "timeout": "1s"}
-    entry = ReceiverOptions.model_validate({"alertmanager": told})
-    nobody: Any = CountingPublisher()
-    loops = [
-        DeliveryLoop(
-            sender=OutboxSender(
-                outbox=store.outbox, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
-            )
-        )
-        for peer in open_receivers([entry], external_url="http://rankwatch.test:29108")
-    ]
-    for loop in loops:
-        loop.start()
-    yield loops
-    for loop in loops:
-        loop.thread.ask_to_stop()
-    for loop in loops:
-        loop.stop(10)
-    assert not any(loop.thread.is_alive for loop in loops)
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Both up and one cluster, before each test and after it. In the end nothing may have come but what was expected."""
     place = tmp_path_factory.mktemp("pair")
-    running = serve()
     with ExitStack() as stack:
-        pages = Pages(next(running))
-        stack.callback(running.close)  # type: ignore[attr-defined]
+        pages = Pages(stack.enter_context(contextmanager(serve)()))
         first, second = (AlertmanagerServer(place / name, pages.collector.url + PATH) for name in ("first", "second"))
         first.join(second)
         second.join(first)
@@ -155,26 +127,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         second.await_ready()
         proxy = stack.enter_context(proxying(first.port))
         store = stack.enter_context(closing(open_store(f"sqlite:///{place / 'rankwatch.db'}", create=True)))
-        loops = stack.enter_context(telling(store, [f"http://127.0.0.1:{proxy.port}", second.url]))
+        told = {"urls": [f"http://127.0.0.1:{proxy.port}", second.url], "resend_every": "1s", "timeout": "1s"}
+        loops = stack.enter_context(delivering(store, [{"alertmanager": told}], CountingPublisher()))
         made = Pair(store=store, first=first, second=second, proxy=proxy, loops=loops, pages=pages)
         made.await_that(lambda: first.peers() == second.peers() == 2, "they are one cluster")
         yield made
         assert pages.complaints == []
         assert pages.said.keys() == pages.expected
-        print("\n".join(f"{name}: {', '.join(said)}" for name, said in pages.said.items()))  # noqa: T201
         for server in (first, second):
             assert server.received()["v2"] > 0
             assert server.received().get("v1", 0) == 0
-
-
-def test_a_pair_says_once_that_an_alert_began_and_once_that_it_ended(pair: Pair) -> None:
-    pair.run("both-up", 0.1)
-    pair.await_pages("both-up", "firing")
-    for server in (pair.first, pair.second):
-        pair.await_held("both-up", by=server)
-
-    pair.run("both-up", 0.9)
-    pair.await_end("both-up")
 
 
 def test_one_that_was_killed_learns_what_began_before_and_meanwhile(pair: Pair) -> None:

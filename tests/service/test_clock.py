@@ -17,7 +17,7 @@ from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
 from monitor.settings.schedule import Cron, Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
-from service.stepped_daemon import SteppedClock, Watched, apscheduler_on, watching
+from service.stepped_daemon import SteppedClock, Watched, scheduling, watching
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -177,12 +177,9 @@ def test_of_the_slots_of_a_year_that_passed_at_once_apscheduler_walks_through_tw
 def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tuple[SteppedClock, JobScheduler, list[int]]]:
     """A scheduler with one job of housekeeping, and the times at which that was done."""
     clock, done = SteppedClock(), list[int]()
-    with apscheduler_on(clock):
-        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_due=lambda *_: None, on_end=lambda: None)
-        jobs.start()
+    with scheduling(clock) as jobs:
         jobs.follow({"-prune": plan(lambda: done.append(1))})
         yield clock, jobs, done
-        jobs.stop(5)
 
 
 def idle(jobs: JobScheduler) -> None:

@@ -19,7 +19,7 @@ from monitor.storage import schema_version
 from servers import missing, require
 from servers.daemon import wait_for
 from servers.proxy import Proxy, proxying
-from servers.webhook import Collector, answer
+from servers.webhook import Collector
 from service.lists_world import write_world
 from service.stepped_daemon import Watched, watching
 from service.test_clock import HOUR, NOON
@@ -121,54 +121,8 @@ def test_a_slow_database_is_no_outage(config: Path, proxy: Proxy) -> None:
         proxy.resume()
 
 
-def test_a_database_that_comes_and_goes_is_told_as_one_outage(config: Path, proxy: Proxy, collector: Collector) -> None:
-    with watching(config) as watched:
-        watched.await_run(NOON)
-        for _ in range(3):
-            proxy.refuse()
-            watched.pass_until(lambda: is_away(watched), "that it is away")
-            watched.clock.let_pass(MINUTE)
-            proxy.resume()
-            watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", timedelta(seconds=5))
-        proxy.refuse()
-        watched.pass_until(lambda: told(collector), "the message")
-        proxy.resume()
-        watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
-        assert told(collector) == ["firing", "resolved"]
-
-
-def test_a_short_outage_is_told_to_nobody(config: Path, proxy: Proxy, collector: Collector) -> None:
-    with watching(config) as watched:
-        watched.await_run(NOON)
-        proxy.refuse()
-        watched.pass_until(lambda: is_away(watched), "that it is away")
-        proxy.resume()
-        watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", timedelta(seconds=5))
-        watched.clock.let_pass(5 * MINUTE)
-        watched.await_job("-notify-webhook")
-        assert told(collector) == []
-
-
-def test_a_receiver_that_is_down_meanwhile_hears_of_the_outage_when_it_is_up_again(
-    config: Path, proxy: Proxy, collector: Collector
-) -> None:
-    collector.default = answer(503)
-    proxy.refuse()
-    with watching(config) as watched:
-        watched.clock.let_pass(3 * MINUTE)
-        watched.pass_until(lambda: len(told(collector)) >= 2, "attempts")
-        collector.default = answer(200)
-        collector.requests.clear()
-        watched.pass_until(lambda: told(collector), "the message")
-        watched.clock.let_pass(MINUTE)
-        proxy.resume()
-        watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
-        assert told(collector) == ["firing", "resolved"]
-
-
-@pytest.mark.parametrize("change", [{"password": "wrong"}, {"database": "no_such_database"}], ids=["password", "database"])
-def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, postgres_url: str, change: dict[str, str]) -> None:
-    url = make_url(postgres_url).set(**change).render_as_string(hide_password=False)  # type: ignore[arg-type]
+def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, postgres_url: str) -> None:
+    url = make_url(postgres_url).set(database="no_such_database").render_as_string(hide_password=False)
     daemon = Daemon(write_world(tmp_path, url))
     with pytest.raises(DatabaseError) as caught:
         daemon.start()

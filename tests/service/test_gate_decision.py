@@ -14,7 +14,7 @@ from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question, wait_for_verdict
 from monitor.storage import SqlStore
-from service.gate_runs import METRIC, OVER, Gated, constant, figures, gated, people, sampled
+from service.gate_runs import METRIC, Gated, constant, figures, gated, people, sampled
 
 
 @pytest.fixture
@@ -307,8 +307,3 @@ def test_a_database_that_is_briefly_away_is_waited_for_and_a_broken_one_is_not(w
     troubles.append(DatabaseError("broken", permanent=True))
     with pytest.raises(DatabaseError, match="broken"):
         wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.pass_by, report=lambda _: None)
-
-
-def test_what_is_judged_is_named_as_it_is_stored(world: Gated) -> None:
-    world.run(constant(-0.4))
-    assert world.ask().question.excess.series == OVER

@@ -1,11 +1,7 @@
 """What hangs is noticed by the steady clock and begun anew, and what it does later changes nothing."""
 
-import os
-import signal
-import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,16 +9,15 @@ from typing import Any
 import pytest
 
 from logs import captured
-from monitor.cli.serve import _obey
 from monitor.model import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon import scheduler
 from monitor.service.daemon.job_plan import JobPlan
-from monitor.service.daemon.scheduler import STUCK_S, JobScheduler
+from monitor.service.daemon.scheduler import STUCK_S
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.settings.schedule import Every
 from servers.daemon import wait_for
-from service.stepped_daemon import SteppedClock, apscheduler_on, watching
+from service.stepped_daemon import SteppedClock, scheduling, watching
 from service.test_clock import HOUR, NOON, world
 
 LONG = timedelta(minutes=20)
@@ -80,17 +75,6 @@ def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) 
         assert watched.value('watchdog_restarts_total{part="scheduler"}') == 1
 
 
-@contextmanager
-def working(clock: SteppedClock) -> Iterator[JobScheduler]:
-    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_due=lambda *_: None, on_end=lambda: None)
-    with apscheduler_on(clock):
-        jobs.start()
-        try:
-            yield jobs
-        finally:
-            jobs.stop(5)
-
-
 def daily(call: Callable[[], object]) -> JobPlan:
     return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=60), is_run=True)
 
@@ -102,7 +86,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
         count.append(1)
         ended.wait(20)
 
-    with working(clock) as jobs:
+    with scheduling(clock) as jobs:
         jobs.follow({"one": daily(work)})
         wait_for(lambda: count, "its begin")
         jobs.run_now("one")
@@ -133,7 +117,7 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.
         count.append(1)
         raise ZeroDivisionError
 
-    with working(SteppedClock()) as jobs:
+    with scheduling(SteppedClock()) as jobs:
         jobs.follow({"bad": daily(fail)})
         wait_for(lambda: lines.entries, "its end")
         jobs.run_now("bad")
@@ -203,35 +187,6 @@ def test_a_watchdog_whose_looks_fail_goes_on_and_does_not_count_as_looking() -> 
     wait_for(lambda: len(looks) >= 2, "the next look")
     assert not dog.is_looking
     dog.stop()
-
-
-class Ailing:
-    """A daemon that is unwell twice, and well after that, until it is told to end."""
-
-    def __init__(self, signals: int) -> None:
-        self.asked = 0
-        self.signals = signals
-
-    def unhealthy(self) -> str | None:
-        self.asked += 1
-        if self.asked == 5:
-            os.write(self.signals, bytes([signal.SIGTERM]))
-        return "the scheduler has stopped" if self.asked <= 2 else None
-
-
-def test_systemd_is_fed_only_while_the_daemon_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    monkeypatch.setenv("WATCHDOG_USEC", "20000")
-    signals, sent = os.pipe()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(str(tmp_path / "notify"))
-        listener.settimeout(0.1)
-        ailing = Ailing(sent)
-        _obey(ailing, signals)  # type: ignore[arg-type]
-        assert ailing.asked == 5
-        assert [listener.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
-        with pytest.raises(TimeoutError):
-            listener.recv(100)
 
 
 def test_a_reload_that_fails_for_a_reason_nobody_thought_of_ends_no_daemon(

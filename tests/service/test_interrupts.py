@@ -17,6 +17,11 @@ from monitor.storage import SqlStore
 from pipeline.canned import StillClock, arms, users
 
 
+def watched(baseline: Any) -> Watched:
+    lists = arms(baseline, pull({"a": [1]}), users("a"))
+    return Watched(comparison=comparison(), arms=lists, schedule=Every(timedelta(days=1)))
+
+
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -63,9 +68,6 @@ def test_a_thread_that_gets_no_signals_holds_none_back() -> None:
 
 
 def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(
-        comparison=comparison(), arms=arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
-    )
     claim = store.runs.claim
 
     def claim_and_interrupt(*args: Any, **options: Any) -> Claim | None:
@@ -76,7 +78,7 @@ def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlSt
     monkeypatch.setattr(store.runs, "claim", claim_and_interrupt)
     runner = Runner(store=store, clock=StillClock())
     with pytest.raises(KeyboardInterrupt):
-        runner.run(watched, SLOT, receivers=())
+        runner.run(watched(pull({"a": [1]})), SLOT, receivers=())
 
     assert store.history.runs(comparison=None, limit=10) == ()
     assert runner.claims == {}
@@ -99,19 +101,13 @@ def test_a_run_ended_in_its_middle_gives_its_slot_back(
     store: SqlStore, number: signal.Signals, ending: type[BaseException]
 ) -> None:
     source = Ringing(number)
-    watched = Watched(
-        comparison=comparison(), arms=arms(source, pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
-    )
     with termination_raised(), pytest.raises(ending):
-        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
+        Runner(store=store, clock=StillClock()).run(watched(source), SLOT, receivers=())
     source.set()
     assert store.history.runs(comparison=None, limit=10) == ()
 
 
 def test_an_interrupt_waits_for_the_end_of_a_transaction(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(
-        comparison=comparison(), arms=arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
-    )
     finish = store.runs.finish
 
     def interrupt_and_finish(*args: Any, **options: Any) -> bool:
@@ -120,6 +116,6 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction(store: SqlStore, monkey
 
     monkeypatch.setattr(store.runs, "finish", interrupt_and_finish)
     with pytest.raises(KeyboardInterrupt):
-        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
+        Runner(store=store, clock=StillClock()).run(watched(pull({"a": [1]})), SLOT, receivers=())
     assert [run.status for run in store.history.runs(comparison=None, limit=10)] == ["ok"]
     assert store.runs.held_claim("home-feed", SLOT) is None

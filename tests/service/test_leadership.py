@@ -1,9 +1,7 @@
 """Who leads, as one daemon sees it: sure only within the lease, lost only when the database says so."""
 
 from collections.abc import Callable
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,6 @@ from factories import HeldClock
 from monitor.errors import DatabaseError
 from monitor.model import Lease, Occupied
 from monitor.service.daemon.leadership import Leadership, since_boot
-from monitor.storage import open_leases, open_store
 
 LASTS = timedelta(seconds=15)
 MINE = Lease(holder="a:1", epoch=4, before=None)
@@ -180,17 +177,3 @@ def test_a_stop_gives_the_lease_back_once(clock: HeldClock) -> None:
 
 def test_time_since_boot_only_grows() -> None:
     assert 0 < since_boot() <= since_boot()
-
-
-def test_over_a_real_file_a_second_one_is_refused_until_the_first_stops(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
-        first = Leadership(open_leases(store.database.url, holder="host:41", lasts=LASTS), lasts=LASTS)
-        second = Leadership(open_leases(other.database.url, holder="host:42", lasts=LASTS), lasts=LASTS)
-        first.start()
-        with pytest.raises(DatabaseError, match="host:41"):
-            second.start()
-        first.stop()
-        second.start()
-        assert (second.epoch, second.is_sure) == (2, True)
-        second.stop()

@@ -151,6 +151,21 @@ def test_of_several_outages_in_a_row_each_is_logged_with_how_long_it_lasted_itse
     assert [entry["away_s"] for entry in logged.entries if entry["event"] == "database back"] == [50.0, 5.0]
 
 
+def test_a_database_that_comes_and_goes_is_one_outage(world: World) -> None:
+    pager = FakeReceiver("pager")
+    for _ in range(3):
+        world.database.failed(AWAY)
+        world.after(30, pager)
+        world.database.answered()
+        world.after(CALM_S / 2, pager)
+    world.database.failed(AWAY)
+    world.after(10, pager)
+    assert heard(pager) == [FIRING]
+    world.database.answered()
+    world.after(CALM_S + 1, pager)
+    assert heard(pager) == [FIRING, RESOLVED]
+
+
 def test_the_next_outage_after_a_calm_begins_anew(world: World) -> None:
     world.database.failed(AWAY)
     world.clock.let_pass(timedelta(hours=1))

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -96,14 +97,17 @@ def write(folder: Path, url: str, within: str = "7d") -> Path:
     return config
 
 
+@contextmanager
+def shopping(folder: Path, url: str) -> Iterator[Shop]:
+    settings = load_settings(write(folder, url))
+    with closing(wire(settings)) as wiring, closing(open_store(settings.database, create=True)) as store:
+        yield Shop(store=store, wiring=wiring, bought=folder / "bought")
+
+
 @pytest.fixture
 def shop(tmp_path: Path, database_url: str) -> Iterator[Shop]:
-    settings = load_settings(write(tmp_path, database_url))
-    wiring = wire(settings)
-    store = open_store(settings.database, create=True)
-    yield Shop(store=store, wiring=wiring, bought=tmp_path / "bought")
-    store.close()
-    wiring.close()
+    with shopping(tmp_path, database_url) as shop:
+        yield shop
 
 
 @cache
@@ -190,25 +194,26 @@ def test_a_replay_over_days_whose_labels_are_there_gives_the_same_as_a_back_fill
     assert shop.fill() == []
 
 
-@pytest.mark.parametrize("arm", list(Arm))
-def test_churn_and_novelty_of_real_days_are_those_counted_by_hand(shop: Shop, arm: Arm) -> None:
-    name = {Arm.BASELINE: "baseline", Arm.CANDIDATE: "ok-seed"}[arm]
+def test_churn_and_novelty_of_real_days_are_those_counted_by_hand(tmp_path: Path) -> None:
     first, second = DAYS[:2]
-    shop.run(first)
-    result = shop.run(second)
-    before, after = lists_of(name, first), lists_of(name, second)
-    stayed = sorted(before.keys() & after.keys())
-    churn = np.mean([1 - len(set(before[user]) & set(after[user])) / K for user in stayed])
-    known = {item for items in before.values() for item in items}
-    shown = [item for items in after.values() for item in items]
+    with shopping(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}") as shop:
+        shop.run(first)
+        result = shop.run(second)
     found = {(each.metric, each.arm): each for each in result.arm_scores if each.segment == "all"}
-
-    assert found["self_churn", arm].value == pytest.approx(churn, abs=1e-12)
-    assert found["self_churn", arm].n == len(stayed)
-    assert found["novelty", arm].value == pytest.approx(np.mean([item not in known for item in shown]), abs=1e-12)
-    catalogue = {item for each in ("baseline", "ok-seed") for items in lists_of(each, second).values() for item in items}
-    assert found["catalogue_coverage", arm].value == pytest.approx(len(set(shown)) / len(catalogue), abs=1e-12)
+    arms = {Arm.BASELINE: "baseline", Arm.CANDIDATE: "ok-seed"}
+    catalogue = {item for name in arms.values() for items in lists_of(name, second).values() for item in items}
     assert result.catalogue_size == len(catalogue)
+    for arm, name in arms.items():
+        before, after = lists_of(name, first), lists_of(name, second)
+        stayed = sorted(before.keys() & after.keys())
+        churn = np.mean([1 - len(set(before[user]) & set(after[user])) / K for user in stayed])
+        known = {item for items in before.values() for item in items}
+        shown = [item for items in after.values() for item in items]
+
+        assert found["self_churn", arm].value == pytest.approx(churn, abs=1e-12)
+        assert found["self_churn", arm].n == len(stayed)
+        assert found["novelty", arm].value == pytest.approx(np.mean([item not in known for item in shown]), abs=1e-12)
+        assert found["catalogue_coverage", arm].value == pytest.approx(len(set(shown)) / len(catalogue), abs=1e-12)
 
 
 def cli(*args: str, code: int = 0) -> str:
@@ -255,23 +260,15 @@ def test_a_comparison_without_relevance_or_name_is_refused_in_words(tmp_path: Pa
 
 
 def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, database_url: str) -> None:
-    config = write(tmp_path, database_url)
-    clock = Day(DAYS[1])
-    settings = load_settings(config)
-    store = open_store(settings.database, create=True)
-    wiring = wire(settings)
-    earlier = Shop(store=store, wiring=wiring, bought=tmp_path / "bought", clock=Day(DAYS[0]))
-    earlier.run(DAYS[0])
-    earlier.arrive(DAYS[0])
-    wiring.close()
-
-    with Daemon(config, clock=clock) as daemon:
-        daemon.start()
-        wait_for(
-            lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),
-            "the labels",
-        )
-
-    assert_labelled(store, DAYS[0])
-    assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [DAYS[1]]
-    store.close()
+    with shopping(tmp_path, database_url) as earlier:
+        earlier.run(DAYS[0])
+        earlier.arrive(DAYS[0])
+    with closing(open_store(database_url, create=False)) as store:
+        with Daemon(tmp_path / "rankwatch.yaml", clock=Day(DAYS[1])) as daemon:
+            daemon.start()
+            wait_for(
+                lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),
+                "the labels",
+            )
+        assert_labelled(store, DAYS[0])
+        assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [DAYS[1]]

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_t
     with serving(config) as daemon:
         wait_for(lambda: has_run(daemon, "feed"), "the first run")
         before, again = scrape(daemon), scrape(daemon)
-        assert daemon.terminate() == 0
+        daemon.kill()
     assert before.keys() == again.keys()
 
     with serving(config) as daemon:
@@ -114,11 +115,8 @@ class World:
         wait_for(lambda: has_run(self.daemon, comparison), f"the first run of {comparison}")
 
     def is_ended(self, comparison: str) -> bool:
-        store = open_store(self.url, create=False)
-        try:
+        with closing(open_store(self.url, create=False)) as store:
             return any(run.status is not RunStatus.RUNNING for run in store.history.runs(comparison=comparison, limit=1))
-        finally:
-            store.close()
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +187,8 @@ def test_a_reload_that_fails_changes_one_value_and_a_mended_one_moves_its_time(w
     world.daemon.send(signal.SIGHUP)
     wait_for(lambda: value(glance(world.daemon), RELOADED_OK) == 0, "the failed reload")
     broken = scrape(world.daemon)
+    assert [world.daemon.status_of(path) for path in ("/-/healthy", "/-/ready")] == [200, 200]
+    assert "nme" in world.daemon.log.read_text()
     world.reload("kept")
     mended = scrape(world.daemon)
 

@@ -1,8 +1,8 @@
 import os
 import signal
 import socket
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -51,31 +51,41 @@ def test_the_watchdog_is_fed_at_half_its_time(
     assert systemd.watchdog_interval_s() == seconds
 
 
-@dataclass
-class Reloading:
-    """Counts how often it reads its configuration; meanwhile somebody may ask for more."""
+def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel: socket.socket) -> None:
+    reloads: list[int] = []
+    signals, sent = os.pipe()
 
-    signals: int
-    asked_meanwhile: list[int] = field(default_factory=list)
-    reloads: int = 0
-
-    def reload(self) -> bool:
-        self.reloads += 1
-        os.write(self.signals, bytes(self.asked_meanwhile))
+    def reload() -> bool:
+        """Meanwhile somebody asks for more."""
+        reloads.append(1)
+        os.write(sent, bytes([signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP]))
         return False
 
-    def unhealthy(self) -> str | None:
-        return None
-
-
-def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel: socket.socket) -> None:
-    signals, sent = os.pipe()
-    daemon = Reloading(sent, asked_meanwhile=[signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP])
     os.write(sent, bytes([signal.SIGHUP] * 500))
-
     with channel:
-        _obey(cast("Daemon", daemon), signals)
+        _obey(cast("Daemon", SimpleNamespace(reload=reload, unhealthy=lambda: None)), signals)
         told = [channel.recv(100).partition(b"\n")[0] for _ in range(3)]
 
-    assert daemon.reloads == 1
+    assert reloads == [1]
     assert told == [b"RELOADING=1", b"READY=1", b"WATCHDOG=1"]
+
+
+def test_systemd_is_fed_only_while_the_daemon_is_well(channel: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "20000")
+    asked: list[int] = []
+    signals, sent = os.pipe()
+
+    def unhealthy() -> str | None:
+        """Unwell twice, and well after that; the fifth look is the last."""
+        asked.append(1)
+        if len(asked) == 5:
+            os.write(sent, bytes([signal.SIGTERM]))
+        return "the scheduler has stopped" if len(asked) <= 2 else None
+
+    with channel:
+        _obey(cast("Daemon", SimpleNamespace(unhealthy=unhealthy)), signals)
+        assert [channel.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+        channel.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            channel.recv(100)
+    assert len(asked) == 5

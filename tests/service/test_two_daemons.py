@@ -1,8 +1,6 @@
 """Two daemons on one PostgreSQL: one leads, and one that was frozen writes nothing once another has taken over."""
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,6 +10,7 @@ import psycopg
 import pytest
 import requests
 
+from forking import rankwatch
 from monitor.model import Run, RunStatus
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
@@ -177,7 +176,7 @@ def test_on_sqlite_a_second_daemon_ends_with_one_line_and_a_deleted_file_is_told
     file = tmp_path / "rankwatch.db"
     config = write_world(tmp_path, f"sqlite:///{file}")
     with serving(config) as daemon:
-        refused = _serve(config)
+        refused = rankwatch("serve", "--config", str(config), cwd=tmp_path)
         assert refused.returncode == 4
         assert f":{daemon.pid} since " in refused.stderr
         assert "Traceback" not in refused.stderr
@@ -194,8 +193,3 @@ def test_on_sqlite_a_second_daemon_ends_with_one_line_and_a_deleted_file_is_told
         assert daemon.status_of("/-/healthy") == 200
         wait_for(lambda: "run not done" in daemon.log.read_text(), "a run refused")
         assert not file.exists()
-
-
-def _serve(config: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "monitor", "serve", "--config", str(config)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

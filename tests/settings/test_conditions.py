@@ -3,7 +3,7 @@
 import pytest
 
 from monitor.model import Comparison, Condition, ConditionRule, RuleKind, Severity
-from monitor.settings.translation import to_comparison
+from monitor.settings.translation import policy_of, to_comparison
 from settings.minimal import Load
 
 
@@ -72,7 +72,9 @@ def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(
     text = (
         f"{minimal}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2{own}}}\n"
     )
-    rules = to_comparison(load_text(text).comparisons[0]).judging.rules
+    settings = load_text(text)
+    assert (("feed", "Low") in policy_of(settings).muted) == (wanted == "muted")
+    rules = to_comparison(settings.comparisons[0]).judging.rules
     assert rules[0].is_dry_run == (wanted == "muted")
     assert {rule.is_dry_run for rule in rules[1:]} == {of_comparison == "true"}
 

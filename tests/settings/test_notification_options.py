@@ -40,17 +40,6 @@ def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(
     assert window.ends_at(now) == (now.replace(hour=1, minute=0) + timedelta(hours=2) if is_open else None)
 
 
-def test_dry_runs_are_muted_unless_a_rule_overrides_its_comparison(load_text: Load, minimal: str) -> None:
-    text = f"""{minimal}    dry_run: true
-    rules:
-      - {{alert: A, metric: overlap, below: 0.5}}
-      - {{alert: B, metric: overlap, below: 0.4, dry_run: false}}
-"""
-    muted = policy_of(load_text(text)).muted
-    assert ("feed", "A") in muted
-    assert ("feed", "B") not in muted
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

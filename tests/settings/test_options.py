@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
-from monitor.options import Duration, OneOf, Options, format_duration, parse_duration
+from monitor.options import Duration, Options, format_duration, parse_duration
 from monitor.redaction import display_url
 
 DURATION: TypeAdapter[timedelta] = TypeAdapter(Duration)
@@ -20,11 +20,6 @@ class Door(Options):
     key: SecretStr | None = None
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     url: str = ""
-
-
-class Choice(OneOf):
-    door: Door | None = None
-    word: str | None = None
 
 
 def door(base: Path, **given: object) -> Door:
@@ -137,12 +132,6 @@ def test_a_repr_shows_neither_secrets_nor_more_of_a_url_than_its_host(tmp_path: 
     text = repr(door(tmp_path, key="hunter2", headers={"X": "hunter2"}, url="https://u:hunter2@host/hunter2?hunter2"))
     assert "hunter2" not in text
     assert "https://host" in text
-
-
-@pytest.mark.parametrize(("given", "found"), [({}, ""), ({"door": {}, "word": "x"}, "; found door and word")])
-def test_exactly_one_of_several_is_wanted(given: dict[str, object], found: str) -> None:
-    with pytest.raises(ValidationError, match=f"give exactly one of door, word{found}"):
-        Choice.model_validate(given)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import Direction, Keep, Learning, SampleSize
+from monitor.model import Direction, Keep, Learning, SampleSize, Severity
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_comparison, to_schedule
 from settings.minimal import Load, limit_of, rules_on_drift
 
 RULES = """    rules:
-      - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}}
+      - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}, segments: each,
+         min_users: 50, severity: critical}
       - {alert: Far, metric: overlap, statistic: share_below(0.30), above: 0.2, segments: [all]}
 """
 
@@ -54,6 +55,7 @@ def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) ->
     low, far = rules_on_drift(load_text(minimal + RULES).comparisons[0])
     assert (*low.subject, *limit_of(low)) == ("rbo(p=0.9)", "mean", Direction.BELOW, 0.6, 0.65)
     assert (low.for_runs, low.labels) == (2, {"team": "7"})
+    assert (low.segments, low.min_users, low.severity) == ("each", 50, Severity.CRITICAL)
     assert (far.subject.statistic, *limit_of(far)) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
     assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 
@@ -130,34 +132,21 @@ SAME = {
     "how lists are fetched": ('b.internal/{user}"', 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3'),
     "credentials": ("//a.internal", "//me:s3cret@a.internal"),
     "arm metrics and kept lists": ("every: 15m", "every: 15m\n    arm_metrics: [novelty]\n    keep_lists: true"),
-}
-LATER = {
     "how long relevance is waited for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", within: 1d}"),
     "when relevance is asked for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", after: 1d}"),
     "how much of the weights is read at most": (WEIGHTS, WEIGHTS.replace("sold}", "sold, max_bytes: 2000000}")),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_the_hash_follows_what_a_score_means(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
-    assert minimal.replace(*change) != minimal
-    before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
-    assert config_hash(before) != config_hash(after)
-
-
-@pytest.mark.parametrize("change", SAME.values(), ids=SAME)
-def test_the_hash_stays_when_only_judging_or_fetching_changes(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
-    assert minimal.replace(*change) != minimal
-    before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
-    assert config_hash(before) == config_hash(after)
-
-
-@pytest.mark.parametrize("change", LATER.values(), ids=LATER)
-def test_the_hash_stays_when_only_waiting_or_reading_changes(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
-    text = f"{minimal}    {WEIGHTS}\n    {RELEVANCE}\n"
-    assert text.replace(*change) != text
-    before, after = (load_text(each).comparisons[0] for each in (text, text.replace(*change)))
-    assert config_hash(before) == config_hash(after)
+@pytest.mark.parametrize("name", CHANGES | SAME)
+def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching(
+    load_text: Load, minimal: str, name: str
+) -> None:
+    text = minimal if name in CHANGES else f"{minimal}    {WEIGHTS}\n    {RELEVANCE}\n"
+    changed = text.replace(*(CHANGES | SAME)[name])
+    assert changed != text
+    before, after = (load_text(each).comparisons[0] for each in (text, changed))
+    assert (config_hash(before) == config_hash(after)) is (name in SAME)
 
 
 def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
@@ -192,17 +181,15 @@ def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal:
     assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).measuring.keep_lists == kept
 
 
-def test_relevance_is_waited_for_a_week_or_as_told(load_text: Load, minimal: str) -> None:
-    for text, days in ((RELEVANCE, 7), (RELEVANCE.removesuffix("}") + ", within: 36h}", 1.5)):
-        found = to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0])
-        assert found.measuring.relevance_within == timedelta(days=days)
-
-
-def test_relevance_is_asked_for_at_once_or_as_told(load_text: Load, minimal: str) -> None:
-    for text, days in ((RELEVANCE, 0), (RELEVANCE.removesuffix("}") + ", after: 2d}", 2)):
-        assert to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0]).measuring.relevance_after == timedelta(
-            days=days
-        )
+@pytest.mark.parametrize(
+    ("more", "within", "after"),
+    [("", 7, 0), (", within: 36h", 1.5, 0), (", after: 2d", 7, 2), (", within: 5d, after: 2d", 5, 2)],
+)
+def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(
+    load_text: Load, minimal: str, more: str, within: float, after: float
+) -> None:
+    found = to_comparison(load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}{more}}}\n").comparisons[0]).measuring
+    assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
 
 
 def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:

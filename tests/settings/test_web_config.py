@@ -105,20 +105,11 @@ def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> 
     assert options.rate_limit.burst == 20
 
 
-def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
-    assert load_with(tmp_path, "# nothing\n").access == AccessOptions()
-
-
 def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path: Path) -> None:
     settings = load_with(tmp_path, EXAMPLE.read_text(), listen="0.0.0.0:29108")
     (tmp_path / "web.yaml").write_text("")
     assert settings.access is not None
     assert set(settings.access.basic_auth_users) == {"prometheus"}
-
-
-def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
-    (tmp_path / "rankwatch.yaml").write_text(MINIMAL)
-    assert load_settings(tmp_path / "rankwatch.yaml", {}).access is None
 
 
 @pytest.mark.parametrize(
@@ -149,6 +140,12 @@ def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(
     )
     load_with(tmp_path, web, listen=listen, listen_without_authentication="true")
     load_with(tmp_path, web, listen="127.0.0.1:29108")
+
+
+def test_an_empty_file_asks_for_nothing_and_without_one_there_are_no_options(tmp_path: Path) -> None:
+    assert load_with(tmp_path, "# nothing\n").access == AccessOptions()
+    (tmp_path / "rankwatch.yaml").write_text(MINIMAL)
+    assert load_settings(tmp_path / "rankwatch.yaml", {}).access is None
 
 
 def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path: Path) -> None:

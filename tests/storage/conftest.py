@@ -18,6 +18,21 @@ def postgres_store(postgres_server: PostgresServer) -> Iterator[SqlStore]:
         yield store
 
 
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
+    """Name of a database with our tables, to copy: making them takes as long as most tests."""
+    with postgres_server.database() as url:
+        open_store(url, create=True).close()
+        yield url.rpartition("/")[2]
+
+
+@pytest.fixture
+def migrated_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """URL of a fresh database with our tables, for tests that do to it what others should not find."""
+    with postgres_server.database(postgres_template) as url:
+        yield url
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
     """An empty store over each database in turn."""

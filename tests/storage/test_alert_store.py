@@ -1,7 +1,6 @@
 """Alert states and transitions: what a result may change, in which order, and only once."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
@@ -10,35 +9,18 @@ from factories import SLOT, state
 from monitor.model import AlertState, State
 from monitor.storage import SqlStore
 from monitor.storage.alert_states import admit, key_of
-from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run
+from storage.worked import HOUR, fired, lease, note, resolved, run
 
 
 def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> None:
     first, second = fired(segment="b"), fired(segment="a", labels={"team": "ranking", "n": "1"}, runbook_url=None, value=None)
     run(store, SLOT, first, second)
+    run(store, SLOT, (state(comparison="search"), None), comparison="search")
 
     assert store.alerts.states("home-feed") == (second[0], first[0])
+    assert store.alerts.states() == (second[0], first[0], state(comparison="search"))
     assert store.alerts.transitions(comparison="home-feed", limit=None) == (first[1], second[1])
-    assert store.alerts.states("search") == ()
-
-
-def test_an_older_or_equal_slot_never_moves_a_state(store: SqlStore) -> None:
-    newer = state(judged_slot=SLOT + HOUR)
-    run(store, SLOT + HOUR, (newer, None))
-
-    run(store, SLOT, (state(judged_slot=SLOT, reason="late"), None))
-    run(store, SLOT + HOUR, (state(judged_slot=SLOT + HOUR, reason="again"), None))
-
-    assert store.alerts.states("home-feed") == (newer,)
-
-
-def test_a_newer_slot_moves_a_state(store: SqlStore) -> None:
-    run(store, SLOT, (state(), None))
-    newer = state(judged_slot=SLOT + HOUR, reason="mean is 0.6", value=0.6)
-
-    run(store, SLOT + HOUR, (newer, None))
-
-    assert store.alerts.states("home-feed") == (newer,)
+    assert store.alerts.states("unknown") == ()
 
 
 def test_a_transition_judged_on_an_older_state_is_left_out_with_its_state(store: SqlStore) -> None:
@@ -50,23 +32,6 @@ def test_a_transition_judged_on_an_older_state_is_left_out_with_its_state(store:
 
     assert store.alerts.states("home-feed") == (first[0],)
     assert store.alerts.transitions(comparison=None, limit=None) == (first[1],)
-
-
-def test_a_quiet_verdict_judged_before_a_firing_was_stored_does_not_wipe_it_out(store: SqlStore) -> None:
-    firing = fired(SLOT)
-    run(store, SLOT, firing)
-
-    run(store, SLOT + HOUR, (state(judged_slot=SLOT + HOUR), None))
-
-    assert store.alerts.states("home-feed") == (firing[0],)
-
-
-def test_a_firing_that_was_retired_meanwhile_is_not_brought_back(store: SqlStore) -> None:
-    lasting, _ = fired(SLOT)
-
-    run(store, SLOT + HOUR, (replace(lasting, judged_slot=SLOT + HOUR), None))
-
-    assert store.alerts.states("home-feed") == ()
 
 
 def test_a_transition_is_stored_once_however_often_its_slot_runs(store: SqlStore) -> None:
@@ -133,13 +98,6 @@ def test_retiring_twice_ends_a_firing_once(store: SqlStore) -> None:
     assert store.outbox.pending(SLOT + HOUR) == {"hook": (2, 3600.0)}
 
 
-def test_all_alert_states_are_those_of_every_comparison(store: SqlStore) -> None:
-    run(store, SLOT, (state(), None))
-    run(store, SLOT, (state(comparison="search"), None), comparison="search")
-
-    assert [item.comparison for item in store.alerts.states()] == ["home-feed", "search"]
-
-
 def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) -> None:
     pending = state(state=State.PENDING, streak=1)
     waits = factories.transition(slot=SLOT, from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
@@ -147,59 +105,6 @@ def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) 
 
     assert store.outbox.pending(SLOT) == {}
     assert store.alerts.transitions(comparison=None, limit=None) == (waits,)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "cause_from", "is_admitted"),
-    [
-        (None, State.QUIET, None, True),
-        (None, State.FIRING, State.QUIET, True),
-        (None, State.FIRING, State.PENDING, False),
-        (None, State.FIRING, None, False),
-        (State.QUIET, State.QUIET, None, True),
-        (State.QUIET, State.PENDING, State.QUIET, True),
-        (State.QUIET, State.PENDING, None, False),
-        (State.PENDING, State.PENDING, None, True),
-        (State.PENDING, State.FIRING, State.PENDING, True),
-        (State.PENDING, State.FIRING, State.QUIET, False),
-        (State.PENDING, State.QUIET, State.PENDING, True),
-        (State.FIRING, State.QUIET, State.FIRING, True),
-        (State.FIRING, State.QUIET, None, False),
-        (State.FIRING, State.FIRING, None, True),
-        (State.FIRING, State.FIRING, State.PENDING, False),
-    ],
-)
-def test_a_state_is_admitted_when_it_follows_from_the_stored_one(
-    before: State | None, after: State, cause_from: State | None, *, is_admitted: bool
-) -> None:
-    def at(where: State, slot_hours: int) -> AlertState:
-        key = "key" if where is State.FIRING else None
-        return state(state=where, dedup_key=key, judged_slot=SLOT + slot_hours * HOUR)
-
-    stored = {} if before is None else {key_of(at(before, 0)): at(before, 0)}
-    causes = [factories.transition(from_state=cause_from, to_state=after)] if cause_from else []
-
-    states, changes = admit(stored, [at(after, 1)], causes)
-
-    assert (len(states), len(changes)) == ((1, len(causes)) if is_admitted else (0, 0))
-
-
-def test_a_firing_under_another_key_does_not_follow() -> None:
-    firing, _ = fired(SLOT)
-    stored = {key_of(firing): firing}
-
-    assert admit(stored, [replace(firing, judged_slot=SLOT + HOUR, dedup_key="other")], []) == ([], [])
-
-
-def test_a_run_judges_a_thousand_alerts_quickly_enough(store: SqlStore) -> None:
-    moves = [fired(SLOT, segment=f"s={number:04}") for number in range(1000)]
-    claim = claimed(store)
-    states, causes = tuple(move[0] for move in moves), tuple(move[1] for move in moves)
-
-    assert store.runs.finish(result(claim, states=states, transitions=causes), receivers=("hook",))
-
-    assert store.outbox.pending(SLOT + timedelta(seconds=7)) == {"hook": (1000, 7.0)}
-    assert len(lease(store, SLOT, limit=1000)) == 1000
 
 
 def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store: SqlStore) -> None:
@@ -220,3 +125,41 @@ def test_what_is_owed_to_a_receiver_that_left_is_given_up_and_recorded(store: Sq
 
     assert set(store.outbox.pending(SLOT + HOUR)) == {"hook"}
     assert lease(store, SLOT + HOUR, receiver="old") == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause_from", "is_admitted"),
+    [
+        (None, State.QUIET, None, True),
+        (None, State.FIRING, State.QUIET, True),
+        (None, State.FIRING, State.PENDING, False),
+        (None, State.FIRING, None, False),  # retired meanwhile
+        (State.QUIET, State.QUIET, None, True),
+        (State.QUIET, State.PENDING, State.QUIET, True),
+        (State.QUIET, State.PENDING, None, False),
+        (State.PENDING, State.PENDING, None, True),
+        (State.PENDING, State.FIRING, State.PENDING, True),
+        (State.PENDING, State.FIRING, State.QUIET, False),
+        (State.PENDING, State.QUIET, State.PENDING, True),
+        (State.FIRING, State.QUIET, State.FIRING, True),
+        (State.FIRING, State.QUIET, None, False),  # judged before the firing was stored
+        (State.FIRING, State.FIRING, None, True),
+        (State.FIRING, State.FIRING, State.PENDING, False),
+    ],
+)
+def test_a_state_is_admitted_when_it_follows_from_the_stored_one_in_a_newer_slot_under_the_same_key(
+    before: State | None, after: State, cause_from: State | None, *, is_admitted: bool
+) -> None:
+    def at(where: State, slot_hours: int, key: str = "key") -> AlertState:
+        return state(state=where, dedup_key=key if where is State.FIRING else None, judged_slot=SLOT + slot_hours * HOUR)
+
+    stored = {} if before is None else {key_of(at(before, 0)): at(before, 0)}
+    causes = [factories.transition(from_state=cause_from, to_state=after)] if cause_from else []
+
+    states, changes = admit(stored, [at(after, 1)], causes)
+
+    assert (len(states), len(changes)) == ((1, len(causes)) if is_admitted else (0, 0))
+    if stored:
+        assert [admit(stored, [at(after, hours)], causes) for hours in (0, -1)] == [([], [])] * 2
+    if before is after is State.FIRING:
+        assert admit(stored, [at(after, 1, "other")], []) == ([], [])

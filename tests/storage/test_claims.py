@@ -132,7 +132,10 @@ def test_expired_claims_and_unlabelled_runs_are_found_without_a_look_at_all_runs
     store.runs.finish(result(first), receivers=())
     with store.database.write() as connection:
         row = dict(connection.execute(select(runs)).one()._mapping)
-        slots = [{**row, "id": number, "scheduled_for": SLOT + (number - first.run_id) * HOUR} for number in range(first.run_id + 1, first.run_id + 3000)]
+        slots = [
+            {**row, "id": number, "scheduled_for": SLOT + (number - first.run_id) * HOUR}
+            for number in range(first.run_id + 1, first.run_id + 3000)
+        ]
         connection.execute(insert(runs), slots)
         connection.execute(text("ANALYZE"))
 

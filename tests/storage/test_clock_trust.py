@@ -25,7 +25,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
     ahead = SLOT + 3650 * DAY if store.database.is_sqlite else SLOT + 700 * DAY
 
     alone = housekept(store, ahead)
-    for hours in range(30):
+    for hours in range(0, 30, 5):
         run(store, ahead + hours * HOUR)
     beside_its_runs = housekept(store, ahead + 30 * HOUR)
 
@@ -34,7 +34,7 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
     assert beside_its_runs.refused
     assert "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right" in beside_its_runs.refused
     assert store.maintenance.prunable(RetentionOptions().cutoffs(ahead), now=ahead) == Pruned(refused=alone.refused)
-    assert len(store.history.runs(comparison=None, limit=99)) == 34
+    assert len(store.history.runs(comparison=None, limit=99)) == 4 + 6
 
 
 def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store: SqlStore) -> None:
@@ -90,10 +90,10 @@ def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
     assert housekept(store, SLOT + 6 * DAY).refused is None
 
 
-def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(postgres_url: str) -> None:
-    with closing(open_store(postgres_url, create=True)) as store:
+def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url: str) -> None:
+    with closing(open_store(migrated_url, create=False)) as store:
         now = datetime.now(UTC) + 40 * DAY
-        for days in range(40):
+        for days in range(0, 40, 5):
             run(store, now - days * DAY)
 
         found = housekept(store, now)

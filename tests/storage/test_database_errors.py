@@ -186,20 +186,20 @@ def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresS
             admin.execute("DROP ROLE guest")
 
 
-def test_a_connection_that_was_cut_is_replaced(postgres_server: PostgresServer, postgres_url: str) -> None:
-    with closing(open_store(postgres_url, create=True)) as store:
+def test_a_connection_that_was_cut_is_replaced(postgres_server: PostgresServer, migrated_url: str) -> None:
+    with closing(open_store(migrated_url, create=False)) as store:
         claimed(store)
         with postgres_server.connect() as admin:
             cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rankwatch' AND datname = %s"
-            assert admin.execute(cut, [postgres_url.rpartition("/")[2]]).fetchall()
+            assert admin.execute(cut, [migrated_url.rpartition("/")[2]]).fetchall()
 
         assert store.runs.last_slot("home-feed") == SLOT
 
 
 def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
-    postgres_server: PostgresServer, postgres_url: str
+    postgres_server: PostgresServer, migrated_url: str
 ) -> None:
-    with closing(open_store(postgres_url, create=True)) as store:
+    with closing(open_store(migrated_url, create=False)) as store:
         with pytest.raises(DatabaseError) as caught, store.database.write() as connection:  # noqa: PT012 - cut in the middle
             pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
             connection.exec_driver_sql("CREATE TABLE half (a int)")
@@ -209,7 +209,7 @@ def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
 
         assert not caught.value.permanent
         assert attempt(store) is not None
-        assert "'half'" not in str(schema_version.check(postgres_url))
+        assert "'half'" not in str(schema_version.check(migrated_url))
 
 
 def test_postgres_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_states_of_postgres_are_told_in_words(error: psycopg.Error, says: str, *
     assert caught.value.permanent is permanent
 
 
-def test_a_store_shows_no_secret(postgres_url: str) -> None:
-    with closing(open_store(SecretStr(postgres_url), create=True)) as store:
+def test_a_store_shows_no_secret(migrated_url: str) -> None:
+    with closing(open_store(SecretStr(migrated_url), create=False)) as store:
         assert PASSWORD not in f"{store!r} {store.database!r}"
         assert "127.0.0.1" in repr(store)

@@ -1,5 +1,6 @@
 """Deliveries: who may send what when."""
 
+import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -9,10 +10,10 @@ from sqlalchemy import select
 from factories import SLOT
 from monitor.errors import DatabaseError
 from monitor.model import DeliveryStatus
-from monitor.storage import SqlStore
+from monitor.storage import SqlStore, dialects
 from monitor.storage.tables import notifications
 from statements import count_statements
-from storage.worked import HOUR, fired, lease, note, resolved, run
+from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run
 
 MINUTE = timedelta(minutes=1)
 
@@ -221,11 +222,14 @@ def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
         owed.outbox.record(missing)
 
 
-def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
+def test_storing_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
     taken = []
+    run(store, SLOT)  # makes the day's partition
     for name, count in (("one", 1), ("many", 100)):
         firing = [fired(SLOT, comparison=name, segment=f"shop={n}") for n in range(count)]
-        run(store, SLOT, *firing, comparison=name, receivers=("hook", "pager"))
+        claim = claimed(store, SLOT, comparison=name)
+        done = result(claim, states=[each for each, _ in firing], transitions=[cause for _, cause in firing])
+        finishing = count_statements(lambda done=done: store.runs.finish(done, receivers=("hook", "pager")))  # type: ignore[misc]
         hook, pager = (lease(store, NOW, receiver=each, limit=count) for each in ("hook", "pager"))
         assert len(hook) == len(pager) == count
         sent = [note(each, NOW) for each in hook]
@@ -236,7 +240,30 @@ def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one
             lambda refused=refused: store.outbox.record(*refused),  # type: ignore[misc]
             lambda ends=ends: store.alerts.retire(ends, receivers=("hook",)),  # type: ignore[misc]
         ]
-        taken.append([count_statements(act) for act in acts])
+        taken.append([finishing, *(count_statements(act) for act in acts)])
         assert len(lease(store, NOW, receiver="hook-2", limit=200)) == 2 * count  # the starts, and their ends by now
     assert taken[0] == taken[1]
     assert store.alerts.states() == ()
+
+
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("act", ["ask", "forget", "revive"])
+def test_more_keys_than_a_statement_holds_are_no_trouble(store: SqlStore, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
+    assert dialects.IN_LIST < 32_766, "what a statement of SQLite holds"
+    monkeypatch.setattr(dialects, "IN_LIST", 20)
+    moves = [fired(SLOT, segment=f"country={number}") for number in range(70)]
+    run(store, SLOT, *moves, receivers=("hook",))
+    status = DeliveryStatus.SENT if act == "ask" else DeliveryStatus.DEAD
+    for each in lease(store, SLOT, limit=70) if act != "forget" else ():
+        store.outbox.record(note(each, SLOT, status))
+    with store.database.read() as connection:
+        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 60)  # type: ignore[union-attr]
+
+    if act == "ask":
+        keys = [state.dedup_key for state, _ in moves]
+        assert store.outbox.firing_snapshot("home-feed", "hook", keys, now=SLOT).delivered == set(keys)
+    elif act == "forget":
+        assert store.outbox.give_up_unknown(known=("other",), now=SLOT) == 70
+    else:
+        assert store.outbox.retry_refused(NOW, receivers=("hook",)) == 70
+        assert store.outbox.pending(NOW)["hook"][0] == 70

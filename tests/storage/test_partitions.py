@@ -29,13 +29,15 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def url(postgres_url: str) -> str:
-    return postgres_url
+def url(request: pytest.FixtureRequest) -> str:
+    """Of a database without tables, unless there is to be a store."""
+    found: str = request.getfixturevalue("migrated_url" if "store" in request.fixturenames else "postgres_url")
+    return found
 
 
 @pytest.fixture
 def store(url: str) -> Iterator[SqlStore]:
-    with closing(open_store(url, create=True)) as opened:
+    with closing(open_store(url, create=False)) as opened:
         yield opened
 
 

@@ -1,6 +1,5 @@
 """Many at once: each slot and each delivery goes to exactly one."""
 
-import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from factories import SLOT
+from forking import context
 from monitor.model import Delivery
 from monitor.storage import SqlStore, open_store
 from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
@@ -64,14 +64,14 @@ def test_one_store_may_be_shared_by_threads(store: SqlStore) -> None:
 
 
 def test_each_delivery_is_leased_by_one(stores: list[SqlStore]) -> None:
-    for name in range(40):
+    for name in range(12):
         run(stores[0], SLOT, fired(SLOT, comparison=f"feed-{name}"), comparison=f"feed-{name}", receivers=("hook",))
 
     leased = at_once(lambda number: [*_all(stores[number], f"p:{number}")])
 
     ids = [delivery.id for batch in leased for delivery in batch]
     assert len(ids) == len(set(ids))
-    assert len(ids) + len([*_all(stores[0], "last")]) == 40
+    assert len(ids) + len([*_all(stores[0], "last")]) == 12
 
 
 def _all(store: SqlStore, owner: str) -> Iterator[Delivery]:
@@ -115,7 +115,7 @@ def _claim_all(url: str, owner: str) -> list[int]:
 
 def test_two_processes_share_the_slots_between_them(database_url: str) -> None:
     open_store(database_url, create=True).close()
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
+    with context().Pool(2) as pool:
         taken = pool.starmap(_claim_all, [(database_url, "a:1"), (database_url, "b:2")], chunksize=1)
 
     assert len(taken[0]) + len(taken[1]) == 30

@@ -24,12 +24,12 @@ DAYS = 16
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[SqlStore]:
-    with closing(open_store(postgres_url, create=True)) as opened:
+def store(migrated_url: str) -> Iterator[SqlStore]:
+    with closing(open_store(migrated_url, create=False)) as opened:
         yield opened
 
 
-def test_a_day_that_another_adds_up_at_the_same_moment_is_no_error(store: SqlStore, postgres_url: str) -> None:
+def test_a_day_that_another_adds_up_at_the_same_moment_is_no_error(store: SqlStore, migrated_url: str) -> None:
     run(store, SLOT)
     told: list[object] = []
 
@@ -38,7 +38,7 @@ def test_a_day_that_another_adds_up_at_the_same_moment_is_no_error(store: SqlSto
 
     theirs = "INSERT INTO daily (comparison, day, segment, metric, runs, n, n_undefined, shares_below, built_at)"
     waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    address = postgres_url.replace("+psycopg", "")
+    address = migrated_url.replace("+psycopg", "")
     with psycopg.connect(address) as other, psycopg.connect(address, autocommit=True) as looking:
         other.execute(theirs + " VALUES ('home-feed', '2024-01-08Z', 'all', 'extended_tau', 1, 7, 0, '{}', '2024-01-08Z')")
         thread = threading.Thread(target=work)
@@ -75,13 +75,13 @@ def pruned_beside(url: str) -> Counter[str]:
     return Counter(failed=1)
 
 
-def test_two_processes_delete_together_what_one_would(store: SqlStore, postgres_url: str) -> None:
+def test_two_processes_delete_together_what_one_would(store: SqlStore, migrated_url: str) -> None:
     for number in range(DAYS):
         for name in ("home-feed", "a"):
             run(store, SLOT + number * DAY + HOUR, comparison=name)
 
     with context().Pool(2, meet_at, (context().Barrier(2),)) as pool:
-        one, two = pool.map(pruned_beside, [postgres_url] * 2, chunksize=1)
+        one, two = pool.map(pruned_beside, [migrated_url] * 2, chunksize=1)
 
     with store.database.read() as connection:
         added_up = list(connection.execute(select(daily)))

@@ -93,10 +93,12 @@ def result(claim: Claim, **changes: Any) -> RunResult:
         k=10,
         coverage=coverage(),
         summaries=(factories.summary(), factories.summary(segment="activity=new", n=2, mean=0.25)),
-        scores=scores({"extended_tau": {"u1": -1.0, "u2": 0.5, "u3": 0.25}, "rbo(p=0.9)": {"u1": 0.0, "u2": 0.9, "u3": 0.8}}),
+        scores=[scores({"extended_tau": {"u1": -1.0, "u2": 0.5, "u3": 0.25}, "rbo(p=0.9)": {"u1": 0.0, "u2": 0.9, "u3": 0.8}})],
         evidence=(evidence(), evidence(kind=EvidenceKind.REPRESENTATIVE, user="u3")),
         stage_seconds={"pull": 1.5, "score": 0.25},
     )
+    if isinstance(found := changes.get("scores"), Scores):
+        changes["scores"] = [found]
     return replace(base, **changes)
 
 

@@ -57,9 +57,13 @@ def test_names_from_outside_stay_text_on_every_page(latest: LatestRun, name: str
     summaries = tuple(replace(summary, segment=EVIL) for summary in latest.summaries)
     states = tuple(replace(state, segment=EVIL, reason=EVIL) for state in latest.states)
     run = replace(latest.run, comparison=EVIL, reason=EVIL)
-    page = RENDERED[name](replace(latest, run=run, summaries=summaries, states=states))
+    shown = published.explanation()
+    group = replace(shown.groups[0], examples=(replace(shown.groups[0].examples[0], user=EVIL),))
+    item, fall = replace(shown.gained[0], item=EVIL, title=EVIL), replace(shown.falls[0], segment=EVIL)
+    why = replace(shown, metric=EVIL, sentence=EVIL, segment=EVIL, gained=(item,), falls=(fall,), groups=(group,))
+    page = RENDERED[name](replace(latest, run=run, summaries=summaries, states=states, explanation=why))
     assert "<script" not in page
-    assert "&lt;script&gt;" in page
+    assert page.count("&lt;script&gt;") >= {"render_index": 3}.get(name, 19)
 
 
 def test_no_template_turns_the_escaping_off() -> None:
@@ -87,18 +91,6 @@ def test_a_page_without_a_past_shows_what_sets_lists_apart_and_without_an_explan
     assert "Pieces of the drop" not in page
     assert "missing ones" not in page
     assert "Lists, users of" not in render_comparison(replace(latest, explanation=None))
-
-
-def test_what_an_explanation_holds_stays_text(latest: LatestRun) -> None:
-    evil = "<script>alert(1)</script>"
-    item = replace(published.explanation().gained[0], item=evil, title=evil)
-    fall = replace(published.explanation().falls[0], segment=evil)
-    lists = replace(published.explanation().groups[0].examples[0], user=evil)
-    group = replace(published.explanation().groups[0], examples=(lists,))
-    hostile = published.explanation(metric=evil, sentence=evil, segment=evil, gained=(item,), falls=(fall,), groups=(group,))
-    page = render_comparison(replace(latest, explanation=hostile))
-    assert "<script" not in page
-    assert page.count("&lt;script&gt;") >= 7
 
 
 def test_a_page_shows_chance_with_its_catalogue_both_arms_and_what_waits_for_labels(latest: LatestRun) -> None:

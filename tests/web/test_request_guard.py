@@ -4,7 +4,6 @@ import base64
 import contextlib
 import http.client
 import selectors
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -19,7 +18,6 @@ from pydantic import SecretStr, ValidationError
 
 from monitor.web.access import Access, Credentials, TokenBucket, open_access
 from monitor.web.access_options import AccessOptions
-from monitor.web.connections import Limits
 from web.sites import KIM, Site, basic, hashed, serving
 
 
@@ -127,35 +125,22 @@ class Slow(Credentials):
         return super().verify(user, password)
 
 
-def test_wrong_passwords_wait_in_one_thread_and_those_known_do_not_wait(health: Any) -> None:
+def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait(health: Any) -> None:
     slow = Slow()
     with ExitStack() as opened, serving(health, Access(credentials=slow)) as site:
         opened.callback(slow.release.set)
         assert site.status("/metrics", KIM) == 200
-        guesses = [opened.enter_context(closing(_ask(site, f"guess{number}"))) for number in range(3)]
-        assert slow.begun.acquire(timeout=10)
+        guesses = [opened.enter_context(closing(_ask(site, f"guess{number}"))) for number in range(10)]
+        turned_away = _first_answered(guesses, 6)
+        assert [each.getresponse().status for each in turned_away] == [503] * 6
 
+        assert slow.begun.acquire(timeout=10)
         assert site.status("/metrics", KIM) == 200
         assert site.status("/-/healthy") == 200
 
         slow.release.set()
-        assert [each.getresponse().status for each in guesses] == [401] * 3
+        assert [each.getresponse().status for each in guesses if each not in turned_away] == [401] * 4
     assert slow.most == 1
-
-
-def test_one_address_has_four_attempts_at_once_and_the_next_is_turned_away(health: Any) -> None:
-    slow = Slow()
-    with ExitStack() as opened, serving(health, Access(credentials=slow)) as site:
-        opened.callback(slow.release.set)
-        guesses = [opened.enter_context(closing(_ask(site, f"guess{number}"))) for number in range(10)]
-
-        turned_away = _first_answered(guesses, 6)
-        assert [each.getresponse().status for each in turned_away] == [503] * 6
-        slow.release.set()
-        others = [each.getresponse().status for each in guesses if each not in turned_away]
-
-        assert others == [401] * 4
-        assert site.status("/metrics", KIM) == 200
 
 
 def _ask(site: Site, password: str) -> http.client.HTTPConnection:
@@ -177,13 +162,6 @@ def _first_answered(waiting: list[http.client.HTTPConnection], number: int) -> l
                 selector.unregister(key.fileobj)
                 found.append(key.data)
     return found
-
-
-def test_without_users_everybody_may_read_everything_and_learns_reasons(health: Any) -> None:
-    health.lacking = "no database"
-    with serving(health, Access()) as site:
-        assert site.status() == 200
-        assert site.get("/-/ready")[2] == b"not ready: no database\n"
 
 
 def test_headers_of_the_file_stand_on_every_answer_in_place_of_the_pages_own(health: Any) -> None:
@@ -246,17 +224,6 @@ def test_oversized_headers_are_refused_though_they_come_in_one_piece(client: Any
 def test_an_oversized_request_line_is_refused(client: Any, ending: bytes, status: bytes) -> None:
     with client.open(b"GET /" + b"x" * 20_000 + ending) as raw:
         assert raw.recv(12) == b"HTTP/1.1 " + status
-
-
-@pytest.mark.parametrize("limits", [Limits(exchange_s=5)])
-def test_headers_without_end_are_cut(client: Any) -> None:
-    with client.open(b"GET / HTTP/1.1\r\n") as raw, pytest.raises(ConnectionError):
-        _send_on(raw)
-
-
-def _send_on(raw: socket.socket) -> None:
-    for number in range(100_000):
-        raw.sendall(b"X%d: y\r\n" % number)
 
 
 def test_who_is_let_in_changes_at_once(site: Site) -> None:

@@ -6,8 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ import published
 from monitor.errors import MonitorError
 from monitor.web.connections import Limits
 from monitor.web.server import WebServer
-from servers.daemon import wait_for
 from web.sites import running
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -141,19 +139,6 @@ def test_requests_leave_no_line_in_the_log(client: Any, caplog: pytest.LogCaptur
     assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
-@pytest.mark.parametrize("limits", [Limits(connections=64)])
-def test_open_files_stay_bounded_under_many_connections(client: Any, many: ExitStack) -> None:
-    def open_files() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = open_files()
-    for _ in range(300):
-        many.enter_context(client.open())
-    assert client.get("/metrics")[0] == 200
-
-    wait_for(lambda: open_files() - before - 300 <= 64, "the server's end of most of them closed")
-
-
 @pytest.mark.parametrize("limits", [Limits(connections=2)])
 def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, many: ExitStack) -> None:
     regular = many.enter_context(client.open(ASK))
@@ -167,39 +152,18 @@ def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, 
     assert not _ends_within(regular, 0.2)
 
 
-@pytest.mark.parametrize("limits", [Limits(exchange_s=0.3)])
-@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
-def test_a_request_that_does_not_come_is_cut_off_at_the_deadline(client: Any, sent: bytes) -> None:
-    with client.open(sent) as raw:
-        assert _ends_within(raw, 5)
-
-
 @pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
 @pytest.mark.parametrize(
-    "head", [b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"]
+    "head", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"]
 )
-def test_a_trickle_of_bytes_does_not_extend_the_deadline(client: Any, head: bytes) -> None:
+def test_a_request_that_does_not_come_is_cut_off_at_the_deadline_though_bytes_trickle(client: Any, head: bytes) -> None:
     started = time.monotonic()
-    with client.open(head) as raw:
-        try:
-            while time.monotonic() - started < 30:
-                raw.sendall(b"x")
-                time.sleep(0.05)  # the trickle itself
-        except ConnectionError:
-            pass
-
+    with client.open(head) as raw, suppress(ConnectionError):
+        while head and time.monotonic() - started < 30:
+            raw.sendall(b"x")
+            time.sleep(0.05)  # the trickle itself
+        assert _ends_within(raw, 20)
     assert time.monotonic() - started < 20
-
-
-def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(health: Any) -> None:
-    app = _application(health, lambda _a, _e: (b"x" * 50_000_000, {}))
-    with running(app, limits=Limits(exchange_s=0.5)) as site, socket.socket() as raw:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        raw.settimeout(5)
-        raw.connect((site.host, site.port))
-        raw.sendall(ASK)
-        assert raw.recv(1, socket.MSG_PEEK)
-        wait_for(lambda: not site.server._front.connections, "the slow reader's end")
 
 
 @pytest.mark.parametrize("limits", [Limits(exchange_s=0.3)])

@@ -90,12 +90,6 @@ def test_one_encrypted_connection_serves_many_requests_and_a_large_page(
     assert bodies == [page] * 3
 
 
-def test_certificate_and_key_may_stand_in_the_file_itself(health: Any, authority: Authority, server_pair: Pair) -> None:
-    inline = {"cert": server_pair.cert.read_text(), "key": server_pair.key.read_text()}
-    with serving(health, tls=authority.client_context(), tls_server_config=inline) as site:
-        assert site.status("/metrics", KIM) == 200
-
-
 @pytest.mark.parametrize(
     ("client_auth_type", "nothing", "good", "strange"),
     [
@@ -248,13 +242,14 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
 
 
 @pytest.mark.parametrize("is_inline", [False, True])
-def test_an_authority_may_be_described_in_any_language(
+def test_certificates_stand_in_files_or_in_the_configuration_itself_described_in_any_language(
     health: Any, authority: Authority, client_pair: Pair, server_pair: Pair, tmp_path: Path, is_inline: bool
 ) -> None:
     text = f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
     (tmp_path / "ca.crt").write_text(text, encoding="utf-8")
-    given = {"client_ca": text} if is_inline else {"client_ca_file": str(tmp_path / "ca.crt")}
-    configured = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", **given)
+    inline = {"client_ca": text, "cert": server_pair.cert.read_text(), "key": server_pair.key.read_text()}
+    given = inline if is_inline else tls_of(server_pair, client_ca_file=str(tmp_path / "ca.crt"))
+    configured = {"client_auth_type": "RequireAndVerifyClientCert", **given}
     with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
         assert is_let_in(site)
         site.tls = authority.client_context()
@@ -276,24 +271,6 @@ def test_a_certificate_that_goes_away_while_it_is_opened_is_an_error(
     options = TlsOptions(cert_file=str(tmp_path / "tls.crt"), key_file=str(server_pair.key))
     with pytest.raises(ConfigError, match=r"tls\.crt and key_file .* cannot be used together: No such file or directory$"):
         CertificateStore(options)
-
-
-@pytest.mark.parametrize("fault", [TypeError("odd"), ValueError("odd"), OSError("odd"), MemoryError()], ids=repr)
-def test_whatever_goes_wrong_with_a_new_certificate_the_old_one_stays(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
-) -> None:
-    pair, now = authority.issue("kept"), 0.0
-    certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
-    first = certificates.current()
-
-    def fail(_: TlsOptions) -> ssl.SSLContext:
-        raise fault
-
-    monkeypatch.setattr(rotating, "server_tls_context", fail)
-    Path(pair.key).chmod(0o640)
-    now += 1
-    assert certificates.current() is first
-    assert [(each["log_level"], bool(each["reason"])) for each in logged.entries] == [("error", True)]
 
 
 def test_a_certificate_that_becomes_a_pipe_holds_nobody_up(health: Any, authority: Authority) -> None:
@@ -357,8 +334,11 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
     assert certificates.current() is second
 
 
-def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture
+@pytest.mark.parametrize(
+    "fault", [ConfigError("odd"), TypeError("odd"), ValueError("odd"), OSError("odd"), MemoryError()], ids=repr
+)
+def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays_and_the_old_ones_serve_meanwhile(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
 ) -> None:
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
     pair, now, tries = authority.issue("renewed"), 0.0, []
@@ -368,19 +348,20 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     def open_at_the_third_try(options: TlsOptions) -> ssl.SSLContext:
         tries.append(options)
         if len(tries) < 3:
-            msg = "permission denied"
-            raise ConfigError(msg)
+            raise fault
         return server_tls_context(options)
 
     monkeypatch.setattr(rotating, "server_tls_context", open_at_the_third_try)
     Path(pair.key).chmod(0o640)  # neither its time nor its size changes
+    are_old = []
     for _ in range(4):
         now += 1
-        certificates.current()
+        are_old.append(certificates.current() is first)
 
-    assert certificates.current() is not first
+    assert are_old == [True, True, False, False]
     assert len(tries) == 3
     assert [each["log_level"] for each in logged.entries] == ["error", "info"]
+    assert logged.entries[0]["reason"]
 
 
 def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:
@@ -453,24 +434,23 @@ def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -
         assert not site.server.is_alive
 
 
-def test_an_encrypted_reader_that_takes_no_answer_is_cut_off(health: Any, authority: Authority, server_pair: Pair) -> None:
-    page = b"x" * 30_000_000
-    configured = tls_of(server_pair)
-    with serving(
-        health,
-        open_access(AccessOptions.model_validate({"tls_server_config": configured})),
-        page=page,
-        limits=Limits(exchange_s=1),
-    ) as site:
-        raw = socket.socket()
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
+def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(
+    health: Any, authority: Authority, server_pair: Pair, is_encrypted: bool
+) -> None:
+    access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(server_pair)} if is_encrypted else {}))
+    with ExitStack() as opened:
+        site = opened.enter_context(serving(health, access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)))
+        raw = opened.enter_context(socket.socket())
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.settimeout(20)
         raw.connect(("127.0.0.1", site.port))
-        with authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1") as secure:
-            secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-            connections = site.server._front.connections
-            wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")
-            wait_for(lambda: not connections, "the slow reader's end")
+        if is_encrypted:
+            raw = opened.enter_context(authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1"))
+        raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        connections = site.server._front.connections
+        wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")
+        wait_for(lambda: not connections, "the slow reader's end")
 
 
 def test_connections_that_give_way_before_their_handshake_begins_leave_nothing_behind(

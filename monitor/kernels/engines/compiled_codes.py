@@ -187,7 +187,8 @@ def _find_slot(slots: Bits, keys: Bits, one: Bits, other: Bits, slot: Bits) -> B
 @_step
 def _extend(values: Bits, size: int) -> Bits:
     longer = np.empty(size, values.dtype)
-    longer[: len(values)] = values
+    for i in range(len(values)):  # a slice would have numba compile its error message, two seconds of it
+        longer[i] = values[i]
     return longer
 
 

@@ -101,7 +101,7 @@ def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measuremen
 
 def found(measurement: Measurement) -> dict[str, Any]:
     run = plain(measurement.run)
-    scores = run.pop("scores")
+    (scores,) = run.pop("scores")
     by_user = {user: [values[row] for values in scores["by_metric"].values()] for row, user in enumerate(scores["users"])}
     return {**{name: value for name, value in run.items() if name not in NOT_FOUND}, "scores": by_user}
 
