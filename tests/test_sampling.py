@@ -32,6 +32,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order() -> None:
     table = UserTable(users=pd.Index(["b", "c", "a"], dtype="str"), segments={"x": pd.Categorical(["1", "2", "1"])})
     panel = draw(table, comparison(sample=None), SLOT)
     assert list(panel.users) == ["a", "b", "c"]
+    assert not fixed_among(panel.users, comparison(sample=None)).any()
     assert {name: list(panel.users[rows]) for name, rows in panel.segments.items()} == {
         "all": ["a", "b", "c"],
         "x=1": ["a", "b"],
@@ -139,14 +140,5 @@ def test_the_fixed_users_of_a_run_are_told_from_its_users_alone() -> None:
     fixed = first[fixed_among(first, watched)]
     assert set(fixed) == set(draw(users(1000), comparison(sample=SampleSize(fixed=30)), SLOT).users)
     assert set(fixed) == set(second[fixed_among(second, watched)])
-
-
-def test_no_fixed_user_passes_for_a_rotating_one_where_some_have_no_score() -> None:
-    watched = comparison(sample=SampleSize(fixed=30, rotating=50))
-    asked = draw(users(1000), watched, SLOT).users
-    fixed, scored = set(asked[fixed_among(asked, watched)]), asked[::2]
-    assert not fixed & set(scored[~fixed_among(scored, watched)])
-
-
-def test_without_a_sample_nobody_is_fixed() -> None:
-    assert not fixed_among(pd.Index(["a", "b"], dtype="str"), comparison(sample=None)).any()
+    scored = first[::2]
+    assert not set(fixed) & set(scored[~fixed_among(scored, watched)])

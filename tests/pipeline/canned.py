@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from factories import SLOT, pull, rankings
-from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+from factories import SLOT, claim, pull, rankings
+from monitor.model import Comparison, ItemWeights, Memory, Pull, PullRequest, RelevanceTable, RunResult, UserTable
 from monitor.pipeline.pull import Arms
+from monitor.pipeline.run import execute
 
 
 @dataclass
@@ -30,26 +31,29 @@ class StillClock:
 
 @dataclass
 class Canned:
-    """A source and a source of users at once, answering what it was given."""
+    """A source and a source of users at once: its answer, an error, or an event to wait for before it answers nothing."""
 
-    answer: Pull | Exception | threading.Event
+    answer: Any
     names: tuple[str, ...] = ()
     segments: dict[str, list[str]] = field(default_factory=dict)
     requests: list[PullRequest] = field(default_factory=list)
     closed: int = 0
 
-    def pull(self, request: PullRequest) -> Pull:
-        self.requests.append(request)
+    def given(self, nothing: Any) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
         if isinstance(self.answer, threading.Event):
             self.answer.wait(30)
-            return pull({})
-        if isinstance(self.answer, Exception):
-            raise self.answer
+            return nothing
         return self.answer
 
+    def pull(self, request: PullRequest) -> Pull:
+        self.requests.append(request)
+        found: Pull = self.given(pull({}))
+        return found
+
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        if isinstance(self.answer, Exception):
-            raise self.answer
+        self.given(None)
         segments: dict[str, pd.Categorical[Any]] = {name: pd.Categorical(self.segments[name]) for name in dimensions}
         return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
 
@@ -57,44 +61,20 @@ class Canned:
         self.closed += 1
 
 
-@dataclass
-class CannedWeights:
-    """Weights of items, or an error, or an event to wait for."""
-
-    answer: Mapping[Any, float] | Exception | threading.Event
-    closed: int = 0
+class CannedWeights(Canned):
+    """Weights of items."""
 
     def weights(self, slot: datetime) -> ItemWeights:
         assert slot == SLOT
-        if isinstance(self.answer, threading.Event):
-            self.answer.wait(30)
-            return ItemWeights(items=np.empty(0, dtype=np.int64), weights=np.empty(0))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        table = rankings({"": list(self.answer)})
-        return ItemWeights(items=table.items, weights=np.array(list(self.answer.values()), dtype=np.float64))
-
-    def close(self) -> None:
-        self.closed += 1
+        found = self.given({})
+        return ItemWeights(items=rankings({"": list(found)}).items, weights=np.array(list(found.values()), dtype=np.float64))
 
 
-@dataclass
-class CannedTitles:
-    """Titles of items, or an error, or an event to wait for."""
-
-    answer: Mapping[str, str] | Exception | threading.Event
-    closed: int = 0
+class CannedTitles(Canned):
+    """Titles of items."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
-        if isinstance(self.answer, threading.Event):
-            self.answer.wait(30)
-            return {}
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return {item: title for item, title in self.answer.items() if item in items}
-
-    def close(self) -> None:
-        self.closed += 1
+        return {item: title for item, title in self.given({}).items() if item in items}
 
 
 Grades = Mapping[str, Mapping[Any, float]]
@@ -118,12 +98,7 @@ class CannedRelevance:
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
         self.asked.append(slot)
-        answer = self.known.get(slot)
-        if isinstance(answer, threading.Event):
-            answer.wait(30)
-            return None
-        if isinstance(answer, Exception):
-            raise answer
+        answer = Canned(self.known.get(slot)).given(None)
         return None if answer is None else graded(answer)
 
     def close(self) -> None:
@@ -136,3 +111,10 @@ def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:
 
 def users(*names: str, **segments: list[str]) -> Canned:
     return Canned(pull({}), names=names, segments=segments)
+
+
+def ran(
+    what: Comparison, baseline: Any, candidate: Any, asked: Canned, *, memory: Memory | None = None, **more: Any
+) -> RunResult:
+    """One slot run over these answers."""
+    return execute(what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock())

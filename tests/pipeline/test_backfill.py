@@ -106,17 +106,6 @@ def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
     assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
 
 
-def test_filling_twice_adds_nothing_twice(store: SqlStore) -> None:
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
-    run_id = ran(store, what)
-    list(backfill_relevance(what, store, source, LATER))
-    before = store.history.summaries(run_id)
-
-    assert list(backfill_relevance(what, store, source, LATER)) == []
-    assert store.history.summaries(run_id) == before
-    assert source.asked == [SLOT]
-
-
 def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
@@ -145,71 +134,8 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
     assert list(theirs) == []
 
 
-def test_a_back_fill_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
-    what = watched()
-    ran(store, what)
-    before = (store.alerts.states(what.name), store.alerts.transitions(comparison=None, limit=None), store.outbox.pending(SLOT))
-
-    list(backfill_relevance(what, store, CannedRelevance({SLOT: BOUGHT}), LATER))
-
-    assert (
-        store.alerts.states(what.name),
-        store.alerts.transitions(comparison=None, limit=None),
-        store.outbox.pending(SLOT),
-    ) == before
-    assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}
-
-
-def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named(store: SqlStore) -> None:
-    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
-    run_id = ran(store, what)
-    late = StillClock(SLOT + 8 * DAY)
-
-    assert list(backfill_relevance(what, store, source, late)) == []
-    assert [each.run.id for each in backfill_relevance(what, store, source, late, start=SLOT)] == [run_id]
-
-
-def test_slots_after_the_end_are_left_alone(store: SqlStore) -> None:
-    what = watched()
-    first = ran(store, what)
-    ran(store, what, SLOT + DAY)
-    source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
-
-    assert [each.run.id for each in backfill_relevance(what, store, source, LATER, start=SLOT, end=SLOT)] == [first]
-
-
 def troubles(found: Iterator[BackfilledRun]) -> list[tuple[datetime, str | None]]:
     return [(each.run.slot, each.trouble) for each in found]
-
-
-def test_one_slot_that_cannot_be_read_does_not_hold_up_the_next(store: SqlStore) -> None:
-    what = watched()
-    ran(store, what)
-    ran(store, what, SLOT + DAY)
-    source = CannedRelevance({SLOT: SourceError("no column 'grades'"), SLOT + DAY: BOUGHT})
-
-    assert troubles(backfill_relevance(what, store, source, LATER)) == [(SLOT, "no column 'grades'"), (SLOT + DAY, None)]
-
-
-def test_a_source_that_is_away_is_asked_once_and_again_the_next_time(store: SqlStore) -> None:
-    what = watched()
-    ran(store, what)
-    ran(store, what, SLOT + DAY)
-    source = CannedRelevance({SLOT: SourceError("connection refused", permanent=False), SLOT + DAY: BOUGHT})
-
-    assert troubles(backfill_relevance(what, store, source, LATER)) == [(SLOT, "connection refused")]
-    assert source.asked == [SLOT]
-
-
-def test_a_source_that_hangs_is_given_up_after_the_deadline(store: SqlStore) -> None:
-    what = watched(deadline=timedelta(seconds=0.1))
-    ran(store, what)
-    hung = threading.Event()
-
-    found = troubles(backfill_relevance(what, store, CannedRelevance({SLOT: hung}), LATER))
-    hung.set()
-
-    assert found == [(SLOT, "relevance of home-feed: no answer within 0 s")]
 
 
 def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> None:
@@ -247,3 +173,58 @@ def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> No
     assert list(backfill_relevance(watched(metrics=("overlap",)), store, source, LATER)) == []
     assert list(backfill_relevance(watched(relevance_within=None), store, source, LATER)) == []
     assert source.asked == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said", "goes_on"),
+    [
+        (SourceError("no column 'grades'"), "no column 'grades'", True),
+        (SourceError("connection refused", permanent=False), "connection refused", False),
+        (threading.Event(), "relevance of home-feed: no answer within 0 s", False),
+    ],
+    ids=["unreadable", "away", "hung"],
+)
+def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_is_away_is_asked_once(
+    store: SqlStore, trouble: Any, said: str, *, goes_on: bool
+) -> None:
+    what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
+    ran(store, what)
+    ran(store, what, SLOT + DAY)
+    source = CannedRelevance({SLOT: trouble, SLOT + DAY: BOUGHT})
+
+    found = troubles(backfill_relevance(what, store, source, LATER))
+    if isinstance(trouble, threading.Event):
+        trouble.set()
+
+    assert found == [(SLOT, said), (SLOT + DAY, None)][: 1 + goes_on]
+    assert len(source.asked) == len(found)
+
+
+def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and_so_are_slots_after_the_end(
+    store: SqlStore,
+) -> None:
+    what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
+    run_id = ran(store, what)
+    ran(store, what, SLOT + DAY)
+    late = StillClock(SLOT + 9 * DAY)
+
+    assert list(backfill_relevance(what, store, source, late)) == []
+    assert [each.run.id for each in backfill_relevance(what, store, source, late, start=SLOT, end=SLOT)] == [run_id]
+
+
+def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
+    def alerts() -> Any:
+        changes = store.alerts.transitions(comparison=None, limit=None)
+        return store.alerts.states(what.name), changes, store.outbox.pending(SLOT)
+
+    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what)
+    before = alerts()
+    list(backfill_relevance(what, store, source, LATER))
+    filled = store.history.summaries(run_id)
+
+    assert list(backfill_relevance(what, store, source, LATER)) == []
+    assert store.history.summaries(run_id) == filled
+    assert source.asked == [SLOT]
+    assert alerts() == before
+    assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}

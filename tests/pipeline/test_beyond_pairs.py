@@ -13,7 +13,7 @@ from monitor.metrics.relevance import Ndcg
 from monitor.model import Keep, Memory, RunResult, RunStatus
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
-from pipeline.canned import CannedRelevance, CannedWeights, StillClock, arms, users
+from pipeline.canned import CannedRelevance, CannedWeights, StillClock, arms, ran, users
 
 WIDE = comparison(
     k=2, rules=(), arm_metrics=("catalogue_coverage", "mean_popularity", "self_churn", "novelty"), keep_lists=Keep.ALL
@@ -26,13 +26,13 @@ def arm_values(result: RunResult, segment: str = "all") -> dict[tuple[str, str],
 
 
 def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
-    opened = arms(
+    result = ran(
+        WIDE,
         pull({"a": [1, 2], "b": [1, 2]}),
         pull({"a": [1, 2], "b": [3, 4]}),
         users(*NAMES, country=["UK", "DE"]),
         weights=CannedWeights({1: 8.0, 2: 4.0, 3: 2.0, 4: 1.0}),
     )
-    result = execute(WIDE, opened, claim(), Memory(), StillClock())
     assert result.catalogue_size == 4
     assert arm_values(result)["catalogue_coverage", "baseline"] == (0.5, 2)
     assert arm_values(result)["catalogue_coverage", "candidate"] == (1.0, 2)
@@ -42,17 +42,20 @@ def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
 
 
 def test_a_configured_catalogue_size_is_what_coverage_is_of() -> None:
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"))
-    result = execute(changed(WIDE, catalogue_size=100), opened, claim(), Memory(), StillClock())
+    result = ran(changed(WIDE, catalogue_size=100), pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"))
     assert result.catalogue_size == 100
     assert arm_values(result)["catalogue_coverage", "baseline"] == (0.02, 1)
 
 
 def test_the_last_runs_lists_give_churn_and_novelty() -> None:
-    first = arms(pull({"a": [1, 2], "b": ["x", "y"]}), pull({"a": [1, 2], "b": ["x", "y"]}), users(*NAMES))
-    second = arms(pull({"a": ["2", "7"], "c": ["1", "9"]}), pull({"a": [1, 2], "c": [2, 1]}), users("a", "c"))
-    before = execute(WIDE, first, claim(), Memory(), StillClock()).lists
-    result = execute(WIDE, second, claim(), Memory(last_lists=before), StillClock())
+    before = ran(WIDE, pull({"a": [1, 2], "b": ["x", "y"]}), pull({"a": [1, 2], "b": ["x", "y"]}), users(*NAMES)).lists
+    result = ran(
+        WIDE,
+        pull({"a": ["2", "7"], "c": ["1", "9"]}),
+        pull({"a": [1, 2], "c": [2, 1]}),
+        users("a", "c"),
+        memory=Memory(last_lists=before),
+    )
     assert arm_values(result)["self_churn", "baseline"] == (0.5, 1)
     assert arm_values(result)["self_churn", "candidate"] == (0.0, 1)
     assert arm_values(result)["novelty", "baseline"] == (0.5, 2)  # 7 and 9 of 2, 7, 1, 9
@@ -62,12 +65,12 @@ def test_the_last_runs_lists_give_churn_and_novelty() -> None:
 @pytest.mark.parametrize("items", [[1, 2, 3], ["x", "y", "z"], [2**40, 5, 7]])
 def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
     x, y, z = items
-    opened = arms(
+    kept = ran(
+        changed(WIDE, min_paired_share=0.4),
         pull({"a": [x, x, y, z], "b": [z], "c": []}),
         pull({"a": [z], "b": [y, x], "c": [x]}),
         users("a", "b", "c", country=["UK", "DE", "DE"]),
-    )
-    kept = execute(changed(WIDE, min_paired_share=0.4), opened, claim(), Memory(), StillClock()).lists
+    ).lists
     assert kept is not None
     assert list(kept.baseline.users) == list(kept.candidate.users) == ["a", "b"]
     assert [list(kept.baseline.items), kept.baseline.offsets.tolist()] == [[x, z], [0, 1, 2]]
@@ -81,28 +84,28 @@ def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
 
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
     baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [8, 9]})
-    opened = arms(baseline, half, users(*NAMES))
-    assert execute(changed(WIDE, min_paired_share=0.9), opened, claim(), Memory(), StillClock()).lists is None
-    opened = arms(baseline, baseline, users(*NAMES))
-    assert execute(changed(WIDE, keep_lists=Keep.NONE), opened, claim(), Memory(), StillClock()).lists is None
+    assert ran(changed(WIDE, min_paired_share=0.9), baseline, half, users(*NAMES)).lists is None
+    assert ran(changed(WIDE, keep_lists=Keep.NONE), baseline, baseline, users(*NAMES)).lists is None
 
 
 def test_a_segment_of_which_too_little_answered_has_no_arm_scores_and_no_kept_segment() -> None:
     names = [f"u{i:02}" for i in range(30)]
     lists = {name: [1, 2] for name in names}
     some = pull({name: [1, 2] for name in names[:23]})
-    opened = arms(pull(lists), some, users(*names, country=["DE"] * 20 + ["UK"] * 10))
-    result = execute(WIDE, opened, claim(), Memory(), StillClock())
+    result = ran(WIDE, pull(lists), some, users(*names, country=["DE"] * 20 + ["UK"] * 10))
     assert {score.segment for score in result.arm_scores} == {"all", "country=DE"}
     assert result.lists is not None
     assert set(result.lists.segments) == {"all", "country=DE"}
 
 
 def test_weights_that_cannot_be_read_leave_out_what_needs_them_and_the_run_says_so() -> None:
-    opened = arms(
-        pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"), weights=CannedWeights(SourceError("prices.csv: no such file"))
+    result = ran(
+        WIDE,
+        pull({"a": [1, 2]}),
+        pull({"a": [1, 2]}),
+        users("a"),
+        weights=CannedWeights(SourceError("prices.csv: no such file")),
     )
-    result = execute(WIDE, opened, claim(), Memory(), StillClock())
     assert result.status is RunStatus.OK
     assert result.reason == "item_weights: prices.csv: no such file"
     assert arm_values(result)["mean_popularity", "baseline"] == (None, 0)
@@ -120,8 +123,7 @@ def test_weights_that_never_come_cost_the_deadline_and_not_the_run(monkeypatch: 
 
 
 def test_items_without_a_weight_are_told() -> None:
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [1, 3]}), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
-    result = execute(WIDE, opened, claim(), Memory(), StillClock())
+    result = ran(WIDE, pull({"a": [1, 2]}), pull({"a": [1, 3]}), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
     assert "1 of 3 listed items have no weight" in (result.reason or "")
 
 
@@ -134,8 +136,9 @@ def labelled(name: str) -> Any:
 
 def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
     known = CannedRelevance({SLOT: {"a": {2: 1.0}}})
-    opened = arms(pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [2, 1], "b": [1, 2]}), users(*NAMES), relevance=known)
-    result = execute(labelled(NDCG), opened, claim(), Memory(), StillClock())
+    result = ran(
+        labelled(NDCG), pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [2, 1], "b": [1, 2]}), users(*NAMES), relevance=known
+    )
     found = {summary.metric: summary for summary in result.summaries}
     assert (found[NDCG].mean, found[NDCG].n, found[NDCG].n_undefined) == (1.0, 1, 1)
     assert (result.is_labelled, result.labels_until) == (True, SLOT + timedelta(days=7))
@@ -144,8 +147,7 @@ def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
 
 
 def test_relevance_that_has_not_arrived_is_left_out_and_waited_for() -> None:
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
-    result = execute(labelled(NDCG), opened, claim(), Memory(), StillClock())
+    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
     assert (result.status, result.reason) == (RunStatus.OK, None)
     assert {summary.metric for summary in result.summaries} == {"overlap"}
     assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
@@ -154,8 +156,7 @@ def test_relevance_that_has_not_arrived_is_left_out_and_waited_for() -> None:
 
 def test_relevance_that_cannot_be_read_is_told_and_waited_for() -> None:
     broken = CannedRelevance({SLOT: SourceError("bought.parquet has no column 'grades'")})
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=broken)
-    result = execute(labelled(NDCG), opened, claim(), Memory(), StillClock())
+    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=broken)
     assert (result.status, result.reason) == (RunStatus.OK, "relevance: bought.parquet has no column 'grades'")
     assert not result.is_labelled
 

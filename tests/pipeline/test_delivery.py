@@ -1,9 +1,5 @@
-import json
 import signal
-import threading
-from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,20 +10,16 @@ import pytest
 
 from factories import SLOT, HeldClock, comparison, rule
 from forking import ended, start
-from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
+from monitor.alerts import MaintenanceWindow, NotificationPolicy, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Silence, Transition, Treatment
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
-from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_run
-from servers import free_port
-from servers.alertmanager import AlertmanagerServer, make_alertmanager
-from servers.daemon import wait_for
-from servers.webhook import Collector, collector, serve
+from servers.webhook import Collector, collector
 
-__all__ = ["collector", "make_alertmanager"]
+__all__ = ["collector"]
 
 AT_ONCE, MINUTE, HOUR, DAY = timedelta(0), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -323,18 +315,6 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
     assert scene.receiver.sent == []
 
 
-def test_two_senders_at_once_send_each_once(scene: Scene) -> None:
-    names = [f"feed-{number}" for number in range(8)]
-    for name in names:
-        scene.fire(watched=comparison(name=name, rules=EACH.judging.rules), segments=SEGMENTS)
-    threads = [threading.Thread(target=scene.outlet(owner=owner).deliver_due, name=owner) for owner in ("one", "two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert Counter(message.comparison for message in scene.receiver.sent) == Counter(names)
-
-
 def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(scene: Scene) -> None:
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = scene.fire(watched=EACH, segments=segments)
@@ -456,17 +436,6 @@ def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(scen
     assert scene.deliver(after=RECHECK_AFTER, policy=NotificationPolicy(windows=(window,))).sent == 1
 
 
-def test_only_those_whom_a_route_names_are_told(scene: Scene) -> None:
-    pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
-    scene.fire(watched=EACH, segments=SEGMENTS, to=("pager", "chat"))
-    routes = (
-        Route(matchers=(Matcher.parse("segment=all"),), receivers=frozenset({"pager"}), goes_on=True),
-        Route(matchers=(), receivers=frozenset({"chat"})),
-    )
-    scene.deliver(pager, chat, policy=NotificationPolicy(routes=routes))
-    assert (pager.segments, len(chat.told)) == ([STARTS], 3)
-
-
 def test_segments_that_follow_all_users_are_held_and_end_with_them(scene: Scene) -> None:
     scene.fire(watched=EACH)
     scene.deliver()
@@ -515,61 +484,6 @@ def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(scene: Scene
     assert (second.is_end, second.labels, alerts.firing()) == (True, firing.labels, ())
 
 
-# Real receivers and real processes from here on.
-
-
-def opened(*entries: dict[str, Any]) -> tuple[Receiver, ...]:
-    return open_receivers([ReceiverOptions.model_validate(entry) for entry in entries], external_url="http://rankwatch.test")
-
-
-def test_a_webhook_that_was_down_for_a_while_gets_its_message_once(scene: Scene) -> None:
-    port = free_port()
-    (firing,) = scene.fire(to=["webhook"])
-    (receiver,) = opened({"webhook": {"url": f"http://127.0.0.1:{port}/hook"}})
-    with closing(receiver):
-        assert scene.deliver(receiver).retry == 1
-        with contextmanager(serve)(port=port) as hook:
-            assert scene.deliver(receiver, after=MINUTE).sent == 1
-            assert scene.deliver(receiver).sent == 0
-        (request,) = hook.requests
-    (alert,) = json.loads(request.body)["alerts"]
-    assert alert["annotations"]["dedup_key"] == firing.dedup_key
-
-
-def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_it_is_back(
-    store: SqlStore, make_alertmanager: Callable[..., AlertmanagerServer]
-) -> None:
-    up, down = make_alertmanager(), make_alertmanager()
-    up.start()
-    clock = HeldClock(datetime.now(UTC))
-    peers = opened({"alertmanager": {"urls": [up.url, down.url]}})
-    names = [peer.name for peer in peers]
-    began = clock.at - timedelta(minutes=1)
-    (firing,) = store_run(store, 0.1, slot=began, to=names)
-
-    first = [deliver(store, peer, clock) for peer in peers]
-    assert [(counts.sent, counts.retry) for counts in first] == [(1, 0), (0, 1)]
-    assert len(up.alerts()) == 1
-
-    down.start()
-    clock.pass_by(5)
-    assert deliver(store, peers[1], clock).sent == 1
-    (held,) = down.alerts()
-    assert held["labels"]["alertname"] == firing.alert
-
-    for peer in peers:
-        assert outlet(store, peer, clock).resend_firing() == 1
-    assert [len(server.alerts()) for server in (up, down)] == [1, 1]
-
-    store_run(store, 0.9, slot=datetime.now(UTC), to=names)
-    clock.at = datetime.now(UTC) + timedelta(seconds=10)
-    assert [deliver(store, peer, clock).sent for peer in peers] == [1, 1]
-    for server in (up, down):
-        wait_for(lambda server=server: server.alerts() == [], "the alert is gone")  # type: ignore[misc]  # a default binds
-    for peer in peers:
-        peer.close()
-
-
 @pytest.mark.parametrize(
     ("step", "at_once", "in_all"), [("after storing", 1, 1), ("before send", 0, 1), ("before record", 1, 2)], ids=str
 )
@@ -580,7 +494,8 @@ def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not
     assert ended(start(deliver_and_die, database, collector.url, step), 100) == -signal.SIGKILL
 
     clock = HeldClock()
-    (receiver,) = opened({"webhook": {"url": collector.url}})
+    entry = ReceiverOptions.model_validate({"webhook": {"url": collector.url}})
+    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test")
     with closing(open_store(database, create=False)) as store, closing(receiver):
         deliver(store, receiver, clock)
         assert len(collector.requests) == at_once

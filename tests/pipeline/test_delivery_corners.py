@@ -124,17 +124,6 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
     assert scene.receiver.segments == [("starts", "a=1"), ("starts", "a=2")]
 
 
-def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(scene: Scene) -> None:
-    scene.fire()
-    scene.deliver()
-    scene.receiver.errors = [REFUSED]
-    scene.end(HOUR)
-    assert scene.deliver().dead == 1
-    assert [scene.retry_refused(after=2 * DAY), scene.retry_refused()] == [0, 1]
-    scene.deliver()
-    assert scene.receiver.segments == [STARTS, ENDS]
-
-
 def test_an_end_carries_the_labels_under_which_its_start_is_known(scene: Scene) -> None:
     before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
     scene.fire(watched=before)

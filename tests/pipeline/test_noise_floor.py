@@ -14,7 +14,7 @@ from monitor.errors import SourceError
 from monitor.model import Direction, KeptLists, Memory, NoiseFloor, RunResult, RunStatus, State
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
-from pipeline.canned import Canned, StillClock, arms, users
+from pipeline.canned import Canned, StillClock, arms, ran, users
 
 OVERLAP = "overlap"
 FLOORED = comparison(
@@ -34,9 +34,10 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     baseline = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8], "c": [1, 2, 3, 4]}
     candidate = {"a": [1, 2, 3, 9], "b": [6, 5, 10, 11], "c": [1, 2, 3, 4]}
     again = {"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]}  # nothing of c, whose excess is not known
-    asked = arms(pull(baseline), pull(candidate), users("a", "b", "c", country=["UK", "DE", "UK"]), again=Canned(pull(again)))
 
-    result = execute(FLOORED, asked, claim(), Memory(), StillClock())
+    result = ran(
+        FLOORED, pull(baseline), pull(candidate), users("a", "b", "c", country=["UK", "DE", "UK"]), again=Canned(pull(again))
+    )
 
     found = means(result)
     assert (result.status, result.reason) == (RunStatus.OK, None)
@@ -64,9 +65,10 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
 
 def test_a_baseline_that_answers_alike_twice_makes_the_excess_the_distance() -> None:
     lists = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]}
-    asked = arms(pull(lists), pull({"a": [1, 2, 9, 8], "b": [1, 2, 3, 4]}), users("a", "b"), again=Canned(pull(lists)))
 
-    found = means(execute(FLOORED, asked, claim(), Memory(), StillClock()))
+    found = means(
+        ran(FLOORED, pull(lists), pull({"a": [1, 2, 9, 8], "b": [1, 2, 3, 4]}), users("a", "b"), again=Canned(pull(lists)))
+    )
 
     assert found["all", "floor(overlap)"] == 1.0
     assert found["all", "over_floor(overlap)"] == 1.0 - found["all", "overlap"] == 0.75
@@ -115,16 +117,17 @@ def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline() -> No
 
     assert (found["all", "overlap"], found["all", "floor(overlap)"]) == (0.5, 0.75)
     assert isinstance(asked.baseline, Canned)
-    assert pd.api.types.is_string_dtype(asked.baseline.answer.rankings.items.dtype)  # type: ignore[union-attr]
+    assert pd.api.types.is_string_dtype(asked.baseline.answer.rankings.items.dtype)
 
 
 def test_a_rule_on_the_excess_breaches_above_its_margin() -> None:
     lists = {name: [1, 2, 3, 4] for name in "abc"}
     over = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, resolve_at=0.2, for_runs=1, min_users=1)
     watched = comparison(k=4, metrics=(OVERLAP,), rules=(over,), noise_floor=NoiseFloor.SERVE)
-    asked = arms(pull(lists), pull({name: [1, 2, 3, 9] for name in "abc"}), users(*"abc"), again=Canned(pull(lists)))
 
-    (transition,) = execute(watched, asked, claim(), Memory(), StillClock()).transitions
+    (transition,) = ran(
+        watched, pull(lists), pull({name: [1, 2, 3, 9] for name in "abc"}), users(*"abc"), again=Canned(pull(lists))
+    ).transitions
 
     assert transition.to_state is State.FIRING
     assert transition.reason == "mean of over_floor(overlap) is 0.25 over 3 users, above 0.2"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import published
 from factories import SLOT, comparison, rule, summary
 from monitor.model import (
     AlertState,
@@ -17,7 +18,6 @@ from monitor.model import (
     Learning,
     Outcome,
     Rule,
-    Run,
     RunRecord,
     RunStatus,
     State,
@@ -42,21 +42,7 @@ def measured(mean: float | None, **changes: Any) -> Summary:
 
 
 def record(day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any) -> RunRecord:
-    run = Run(
-        id=1,
-        comparison="home-feed",
-        slot=SLOT + day * DAY,
-        status=status,
-        reason=None,
-        attempt=1,
-        owner="a:1",
-        config_hash="hash",
-        k=10,
-        asked=1000,
-        paired=1000,
-        started_at=SLOT,
-        finished_at=None,
-    )
+    run = published.run(slot=SLOT + day * DAY, status=status, config_hash="hash")
     whole = Coverage(rows=(CoverageRow(segment="all", asked=1000, paired=1000, reasons={}),))
     return RunRecord(run=replace(run, **changes), coverage=None if status is RunStatus.FAILED else whole, summaries=summaries)
 

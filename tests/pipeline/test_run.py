@@ -29,14 +29,14 @@ from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
-from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
+from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
 
 FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1),))
 
 
 def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     baseline, candidate = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
-    result = execute(FULL, arms(baseline, candidate, users("a", "b", country=["UK", "DE"])), claim(), Memory(), StillClock())
+    result = ran(FULL, baseline, candidate, users("a", "b", country=["UK", "DE"]))
     means = {(each.segment, each.metric): each.mean for each in result.summaries}
     assert result.status is RunStatus.OK
     assert result.reason is None
@@ -63,8 +63,7 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
     lists = pull({"a": [1, 2]}), pull({"a": [1, 3]})
     full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
-    opened = arms(*lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
-    result = execute(full, opened, claim(), Memory(), StillClock())
+    result = ran(full, *lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
 
 
@@ -80,7 +79,7 @@ def test_the_same_lists_give_the_same_result_twice() -> None:
     def once() -> Any:
         lists = {f"u{i}": [i, i + 1, i + 2] for i in range(50)}
         other = {f"u{i}": [i, i + 2, i + 1] for i in reversed(range(50))}
-        return execute(FULL, arms(pull(lists), pull(other), users(*lists)), claim(), Memory(), StillClock())
+        return ran(FULL, pull(lists), pull(other), users(*lists))
 
     first, second = once(), once()
     assert first.summaries == second.summaries
@@ -99,7 +98,7 @@ def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> 
 
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
     dead = SourceError("lists/2024-01-08.parquet: no such file")
-    result = execute(FULL, arms(pull({"a": [1, 2]}), dead, users("a")), claim(), Memory(), StillClock())
+    result = ran(FULL, pull({"a": [1, 2]}), dead, users("a"))
     assert result.status is RunStatus.FAILED
     assert result.reason == ("none of 1 users could be compared (candidate: lists/2024-01-08.parquet: no such file)")
     assert result.summaries == ()
@@ -111,7 +110,7 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> 
 
 def test_users_that_cannot_be_listed_fail_the_run() -> None:
     listing = Canned(SourceError("users.parquet has no column 'user'"))
-    result = execute(FULL, arms(pull({}), pull({}), listing), claim(), Memory(), StillClock())
+    result = ran(FULL, pull({}), pull({}), listing)
     assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
     assert result.coverage is None
 
@@ -119,7 +118,7 @@ def test_users_that_cannot_be_listed_fail_the_run() -> None:
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() -> None:
     baseline = pull({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
     candidate = pull({"a": [8, 9]}, {"b": CoverageReason.TIMEOUT})
-    result = execute(FULL, arms(baseline, candidate, users("a", "b", "c")), claim(), Memory(), StillClock())
+    result = ran(FULL, baseline, candidate, users("a", "b", "c"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "only 1 of 3 users (33%) could be compared, under min_paired_share 50% (candidate: 1 missing, 1 timeout)"
@@ -133,7 +132,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     hung = threading.Event()
     quick = comparison(k=2, deadline=timedelta(seconds=0.2))
     start = time.monotonic()
-    result = execute(quick, arms(pull({"a": [1, 2]}), hung, users("a")), claim(), Memory(), StillClock())
+    result = ran(quick, pull({"a": [1, 2]}), hung, users("a"))
     hung.set()
     assert time.monotonic() - start < 20
     assert result.status is RunStatus.FAILED
@@ -142,7 +141,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
 
 def test_short_and_duplicated_lists_are_compared_and_counted() -> None:
     candidate = pull({"a": [1, 1], "b": [2]})
-    result = execute(FULL, arms(pull({"a": [1, 2], "b": [2, 1]}), candidate, users("a", "b")), claim(), Memory(), StillClock())
+    result = ran(FULL, pull({"a": [1, 2], "b": [2, 1]}), candidate, users("a", "b"))
     assert result.status is RunStatus.OK
     assert result.coverage is not None
     assert result.coverage.all.reasons == {
@@ -157,7 +156,7 @@ def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
         rules=(rule(statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.4, resolve_at=0.4, for_runs=1),),
     )
     lists = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
-    result = execute(watching, arms(*lists, users("a", "b")), claim(), Memory(), StillClock())
+    result = ran(watching, *lists, users("a", "b"))
     assert [(each.to_state, each.value, each.users) for each in result.transitions] == [(State.FIRING, 0.5, 2)]
 
 
@@ -170,7 +169,7 @@ def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_
     names, country = ("a", "b", "c", "d"), ["DE", "UK", "DE", "UK"]
     lists = pull({name: [1, 2] for name in names}), pull({name: [2, number] for number, name in enumerate(names, start=3)})
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
-    result = execute(frugal, arms(*lists, users(*names, country=country)), claim(), Memory(), StillClock())
+    result = ran(frugal, *lists, users(*names, country=country))
     assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
     stored = [user for scores in result.scores or () for user in scores.users]
     assert len(stored) == kept
@@ -247,7 +246,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() ->
     baseline = pull({name: [1, 2] for name in names})
     candidate = pull({name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]})
     watching = comparison(k=2, rules=(rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK")),))
-    result = execute(watching, arms(baseline, candidate, users(*names, country=country)), claim(), Memory(), StillClock())
+    result = ran(watching, baseline, candidate, users(*names, country=country))
     assert result.status is RunStatus.OK
     assert {each.segment for each in result.summaries} == {"all", "country=DE"}
     verdicts = {state.segment: (state.outcome, state.state) for state in result.states}
@@ -262,9 +261,7 @@ def test_two_hung_arms_cost_one_deadline_not_two(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pulling, "GRACE_S", 0.5)
     hung = threading.Event()
     start = time.monotonic()
-    result = execute(
-        comparison(k=2, deadline=timedelta(seconds=3)), arms(hung, hung, users("a")), claim(), Memory(), StillClock()
-    )
+    result = ran(comparison(k=2, deadline=timedelta(seconds=3)), hung, hung, users("a"))
     took = time.monotonic() - start
     hung.set()
     assert result.status is RunStatus.FAILED

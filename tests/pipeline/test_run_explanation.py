@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from factories import changed, claim, comparison, pull, rule, transition
+from factories import changed, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
 from monitor.model import Comparison, Memory, RunResult, RunStatus, Split, State
-from monitor.pipeline.run import execute
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, find_farthest
-from pipeline.canned import CannedTitles, StillClock, arms, users
+from pipeline.canned import CannedTitles, ran, users
 
 NAMES = [f"u{number}" for number in range(8)]
 SAME = {name: [1, 2, 3] for name in NAMES}
@@ -24,8 +23,7 @@ COUNTRIES = ["DE"] * 4 + ["UK"] * 4
 
 
 def run(candidate: dict[str, list[int]], past: tuple[Split, ...] = (), what: Comparison = TWO, **more: Any) -> RunResult:
-    opened = arms(pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES))
-    return execute(what, opened, claim(), Memory(splits=past, **more), StillClock())
+    return ran(what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=Memory(splits=past, **more))
 
 
 def split_of(result: RunResult) -> Split:
@@ -139,17 +137,15 @@ def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_
 
 def test_hostile_ids_stay_on_one_bounded_line() -> None:
     evil = "x" * 500 + "\x1b[31m\n"
-    opened = arms(pull({"a": ["i1"]}), pull({"a": [evil]}), users("a", country=[evil]))
     watched = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
-    for alert in execute(watched, opened, claim(), Memory(), StillClock()).transitions:
+    for alert in ran(watched, pull({"a": ["i1"]}), pull({"a": [evil]}), users("a", country=[evil])).transitions:
         assert alert.explanation is not None
         assert alert.explanation.isprintable()
         assert len(alert.explanation) < 600
 
 
 def titled(answer: Any) -> RunResult:
-    opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
-    return execute(TWO, opened, claim(), Memory(), StillClock())
+    return ran(TWO, pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
 
 
 def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
@@ -163,8 +159,7 @@ def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
 @pytest.mark.parametrize("answer", [SourceError("titles.csv: no such file"), threading.Event()])
 def test_a_catalogue_that_fails_or_hangs_costs_the_titles_and_nothing_else(answer: Any) -> None:
     quick = changed(TWO, deadline=timedelta(seconds=1))
-    opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
-    result = execute(quick, opened, claim(), Memory(), StillClock())
+    result = ran(quick, pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
     assert result.status is RunStatus.OK
     assert str(result.reason).startswith("item_titles: ")
     assert result.explanation is not None

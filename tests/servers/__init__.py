@@ -5,7 +5,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,6 +45,37 @@ def await_start(
             time.sleep(0.05)
         else:
             return
+
+
+# The shell ends the server when its own standard input closes: also when pytest is killed.
+_GUARD = 'signal=$1; shift; "$@" & server=$!; read _; kill -$signal $server; wait $server'
+
+
+@contextmanager
+def running(
+    command: Sequence[str],
+    ask: Callable[[], object],
+    home: Path,
+    *,
+    account: str | None = None,
+    signal: str = "TERM",
+    refusal: type[Exception] = OSError,
+) -> Iterator[None]:
+    """A program up from when it answers, with its log in its home, which goes with it."""
+    log = home / "log"
+    try:
+        with log.open("wb") as output:
+            guarded = ["/bin/sh", "-c", _GUARD, "sh", signal, *command]
+            guard = subprocess.Popen(
+                guarded, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+            )
+        try:
+            await_start(ask, guard, log, refusal=refusal)
+            yield
+        finally:
+            guard.communicate(timeout=30)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def free_port() -> int:

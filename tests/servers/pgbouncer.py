@@ -5,16 +5,16 @@ Fixture: ``pooled`` makes the URL of a database through the pooler from its own.
 
 import shutil
 import socket
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
-from servers import await_start, free_port, require
+from servers import free_port, require, running
 from servers.postgres import PASSWORD, USER, PostgresServer, unprivileged
 
 _CONFIG = """[databases]
@@ -42,15 +42,9 @@ def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
     if account:
         for path in (home, users, config):
             shutil.chown(path, account)
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen([program, str(config)], user=account, cwd=home, stdout=log, stderr=log)
-    try:
-        await_start(lambda: socket.create_connection(("127.0.0.1", port), timeout=1).close(), process, home / "log")
+    answer = partial(socket.create_connection, ("127.0.0.1", port), timeout=1)
+    with running([program, str(config)], lambda: answer().close(), home, account=account, signal="KILL"):
         yield port
-    finally:
-        process.kill()
-        process.wait(10)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

@@ -18,13 +18,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from servers import await_start, free_port, missing, require
+from servers import free_port, missing, require, running
 
 USER = "rankwatch"
 PASSWORD = "canary-pg-3f9a"  # noqa: S105 - of a server that lives as long as the test session
 
-# The shell ends the server when its own standard input closes: also when pytest is killed.
-_GUARD = '"$@" & server=$!; read _; kill -INT $server; wait $server'
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "off",
@@ -89,21 +87,18 @@ def running_postgres() -> Iterator[PostgresServer]:
     """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
     program, account = require("postgres"), unprivileged()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-"))
-    try:
-        data, log = _create(home, account), home / "log"
-        server = PostgresServer(port=free_port())
-        settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
-        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        command = ["/bin/sh", "-c", _GUARD, "sh", program, "-D", str(data), *options]
-        with log.open("wb") as output:
-            guard = subprocess.Popen(command, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
-        try:
-            await_start(lambda: server.connect().close(), guard, log, refusal=psycopg.OperationalError)
-            yield server
-        finally:
-            guard.communicate(timeout=30)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    data, server = _create(home, account), PostgresServer(port=free_port())
+    settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    with running(
+        [program, "-D", str(data), *options],
+        lambda: server.connect().close(),
+        home,
+        account=account,
+        signal="INT",
+        refusal=psycopg.OperationalError,
+    ):
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """A private Prometheus with a fast scrape, for tests that ask it what it saw. ``running_prometheus`` starts one."""
 
 import json
-import shutil
-import subprocess
 import tempfile
 import time
 import urllib.error
@@ -17,10 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from servers import await_start, free_port, require
+from servers import free_port, require, running
 
-# The shell ends the server when its own standard input closes: also when pytest is killed.
-_GUARD = '"$@" & server=$!; read _; kill -TERM $server; wait $server'
 _PATIENCE_S = 120.0
 
 
@@ -75,26 +71,16 @@ def running_prometheus(
     """
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
-    try:
-        config, log, port = home / "prometheus.yml", home / "log", free_port()
-        document = {
-            "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
-            "rule_files": [str(path) for path in rules],
-            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}]},
-            "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
-        }
-        config.write_text(yaml.safe_dump(document), encoding="utf-8")
-        stored = data or home / "data"
-        own = [f"--config.file={config}", f"--storage.tsdb.path={stored}", f"--web.listen-address=127.0.0.1:{port}"]
-        command = ["/bin/sh", "-c", _GUARD, "sh", program, *own, *options, "--log.level=warn"]
-        with log.open("wb") as output:
-            guard = subprocess.Popen(command, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            ready = f"{url}/-/ready"
-            await_start(lambda: urllib.request.urlopen(ready, timeout=5).close(), guard, log)  # noqa: S310 - our own server
-            yield Prometheus(url=url)
-        finally:
-            guard.communicate(timeout=30)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    config, port = home / "prometheus.yml", free_port()
+    document = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": [str(path) for path in rules],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}]},
+        "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
+    }
+    config.write_text(yaml.safe_dump(document), encoding="utf-8")
+    stored, url = data or home / "data", f"http://127.0.0.1:{port}"
+    own = [f"--config.file={config}", f"--storage.tsdb.path={stored}", f"--web.listen-address=127.0.0.1:{port}"]
+    command = [program, *own, *options, "--log.level=warn"]
+    with running(command, lambda: urllib.request.urlopen(f"{url}/-/ready", timeout=5).close(), home):  # noqa: S310 - our own server
+        yield Prometheus(url=url)

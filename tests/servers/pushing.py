@@ -1,6 +1,5 @@
 """What stands between a process that ends and Prometheus: a node_exporter that reads textfiles, and a Pushgateway."""
 
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import requests
 
-from servers import await_start, free_port, require
+from servers import free_port, require, running
 
 
 @contextmanager
@@ -29,11 +28,7 @@ def running_pushgateway(*options: str) -> Iterator[str]:
 @contextmanager
 def _running(program: str, *options: str) -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([program, f"--web.listen-address={address}", *options], stdout=log, stderr=log)
-        try:
-            await_start(lambda: requests.get(f"http://{address}/", timeout=60), process)
-            yield f"http://{address}"
-        finally:
-            process.kill()
-            process.wait(10)
+    home = Path(tempfile.mkdtemp(prefix="rankwatch-pushing-"))
+    command = [program, f"--web.listen-address={address}", *options]
+    with running(command, lambda: requests.get(f"http://{address}/", timeout=60), home, signal="KILL"):
+        yield f"http://{address}"

@@ -32,13 +32,6 @@ def test_a_slot_that_runs_is_not_to_be_had(store: SqlStore, rerun: bool) -> None
     assert attempt(store, owner="a:1", now=SLOT + timedelta(minutes=59), rerun=rerun) is None
 
 
-def test_other_slots_and_comparisons_are_free(store: SqlStore) -> None:
-    claimed(store)
-
-    assert attempt(store, LATER) is not None
-    assert attempt(store, comparison="search") is not None
-
-
 def test_a_claim_that_ran_out_is_taken_over_as_the_next_attempt(store: SqlStore) -> None:
     first = claimed(store)
 

@@ -1,16 +1,10 @@
 """What is stored when a run hangs or a clock is set: what is freed, what is spared, what is judged again."""
 
-import shutil
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
-
-import pytest
 
 from factories import SLOT
-from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.model import DeliveryStatus, RunStatus, State
-from monitor.storage import SqlStore, open_store, unopened_store
+from monitor.storage import SqlStore
 from storage.worked import HOUR, attempt, claimed, fired, lease, note, resolved, result, run
 
 SECOND = timedelta(seconds=1)
@@ -100,37 +94,9 @@ def test_a_run_of_a_slot_in_the_future_does_not_hide_the_present_one(store: SqlS
     assert [each.run.slot for each in store.history.latest(["home-feed"], until=SLOT + SECOND)] == [SLOT]
 
 
-def test_a_probe_writes_and_changes_nothing(store: SqlStore) -> None:
-    store.maintenance.probe_write()
-    store.maintenance.ping()
-
-
 def test_connections_that_somebody_hangs_on_are_his_alone_after_a_renewal(store: SqlStore) -> None:
     with store.database.read():
         store.database.renew()
         store.maintenance.ping()
         store.maintenance.probe_write()
     store.maintenance.ping()
-
-
-def test_every_error_is_told_before_it_is_raised(tmp_path: Path) -> None:
-    told: list[DatabaseError] = []
-    with closing(unopened_store(f"sqlite:///{tmp_path}/gone/x.db")) as store:
-        store.database.on_error = told.append
-        with pytest.raises(DatabaseError) as caught:
-            store.maintenance.prepare(create=True)
-    assert told == [caught.value]
-    assert caught.value.trouble is DatabaseTrouble.DENIED
-
-
-def test_a_database_that_may_not_be_written_fails_its_probe_though_it_can_be_read(
-    tmp_path: Path, sqlite_template: Path
-) -> None:
-    copy = shutil.copy(sqlite_template, tmp_path / "x.db")
-    with closing(open_store(f"sqlite:///{copy}", create=False)) as store:
-        with store.database.read() as connection:
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-        store.maintenance.ping()
-        with pytest.raises(DatabaseError) as caught:
-            store.maintenance.probe_write()
-        assert caught.value.trouble is DatabaseTrouble.READ_ONLY

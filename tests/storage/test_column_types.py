@@ -90,34 +90,6 @@ def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
         assert found.user == name if len(name) < 500 else found.user.startswith(name[:60])
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_names_and_texts_of_any_content_are_stored(store: SqlStore, name: str) -> None:
-    comparison = name[:100]
-    firing, cause = fired(SLOT, comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name)
-    claim = claimed(store, comparison=comparison, owner=name, config_hash=name)
-    item = evidence(user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
-    summary = factories.summary(segment=name, metric=name, statistics={name: 1.0})
-    stored = result(
-        claim,
-        summaries=(summary,),
-        evidence=(item,),
-        states=(firing,),
-        transitions=(cause,),
-        stage_seconds={name: 1.0},
-        reason=name,
-    )
-    assert store.runs.finish(stored, receivers=(name,))
-
-    (latest,) = store.history.latest([comparison])
-    assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison, name, name)
-    assert store.history.evidence(claim.run_id) == (item,)
-    (found,) = store.alerts.transitions(comparison=comparison, limit=None)
-    assert (found.reason, found.labels, found.runbook_url) == (name, {name: name}, name)
-    assert store.alerts.firing() == (found,)
-    if len(name) < 500:
-        assert (latest.summaries, latest.states) == ((summary,), (firing,))
-
-
 def test_a_long_name_keeps_its_beginning(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT, segment="country=" + "x" * 10_000))
 
@@ -158,3 +130,24 @@ def test_names_sort_by_code_point(store: SqlStore) -> None:
         found = list(connection.scalars(select(stages.c.stage).order_by(stages.c.stage)))
 
     assert found == sorted(names)
+
+
+def test_names_and_texts_of_any_content_are_stored(store: SqlStore) -> None:
+    for number, name in enumerate(HOSTILE):
+        comparison = f"{number}{name}"[:100]
+        firing, cause = fired(SLOT, comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name)
+        claim = claimed(store, comparison=comparison, owner=name, config_hash=name)
+        item = evidence(user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
+        summary = factories.summary(segment=name, metric=name, statistics={name: 1.0})
+        alerts = {"states": (firing,), "transitions": (cause,), "reason": name}
+        stored = result(claim, summaries=(summary,), evidence=(item,), stage_seconds={name: 1.0}, **alerts)
+        assert store.runs.finish(stored, receivers=(name,))
+
+        (latest,) = store.history.latest([comparison])
+        assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison, name, name)
+        assert store.history.evidence(claim.run_id) == (item,)
+        (found,) = store.alerts.transitions(comparison=comparison, limit=None)
+        assert (found.reason, found.labels, found.runbook_url) == (name, {name: name}, name)
+        assert found in store.alerts.firing()
+        if len(name) < 500:
+            assert (latest.summaries, latest.states) == ((summary,), (firing,))

@@ -2,6 +2,7 @@
 
 import builtins
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from factories import SLOT
-from monitor.errors import ConfigError, DatabaseError
-from monitor.storage import SqlStore, open_store, parse_url, schema_version
+from monitor.errors import ConfigError, DatabaseError, DatabaseTrouble
+from monitor.storage import open_store, parse_url, schema_version, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
 from servers.postgres import PASSWORD, USER, PostgresServer
@@ -60,17 +61,6 @@ def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url:
     assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
-    error = failure(f"sqlite:///{tmp_path}/no/such/x.db")
-
-    assert str(error) == f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not exist: create it"
-    assert error.exit_code == 4
-
-
-def test_a_directory_is_no_database(tmp_path: Path) -> None:
-    assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
-
-
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("something else entirely, and long enough to be read as a page" * 50, encoding="utf-8")
@@ -98,17 +88,6 @@ def test_a_locked_file_is_waited_for_and_then_named(sqlite_file: Path) -> None:
         assert attempt(store) is not None
 
 
-def test_a_read_only_database_can_be_read_but_not_written(sqlite_file: Path) -> None:
-    with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
-        with store.database.read() as connection:
-            connection.exec_driver_sql("PRAGMA query_only = ON")
-
-        with pytest.raises(DatabaseError, match="cannot be written: give this account write permission on the file"):
-            attempt(store)
-
-        assert store.history.runs(comparison=None, limit=1) == ()
-
-
 def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
     """A limit on the file's pages fails exactly as a full disk does."""
     with closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store:
@@ -124,53 +103,6 @@ def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
         assert store.runs.finish(result(claim), receivers=())
-
-
-def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
-    with sqlite_file.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 40_960)
-
-    with (
-        closing(SqlStore(open_store_lazily(sqlite_file))) as store,
-        pytest.raises(DatabaseError, match="is damaged: restore it"),
-    ):
-        store.history.runs(comparison=None, limit=1)
-
-
-def open_store_lazily(file: Path) -> Any:
-    from monitor.storage.transactions import Database  # noqa: PLC0415 - one use
-
-    return Database(parse_url(f"sqlite:///{file}"))
-
-
-def test_postgres_that_is_away_may_come_back() -> None:
-    error = failure(f"postgresql://u:{CANARY}@127.0.0.1:{free_port()}/d?application_name={CANARY}")
-
-    assert "PostgreSQL database d at 127.0.0.1:" in str(error)
-    assert "cannot be reached: see that the server runs and that host and port" in str(error)
-    assert not error.permanent
-
-
-def test_a_host_that_does_not_exist_may_come_back() -> None:
-    error = failure(f"postgresql://u:{CANARY}@nowhere.invalid/d")
-
-    assert "nowhere.invalid:5432 cannot be reached" in str(error)
-    assert not error.permanent
-
-
-def test_a_wrong_password_is_for_good(postgres_server: PostgresServer) -> None:
-    error = failure(postgres_server.url("postgres").replace(PASSWORD, CANARY))
-
-    assert "refused the password: correct the user or password" in str(error)
-    assert error.permanent
-
-
-def test_a_missing_database_is_named(postgres_server: PostgresServer) -> None:
-    error = failure(postgres_server.url("nothing_here"))
-
-    assert "PostgreSQL database nothing_here at 127.0.0.1" in str(error)
-    assert "does not exist: create it with CREATE DATABASE" in str(error)
 
 
 def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -251,3 +183,66 @@ def test_a_store_shows_no_secret(migrated_url: str) -> None:
     with closing(open_store(SecretStr(migrated_url), create=False)) as store:
         assert PASSWORD not in f"{store!r} {store.database!r}"
         assert "127.0.0.1" in repr(store)
+
+
+def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sqlite_file: Path) -> None:
+    with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
+        with store.database.read() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+
+        writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
+        for write in writes:
+            with pytest.raises(
+                DatabaseError, match="cannot be written: give this account write permission on the file"
+            ) as caught:
+                write()
+            assert caught.value.trouble is DatabaseTrouble.READ_ONLY
+
+        store.maintenance.ping()
+        assert store.history.runs(comparison=None, limit=1) == ()
+
+
+def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path: Path) -> None:
+    assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
+    told: list[DatabaseError] = []
+    with closing(unopened_store(f"sqlite:///{tmp_path}/no/such/x.db")) as store:
+        store.database.on_error = told.append
+        with pytest.raises(DatabaseError) as caught:
+            store.maintenance.prepare(create=True)
+    (error,) = told
+    assert error is caught.value
+    assert str(error) == f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not exist: create it"
+    assert (error.exit_code, error.trouble) == (4, DatabaseTrouble.DENIED)
+
+
+def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
+    with sqlite_file.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 40_960)
+
+    with (
+        closing(unopened_store(f"sqlite:///{sqlite_file}")) as store,
+        pytest.raises(DatabaseError, match="is damaged: restore it"),
+    ):
+        store.history.runs(comparison=None, limit=1)
+
+
+@pytest.mark.parametrize(
+    ("login", "host", "database", "says", "permanent"),
+    [
+        (f"u:{CANARY}", "127.0.0.1:0", f"d?application_name={CANARY}", "PostgreSQL database d at 127.0.0.1:", False),
+        (f"u:{CANARY}", "127.0.0.1:0", "d", "cannot be reached: see that the server runs and that host and port", False),
+        (f"u:{CANARY}", "nowhere.invalid", "d", "nowhere.invalid:5432 cannot be reached", False),
+        (f"{USER}:{CANARY}", None, "postgres", "refused the password: correct the user or password", True),
+        (f"{USER}:{PASSWORD}", None, "nothing_here", "PostgreSQL database nothing_here at 127.0.0.1", True),
+        (f"{USER}:{PASSWORD}", None, "nothing_here", "does not exist: create it with CREATE DATABASE", True),
+    ],
+)
+def test_a_postgres_that_does_not_answer_may_come_back_and_one_that_refuses_does_so_for_good(
+    postgres_server: PostgresServer, login: str, host: str | None, database: str, says: str, *, permanent: bool
+) -> None:
+    place = f"127.0.0.1:{postgres_server.port}" if host is None else host.replace(":0", f":{free_port()}")
+    error = failure(f"postgresql://{login}@{place}/{database}")
+
+    assert says in str(error)
+    assert error.permanent is permanent

@@ -51,6 +51,8 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
 
 
 def test_runs_a_day_are_those_of_each_comparison_s_own_pace_from_its_second_run_on(store: SqlStore) -> None:
+    empty = store.maintenance.measure()
+    assert (empty.runs_per_day, empty.bytes_per_day) == (0.0, 0.0)
     run(store, SLOT)
     assert store.maintenance.measure().runs_per_day == 1.0
     for minutes in range(1, 4):
@@ -76,11 +78,6 @@ def test_lists_add_nothing_a_day_while_each_comparison_has_but_those_of_its_newe
     assert store.maintenance.measure().bytes_per_day == pytest.approx(before, rel=0.1)
     keep(ids[1])  # waits for its relevance
     assert store.maintenance.measure().bytes_per_day > before + 50_000
-
-
-def test_an_empty_database_has_sizes_too(store: SqlStore) -> None:
-    found = store.maintenance.measure()
-    assert (found.runs_per_day, found.bytes_per_day) == (0.0, 0.0)
 
 
 def test_a_dry_run_counts_what_would_be_deleted_and_changes_nothing(store: SqlStore) -> None:

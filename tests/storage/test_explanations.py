@@ -9,23 +9,22 @@ import pytest
 from sqlalchemy import update
 
 import factories
+import published
 from factories import SLOT
 from monitor.model import (
     Cause,
     Change,
-    ExampleLists,
     Expectation,
-    Explanation,
     ExposedItem,
     MemoryRequest,
     Part,
     PartMeans,
+    PastRun,
     RunStatus,
-    SegmentFall,
     ShareRise,
     Split,
     State,
-    UserGroup,
+    describe_series,
 )
 from monitor.storage import SqlStore
 from monitor.storage.tables import explanations
@@ -37,37 +36,15 @@ NOBODY = PartMeans(segment="activity=new", asked=2, n=0, membership=math.nan, or
 KINDS = dict.fromkeys(Change, 0.0) | {Change.REPLACED: 1 / 3, Change.UNCHANGED: 2 / 3}
 SPLIT = Split(metric="extended_tau", means=(MEANS,), kinds={"all": KINDS})
 ITEM = ExposedItem(item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0)
-EXPLANATION = Explanation(
-    metric="extended_tau",
-    runs=7,
-    sentence="All of the drop: everywhere, items moved.",
+EXPLANATION = published.explanation(
     segment="activity=new",
-    now=0.75,
+    most=None,
     gained=(ITEM,),
     lost=(replace(ITEM, item="i1", title=None),),
-    entered=1,
-    left=14,
-    groups=(
-        UserGroup(
-            change=Change.REPLACED,
-            users=3,
-            share=0.6,
-            share_before=None,
-            distance=0.5,
-            examples=(ExampleLists(user="ü1", baseline=("a", "b"), candidate=()),),
-        ),
-    ),
-    before=0.5,
-    least=0.1,
-    most=None,
+    groups=tuple(replace(group, share_before=None) for group in published.explanation().groups),
     causes=(Cause(part=Part.ORDER, amount=0.3, segment="activity=new"), Cause(part=Part.ORDER, amount=-0.05, is_rest=True)),
-    falls=(
-        SegmentFall(
-            segment="activity=new", share=0.4, share_before=0.0, parts=dict.fromkeys(Part, 0.0) | {Part.ORDER: 0.25}, excess=0.2
-        ),
-    ),
     rises=(
-        ShareRise(change=None, segment="all", share=0.05, share_before=0.0),
+        *published.explanation().rises,
         ShareRise(change=Change.CUT_SHORT, segment="activity=new", share=0.5, share_before=0.25),
     ),
 )
@@ -76,7 +53,8 @@ EXPLANATION = Explanation(
 def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any) -> int:
     claim = worked.claimed(store, SLOT + day * DAY, config_hash=config_hash)
     split = replace(SPLIT, means=(replace(MEANS, membership=membership),))
-    result = worked.result(claim, **{"config_hash": config_hash, "split": split, **changes})
+    summaries = (factories.summary(mean=membership),)
+    result = worked.result(claim, **{"config_hash": config_hash, "split": split, "summaries": summaries, **changes})
     assert store.runs.finish(result, receivers=())
     return claim.run_id
 
@@ -84,6 +62,19 @@ def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: s
 def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
     request = MemoryRequest(comparison="home-feed", config_hash="hash", before=before, splits=limit)
     return store.history.memory_of(request).splits
+
+
+def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
+    rule = factories.rule()
+    return store.history.past_runs(
+        MemoryRequest(
+            comparison="home-feed",
+            config_hash="hash",
+            before=SLOT + day * DAY,
+            runs=limit,
+            series={rule.alert: describe_series(rule)},
+        )
+    )
 
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
@@ -121,35 +112,6 @@ def test_splits_are_read_back_as_they_were_stored_with_segments_of_which_nobody_
     assert math.isnan(found.means[1].whole)
 
 
-def test_splits_are_those_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
-    for day in (0, 1, 3, 5):
-        stored(store, day, membership=day / 10)
-    stored(store, 2, config_hash="other")
-    stored(store, 4, status=RunStatus.FAILED, reason="x")
-    stored(store, 6, split=None)
-    assert past(store, 5) == [0.0, 0.1, 0.3]
-    assert past(store, 9, limit=3) == [0.3, 0.5]
-    assert past(store, 0) == []
-    assert past(store, 9, limit=0) == []
-
-
-def test_runs_in_alarm_and_runs_under_suspicion_are_not_healthy(store: SqlStore) -> None:
-    changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
-    for day in range(7):
-        slot = SLOT + day * DAY
-        moves: dict[str, Any] = {}
-        if day in changes:
-            was, now = changes[day]
-            key = "k" if now is State.FIRING else None
-            transition = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
-            moves = {"transitions": (transition,), "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),)}
-        if day == 5:
-            suspicion = Expectation(alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4)
-            moves = {"expectations": (suspicion,)}
-        stored(store, day, membership=day / 10, **moves)
-    assert past(store, 7) == [0.0, 0.4, 0.6]
-
-
 @pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])
 def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit: float, expected: bool) -> None:
     found = Expectation(alert="Trend", segment="all", runs=9, evidence=evidence, evidence_limit=limit)
@@ -182,3 +144,37 @@ def test_what_a_message_says_of_why_is_stored_with_the_transition(store: SqlStor
     assert [each.explanation for each in store.alerts.transitions(comparison=None, limit=None)] == [cause.explanation]
     (delivery,) = worked.lease(store, SLOT + DAY)
     assert delivery.transition.explanation == cause.explanation
+
+
+def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
+    for day in (0, 1, 3, 5):
+        stored(store, day, membership=day / 10)
+    stored(store, 2, config_hash="other")
+    stored(store, 4, status=RunStatus.FAILED, reason="x")
+    stored(store, 6, split=None)
+    for day, limit, days in ((5, 9, [0, 1, 3]), (6, 2, [3, 5]), (6, 0, []), (0, 9, [])):
+        assert past(store, day, limit) == [each / 10 for each in days]
+        assert [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in past_runs(store, day, limit)] == [
+            (each, each / 10) for each in days
+        ]
+    assert past(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
+
+
+def test_each_run_knows_its_alerts_and_those_in_alarm_or_under_suspicion_are_not_healthy(store: SqlStore) -> None:
+    changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
+    for day in range(7):
+        slot = SLOT + day * DAY
+        moves: dict[str, Any] = {}
+        if day in changes:
+            was, now = changes[day]
+            key = "k" if now is State.FIRING else None
+            transition = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
+            moves = {"transitions": (transition,), "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),)}
+        if day == 5:
+            suspicion = Expectation(alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4)
+            moves = {"expectations": (suspicion,)}
+        stored(store, day, membership=day / 10, **moves)
+
+    states = [run.states.get(("SimilarityLow", "all")) for run in past_runs(store, 6, 5)]
+    assert states == [State.PENDING, State.FIRING, State.FIRING, None, None]
+    assert past(store, 7) == [0.0, 0.4, 0.6]

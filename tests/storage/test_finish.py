@@ -3,8 +3,10 @@
 import re
 from dataclasses import fields
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sqlalchemy import func, select
 
@@ -88,27 +90,25 @@ def test_a_failed_run_without_results_is_stored(store: SqlStore) -> None:
     assert (latest.coverage, latest.summaries, latest.last_ok_slot, latest.last_ok_at) == (None, (), None, None)
 
 
-def test_a_summary_without_numbers_keeps_none(store: SqlStore) -> None:
-    empty = factories.summary(n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
-    store.runs.finish(result(claimed(store), summaries=(empty,)), receivers=())
-
-    assert store.history.latest(["home-feed"])[0].summaries == (empty,)
-
-
 def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: SqlStore) -> None:
+    empty = factories.summary(segment="x=y", n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
     odd = factories.summary(
         n=np.int64(3), n_undefined=np.int32(0), mean=np.float64("nan"), statistics={"p05": np.float64(0.5), "p95": float("nan")}
     )
     row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
     store.runs.finish(
         result(
-            claimed(store), summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(evidence(scores={"a": float("nan")}),)
+            claimed(store),
+            summaries=(odd, empty),
+            coverage=Coverage(rows=(row,)),
+            evidence=(evidence(scores={"a": float("nan")}),),
         ),
         receivers=(),
     )
 
     latest = store.history.latest(["home-feed"])[0]
-    (found,) = latest.summaries
+    found, nothing = latest.summaries
+    assert nothing == empty
     assert (found.n, found.mean, found.statistics) == (3, None, {"p05": 0.5})
     assert latest.run.asked == 3
     assert store.history.evidence(latest.run.id)[0].scores == {"a": None}
@@ -181,32 +181,6 @@ def test_finishing_twice_with_one_claim_changes_nothing(store: SqlStore) -> None
     assert counts(store) == before
 
 
-def test_a_result_that_breaks_half_way_leaves_nothing(store: SqlStore) -> None:
-    claim = claimed(store)
-    before = counts(store)
-    twice = factories.summary()
-    firing, cause = fired()
-
-    with pytest.raises(DatabaseError, match="refused a statement"):
-        store.runs.finish(result(claim, summaries=(twice, twice), states=(firing,), transitions=(cause,)), receivers=("hook",))
-
-    assert counts(store) == before
-    assert attempt(store, rerun=True) is None
-
-
-def test_scores_that_break_half_way_leave_nothing(store: SqlStore) -> None:
-    claim = claimed(store)
-    before = counts(store)
-    same = scores({"overlap": {"u1": 0.5, "u2": 0.5}})
-    doubled = Scores(users=same.users.repeat(2), by_metric={"overlap": np.zeros(4)})
-
-    with pytest.raises(DatabaseError, match="refused a statement"):
-        store.runs.finish(result(claim, scores=doubled), receivers=())
-
-    assert counts(store) == before
-    assert store.runs.finish(result(claim), receivers=())
-
-
 def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: SqlStore) -> None:
     run(store, SLOT)
     store.runs.finish(result(claimed(store, SLOT + HOUR), status=RunStatus.FAILED, reason="down", summaries=()), receivers=())
@@ -241,3 +215,19 @@ def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> 
     found = store.history.latest(["home-feed"])[0].coverage
     assert found is not None
     assert found.all == row
+
+
+@pytest.mark.parametrize("part", ["summaries", "scores"])
+def test_a_result_that_breaks_half_way_leaves_nothing(store: SqlStore, part: str) -> None:
+    claim = claimed(store)
+    before = counts(store)
+    firing, cause = fired()
+    twice = Scores(users=pd.Index(["u1", "u1"], dtype="str"), by_metric={"overlap": np.zeros(2)})
+    broken: dict[str, Any] = {"scores": twice} if part == "scores" else {"summaries": (factories.summary(),) * 2}
+
+    with pytest.raises(DatabaseError, match="refused a statement"):
+        store.runs.finish(result(claim, states=(firing,), transitions=(cause,), **broken), receivers=("hook",))
+
+    assert counts(store) == before
+    assert attempt(store, rerun=True) is None
+    assert store.runs.finish(result(claim), receivers=())

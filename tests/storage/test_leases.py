@@ -88,17 +88,6 @@ def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
     return won(after)
 
 
-def test_the_first_who_asks_gets_the_lease_and_keeps_it_by_renewing(store: SqlStore, opened: Opener) -> None:
-    first = opened(store, "a:1")
-
-    taken = won(first)
-
-    assert taken == Lease(holder="a:1", epoch=1, before=None)
-    assert first.renew(taken)
-    assert first.renew(taken)
-    assert under(store, taken).runs.last_slot("home-feed") is None
-
-
 def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore, opened: Opener) -> None:
     first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
     won(first)
@@ -110,9 +99,13 @@ def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore,
     assert 0 < standing.free_in_s <= LASTS.total_seconds()
 
 
-def test_each_taking_is_a_new_epoch_that_knows_who_was_before(store: SqlStore, opened: Opener) -> None:
+def test_a_lease_is_kept_by_renewing_and_each_taking_is_a_new_epoch_that_knows_who_was_before(
+    store: SqlStore, opened: Opener
+) -> None:
     first, second = opened(store, "a:1"), opened(store, "b:2")
     old = won(first)
+    assert old == Lease(holder="a:1", epoch=1, before=None)
+    assert [first.renew(old), first.renew(old)] == [True, True]
 
     new = taken_over(store, first, second)
 
@@ -385,19 +378,12 @@ def test_a_standby_writes_nothing(store: SqlStore) -> None:
     assert store.history.runs(comparison=None, limit=1) == ()
 
 
-def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None:
-    won(opened(store, "a:1"))
-
-    run(store, SLOT)
-
-    assert store.runs.last_slot("home-feed") == SLOT
-
-
-def test_a_second_daemon_on_one_sqlite_file_is_told_who_has_it(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
+def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(tmp_path: Path) -> None:
+    url, link = f"sqlite:///{tmp_path / 'rankwatch.db'}", tmp_path / "link.db"
+    link.symlink_to(tmp_path / "rankwatch.db")
+    with closing(open_store(url, create=True)) as store:
         first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
-        second = open_leases(other.database.url, holder="host:42", lasts=LASTS)
+        second = open_leases(parse_url(f"sqlite:///{link}"), holder="host:42", lasts=LASTS)
         won(first)
         with pytest.raises(
             DatabaseError, match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL"
@@ -407,18 +393,6 @@ def test_a_second_daemon_on_one_sqlite_file_is_told_who_has_it(tmp_path: Path) -
         first.close()
         assert won(second).epoch == 2
         second.close()
-
-
-def test_a_link_to_a_database_has_the_lock_of_the_database(tmp_path: Path) -> None:
-    file, link = tmp_path / "rankwatch.db", tmp_path / "link.db"
-    link.symlink_to(file)
-    with closing(open_store(f"sqlite:///{file}", create=True)) as store:
-        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
-        won(first)
-        linked = open_leases(parse_url(f"sqlite:///{link}"), holder="host:42", lasts=LASTS)
-        with pytest.raises(DatabaseError, match="host:41"):
-            linked.acquire()
-        first.close()
 
 
 def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(tmp_path: Path) -> None:

@@ -77,28 +77,6 @@ def with_lists(store: SqlStore) -> set[int]:
         return set(connection.scalars(select(kept_lists.c.run_id)))
 
 
-def test_lists_come_back_as_they_were_kept(store: SqlStore) -> None:
-    run_id = kept(store)
-
-    assert_same(store.history.kept_lists(run_id), ONE)
-    assert stored_run(store, run_id).catalogue_size == 7
-
-
-def test_text_scores_and_empty_lists_come_back_as_they_were_kept(store: SqlStore) -> None:
-    table = factories.rankings({"ü": ["a", "é"], "v": []})
-    scored = replace(table, scores=np.array([0.5, np.nan]))
-    odd = KeptLists(baseline=scored, candidate=table, segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])})
-
-    assert_same(store.history.kept_lists(kept(store, lists=odd)), odd)
-
-
-def test_a_run_without_lists_has_none(store: SqlStore) -> None:
-    run_id = kept(store, lists=None)
-
-    assert store.history.kept_lists(run_id) is None
-    assert store.history.kept_lists(12345) is None
-
-
 @given(data=st.data())
 def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject) -> None:
     kinds = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_size=1)])
@@ -328,3 +306,15 @@ def test_labels_go_with_their_run(store: SqlStore) -> None:
 
     assert (gone["kept_lists"], gone["arm_scores"], gone["runs"]) == (2, 1, 1)
     assert store.history.runs(comparison=None, limit=9) == ()
+
+
+def test_lists_of_numbers_of_text_with_scores_and_empty_ones_come_back_as_they_were_kept(store: SqlStore) -> None:
+    table = factories.rankings({"ü": ["a", "é"], "v": []})
+    scored = replace(table, scores=np.array([0.5, np.nan]))
+    odd = KeptLists(baseline=scored, candidate=table, segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])})
+
+    for wanted in (ONE, odd):
+        run_id = kept(store, lists=wanted)
+        assert_same(store.history.kept_lists(run_id), wanted)
+        assert stored_run(store, run_id).catalogue_size == 7
+    assert [store.history.kept_lists(none) for none in (kept(store, lists=None), 12345)] == [None, None]

@@ -51,17 +51,12 @@ def test_the_comparison_that_is_due_longest_comes_first(owed: SqlStore) -> None:
     assert len(lease(owed, NOW)) == 3
 
 
-def test_a_comparison_that_somebody_is_telling_holds_up_no_other(owed: SqlStore) -> None:
-    lease(owed, NOW, limit=2)
+def test_the_limit_is_kept_and_a_comparison_that_somebody_is_telling_holds_up_no_other(owed: SqlStore) -> None:
+    assert [each.transition.segment for each in lease(owed, NOW, limit=2)] == ["all", "country=UK"]
     assert lease(owed, NOW) == ()
     run(owed, NOW, fired(NOW, comparison="search"), comparison="search", receivers=("hook",))
 
     assert [each.transition.comparison for each in lease(owed, NOW)] == ["search"]
-
-
-def test_the_limit_is_kept_and_nothing_newer_overtakes(owed: SqlStore) -> None:
-    assert [delivery.transition.segment for delivery in lease(owed, NOW, limit=1)] == ["all"]
-    assert lease(owed, NOW) == ()
 
 
 def test_receivers_do_not_wait_for_each_other(owed: SqlStore) -> None:

@@ -94,23 +94,6 @@ def test_each_day_of_slots_has_a_partition_of_its_own(store: SqlStore, other: ps
     assert check(store) == []
 
 
-def test_a_partition_is_dropped_once_all_its_runs_are_old(store: SqlStore) -> None:
-    ids = [run(store, SLOT + days * DAY) for days in range(6)]
-
-    assert store.maintenance.prunable(cutoffs(scores=SLOT + 4 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 4 * 3
-    assert pruned(store, before=4) == 4 * 3
-
-    assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
-    assert names(store)[:2] == [name(4), name(5)]
-
-
-def test_scores_are_deleted_by_whole_days(store: SqlStore) -> None:
-    ids = [run(store, SLOT + days * DAY) for days in range(6)]
-
-    assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
-    assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
-
-
 def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store: SqlStore) -> None:
     prune(store, now=SLOT)
     before = names(store)
@@ -153,17 +136,6 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
     assert pruned(store, before=2) == 3
 
     assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
-
-
-def test_an_old_slot_that_is_run_again_after_its_partition_was_dropped_gets_another(store: SqlStore) -> None:
-    first, *_ = [run(store, SLOT + days * DAY) for days in range(6)]
-    pruned(store, before=5)
-
-    again = run(store, SLOT)
-
-    assert (again, scored(store, again)) == (first, 3)
-    assert pruned(store, before=5) == 3
-    assert scored(store, again) == 0
 
 
 @pytest.mark.usefixtures("short")
@@ -400,3 +372,21 @@ def test_a_table_made_under_the_same_name_at_the_same_moment_can_be_tried_again(
     with pytest.raises(DatabaseError, match="try again") as caught, store.database.write() as connection:
         connection.execute(text("CREATE TABLE taken ()"))
     assert not caught.value.permanent
+
+
+def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_and_made_anew_for_a_slot_run_again(
+    store: SqlStore,
+) -> None:
+    ids = [run(store, SLOT + days * DAY) for days in range(6)]
+    assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
+    assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
+
+    assert store.maintenance.prunable(cutoffs(scores=SLOT + 4 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 2 * 3
+    assert pruned(store, before=4) == 2 * 3
+    assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
+    assert names(store)[:2] == [name(4), name(5)]
+
+    again = run(store, SLOT)
+    assert (again, scored(store, again)) == (ids[0], 3)
+    assert pruned(store, before=4) == 3
+    assert scored(store, again) == 0

@@ -11,7 +11,6 @@ from factories import SLOT
 from monitor.model import (
     Expectation,
     MemoryRequest,
-    RunStatus,
     SimilarityRule,
     State,
     Statistic,
@@ -43,22 +42,6 @@ def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "
 def request(before: datetime, runs: int, *rules: SimilarityRule) -> MemoryRequest:
     series = {rule.alert: describe_series(rule) for rule in rules}
     return MemoryRequest(comparison="home-feed", config_hash="hash", before=before, runs=runs, series=series)
-
-
-def past(store: SqlStore, day: int, limit: int = 10) -> list[tuple[int, float | None]]:
-    runs = store.history.past_runs(request(SLOT + day * DAY, limit, factories.rule()))
-    return [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in runs]
-
-
-def test_the_past_is_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
-    for day in (0, 1, 3, 5):
-        stored(store, day, mean=day / 10)
-    stored(store, 2, config_hash="other")
-    stored(store, 4, status=RunStatus.FAILED, reason="x")
-
-    assert past(store, 5) == [(0, 0.0), (1, 0.1), (3, 0.3)]
-    assert past(store, 9, limit=2) == [(3, 0.3), (5, 0.5)]
-    assert past(store, 0) == []
 
 
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
@@ -105,27 +88,6 @@ def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
     (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
     assert run.lessons == {}
     assert len(run.summaries) == 1
-
-
-def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) -> None:
-    changes = {
-        1: (State.QUIET, State.PENDING),
-        2: (State.PENDING, State.FIRING),
-        4: (State.FIRING, State.QUIET),
-    }
-    for day in range(6):
-        slot = SLOT + day * DAY
-        transitions = []
-        states = []
-        if day in changes:
-            was, now = changes[day]
-            transitions = [factories.transition(slot=slot, at=slot, from_state=was, to_state=now, alert="SimilarityLow")]
-            states = [factories.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
-        stored(store, day, states=tuple(states), transitions=tuple(transitions))
-
-    runs = store.history.past_runs(request(SLOT + 6 * DAY, 5))
-    watch = ("SimilarityLow", "all")
-    assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]
 
 
 def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -> None:

@@ -193,12 +193,14 @@ def test_drift_is_named(database_url: str, change: str) -> None:
     assert change.rsplit(maxsplit=1)[-1] in difference or "mine" in difference or "stages" in difference or "'x'" in difference
 
 
-def test_a_database_without_tables_drifts_by_everything(database_url: str) -> None:
+def test_a_database_without_our_tables_drifts_by_everything_and_those_of_others_are_left_alone(database_url: str) -> None:
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
     assert schema_version.check(database_url) == [
         f"the schema has version (none), this program needs {HEAD}: run `rankwatch db upgrade`"
     ]
+    open_store(database_url, create=True).close()
+    assert "other" in tables(database_url)
 
 
 def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Path) -> None:
@@ -212,14 +214,6 @@ def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Pa
 def test_a_missing_file_has_no_version_and_is_not_made_by_asking(tmp_path: Path) -> None:
     assert schema_version.current(f"sqlite:///{tmp_path / 'none.db'}") is None
     assert list(tmp_path.iterdir()) == []
-
-
-def test_tables_of_others_are_left_alone(database_url: str) -> None:
-    execute(database_url, "CREATE TABLE other (a INTEGER)")
-
-    open_store(database_url, create=True).close()
-
-    assert "other" in tables(database_url)
 
 
 @pytest.mark.parametrize("create", [True, False])
