@@ -203,9 +203,3 @@ def test_no_likeness_is_sought_for_more_unknown_keys_than_are_told(monkeypatch: 
     assert len(found) == 101
     assert found[-1].startswith("x.yaml: and ")
     assert len(sought) < 500
-
-
-def test_an_empty_secret_is_reported_and_not_silent() -> None:
-    found = problems(MINIMAL + "receivers:\n  - webhook: {url: 'http://127.0.0.1:1/x', secret: ''}\n")
-    assert len(found) == 1
-    assert "receivers[0].webhook.secret: " in found[0]
