@@ -89,18 +89,6 @@ def test_coverage_shows_truncated_and_missing_lists(replayed: Replayed) -> None:
     assert found["missing5", "2024-01-08"]["coverage"] == {"candidate.missing": len(lost)}
 
 
-def test_rules_on_coverage_fire_on_the_first_bad_day_for_faults_that_similarity_hardly_shows(replayed: Replayed) -> None:
-    found = {
-        (each["comparison"], each["alert"], each["segment"], each["slot"][:10], each["to"])
-        for each in replayed.changes
-        if each["alert"] != "SimilarityLow"
-    }
-    assert {each for each in found if each[0] == "trunc5"} == {("trunc5", "ListsShort", "all", "2024-01-08", "firing")}
-    assert ("missing5", "ListsMissing", "all", "2024-01-08", "firing") in found
-    assert {each[:2] for each in found} == {("trunc5", "ListsShort"), ("missing5", "ListsMissing")}
-    assert min(each[3] for each in found) == "2024-01-08"
-
-
 HEALTHY = ("ok-seed", "ok-hyper", "ok-lowtraffic")
 FIRST_ALARM = {
     "pop20": "2024-01-08",
