@@ -16,11 +16,10 @@ from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers, CoverageReason, JoinRequest, Panel, Pull, PullRequest, RankingTable, UserBatch
 from monitor.model.arrays import Rows
-from monitor.sampling import split
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.parquet_views import ParquetFile, can_join, open_database, sql_name
 from monitor.sources.id_columns import one_array
-from monitor.sources.lookup_tables import segment_labels
+from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values
 from monitor.sources.table_readers import TableLists
 
 
@@ -186,10 +185,8 @@ class _AskedUsers:
             f"CREATE TEMP VIEW {self.view} AS SELECT {rows} FROM asked_keys WHERE key IS NOT NULL{together}"  # noqa: S608
         )
         ((count,),) = database.execute(f"SELECT count(*) FROM {self.view}").fetchall()  # noqa: S608
-        self._values = {
-            name: _SegmentValues(database, column, name, file.where, most)
-            for column, name in zip(self.columns, dimensions, strict=True)
-        }
+        named = zip(self.columns, dimensions, strict=True)
+        self._values = {column: self._segment_values(database, column, name, most) for column, name in named}
         names = [name for values in self._values.values() for name in values.names]
         self.asked = AskedUsers(count=count, segments=(ALL, *names))
 
@@ -200,37 +197,16 @@ class _AskedUsers:
 
     def segments(self, record: pa.RecordBatch) -> dict[str, Rows]:
         """Positions by segment of the users of a batch."""
-        coded = {name: values.code(record[values.column]) for name, values in self._values.items()}
-        return split(record.num_rows, coded, {name: range(len(values.kept)) for name, values in self._values.items()})
+        return split_by_values(record.num_rows, {column: record[column] for column in self.columns}, self._values)
 
-
-class _SegmentValues:
-    """The values of one segment dimension that are segments of their own, the most frequent ones, and what else there is."""
-
-    def __init__(self, database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int) -> None:
-        self.column, self._name, self._where = column, name, where
+    def _segment_values(self, database: duckdb.DuckDBPyConnection, column: str, name: str, most: int) -> SegmentValues:
         counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"  # noqa: S608 - a name of ours
         ranked = (
             f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value AS VARCHAR) LIMIT {most + 1}"  # noqa: S608
         )
-        found = [value for value in segment_labels(_one_column(database.sql(ranked)), name, where).to_pylist() if value]
-        self.kept = tuple(found[:most])
+        labels = segment_labels(_one_column(database.sql(ranked)), name, self._file.where).to_pylist()
         ((has_unknown,),) = database.execute(f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL").fetchall()  # noqa: S608
-        codes = [*range(min(len(found), most + 1)), *([-1] if has_unknown else [])]
-        some = pd.Categorical.from_codes(codes, categories=pd.Index(self._categories))
-        self.names = tuple(split(len(codes), {name: some}, {name: range(len(self.kept))}))[1:]
-
-    @property
-    def _categories(self) -> list[str]:
-        # The last one stands for every value that is no segment of its own.
-        return [*self.kept, "\0"]
-
-    def code(self, values: pa.Array) -> pd.Categorical[str]:
-        """The values of a batch of users."""
-        labels = segment_labels(values, self._name, self._where)
-        places = pc.index_in(labels, value_set=pa.array(self.kept, pa.large_string())).fill_null(len(self.kept))
-        codes = np.where(labels.is_null().to_numpy(zero_copy_only=False), -1, places.to_numpy(zero_copy_only=False))
-        return pd.Categorical.from_codes(codes, categories=pd.Index(self._categories))
+        return SegmentValues(list(filter(None, labels)), most, name, self._file.where, has_unknown=has_unknown)
 
 
 class _Lists:
