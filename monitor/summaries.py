@@ -65,6 +65,20 @@ class SummaryAccumulator:
             for name, rows in segments.items():
                 self._found[metric][name].add(values[rows])
 
+    def merge(self, other: SummaryAccumulator) -> None:
+        """Take all that another one of the same segments and statistics took; it is used up."""
+        for metric, found in other._found.items():
+            mine = self._found.setdefault(metric, found)
+            if mine is not found:
+                for name, scores in found.items():
+                    mine[name].merge(scores)
+
+    def compact(self) -> None:
+        """Put the scores in order where single ones are kept, so that they take less room once they are packed."""
+        for found in self._found.values():
+            for scores in found.values():
+                scores.compact()
+
     def summaries(self) -> tuple[Summary, ...]:
         """Summaries by segment and metric, in that order."""
         return tuple(
@@ -92,9 +106,9 @@ class ScoreAccumulator:
         self._shares = {str(each): each.floor for each in wanted if each.floor is not None}
         self._n = 0
         self._n_undefined = 0
-        self._moments = _Moments()
+        self._moments = Moments()
         self._kept: list[Floats] = []
-        self._bins: _FineBins | None = None
+        self._bins: FineBins | None = None
 
     def add(self, values: Floats) -> None:
         """Take scores of some users, float64 (m,), NaN where undefined."""
@@ -107,16 +121,38 @@ class ScoreAccumulator:
         for floor in self._below:
             self._below[floor] += int(np.count_nonzero(defined < floor))
         self._kept.append(defined)
+        self._bin_many()
+
+    def merge(self, other: ScoreAccumulator) -> None:
+        """Take all that another one took of the same metric."""
+        self._n += other._n
+        self._n_undefined += other._n_undefined
+        self._moments.merge(other._moments)
+        for floor, count in other._below.items():
+            self._below[floor] += count
+        self._kept += other._kept
+        if other._bins is not None:
+            self._bins = self._bins or FineBins(self._bounds)
+            self._bins.merge(other._bins)
+        self._bin_many()
+
+    def _bin_many(self) -> None:
+        """Count the scores in bins where there are more of them than are kept."""
         if self._n > EXACT:
-            self._bins = self._bins or _FineBins(self._bounds)
+            self._bins = self._bins or FineBins(self._bounds)
             for kept in self._kept:
                 self._bins.add(kept)
             self._kept = []
 
+    def compact(self) -> None:
+        """Put the scores that are kept one by one in order."""
+        self._kept = [np.sort(np.concatenate(self._kept))] if self._kept else []
+
     def summary(self, segment: str, metric: str) -> Summary:
         """Summary of all that was taken, under these names."""
         n = self._n
-        ordered = np.sort(np.concatenate([*self._kept, np.empty(0)]))
+        self.compact()
+        ordered = self._kept[0] if self._kept else np.empty(0)
         return Summary(
             segment=segment,
             metric=metric,
@@ -135,7 +171,7 @@ class ScoreAccumulator:
         return found | {name: self._below[floor] / self._n for name, floor in self._shares.items()}
 
 
-class _Moments:
+class Moments:
     """Sum and sum of squares, as whole numbers: adding them is exact, so that no order of adding differs."""
 
     def __init__(self) -> None:
@@ -155,10 +191,17 @@ class _Moments:
         squares = (_sum(high * high) << (2 * _HALF)) + (_sum(high * low) << (_HALF + 1)) + _sum(low * low)
         self._squares += squares << (2 * exponent)
 
+    def merge(self, other: Moments) -> None:
+        """Take the values that another one took."""
+        self._sum += other._sum
+        self._squares += other._squares
+
     def mean(self, n: int) -> float:
+        """The mean of all ``n`` values."""
         return float(Fraction(self._sum, n << _STEPS))
 
     def standard_error(self, n: int) -> float:
+        """The standard error of the mean of all ``n`` values, two at least."""
         return math.sqrt(Fraction(n * self._squares - self._sum**2, (n * n * (n - 1)) << (2 * _STEPS)))
 
 
@@ -187,7 +230,7 @@ def _ends(ordered: Floats, bounds: Bounds) -> Bounds:
     return (low, high) if low < high else (low, low + 1.0)
 
 
-class _FineBins:
+class FineBins:
     """Counts in `FINE` equal bins between a metric's bounds; infinite ones give way to powers of two that grow as needed."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -197,15 +240,28 @@ class _FineBins:
         self._least, self._most = math.inf, -math.inf
 
     def add(self, values: Floats) -> None:
-        self._least, self._most = min(self._least, float(values.min())), max(self._most, float(values.max()))
-        while not self._is_bounded and max(-self._least, self._most) > self._high:
-            # Pairs of bins become one, so that what was counted stays where it was.
-            self._low, self._high = 2 * self._low, 2 * self._high
-            self._counts = np.pad(self._counts.reshape(-1, 2).sum(axis=1), FINE // 4)
+        """Count some values, one at least."""
+        self._reach(float(values.min()), float(values.max()))
         places = ((values - self._low) * (FINE / (self._high - self._low))).astype(np.int64)
         self._counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
 
+    def merge(self, other: FineBins) -> None:
+        """Take what another one counted between the same bounds."""
+        self._reach(other._least, other._most)
+        counts, high = other._counts, other._high
+        while high < self._high:
+            counts, high = _in_pairs(counts), 2 * high
+        self._counts += counts
+
+    def _reach(self, least: float, most: float) -> None:
+        """Take in the lowest and highest of further scores."""
+        self._least, self._most = min(self._least, least), max(self._most, most)
+        while not self._is_bounded and max(-self._least, self._most) > self._high:
+            self._low, self._high = 2 * self._low, 2 * self._high
+            self._counts = _in_pairs(self._counts)
+
     def histogram(self) -> Histogram:
+        """The counts in `BINS` bins."""
         counts = self._counts.reshape(BINS, -1).sum(axis=1)
         return Histogram(low=self._low, high=self._high, counts=tuple(int(count) for count in counts))
 
@@ -224,6 +280,11 @@ class _FineBins:
         values = self._low + (bins + inside) * ((self._high - self._low) / FINE)
         found: Floats = np.clip(values, self._least, self._most)
         return found
+
+
+def _in_pairs(counts: Integers) -> Integers:
+    """The counts between bounds twice as far apart: pairs of bins become one, so that what was counted stays where it was."""
+    return np.pad(counts.reshape(-1, 2).sum(axis=1), FINE // 4)
 
 
 def worst_rows(values: Floats, users: pd.Index[str], count: int, *, higher_is_more_alike: bool = True) -> npt.NDArray[np.intp]:

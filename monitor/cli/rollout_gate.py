@@ -21,6 +21,7 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_table,
+    require_writable,
     write_whole,
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant, parse_span
@@ -119,6 +120,8 @@ def gate(  # noqa: PLR0913 - the command's options
         since=None if since is None else parse_instant(since),
         reference=reference,
     )
+    if certificate is not None:
+        require_writable(certificate)  # before any waiting
     found = _answer(settings, question, parse_span(timeout).total_seconds() if wait else None)
     content = _as_dict(found)
     if certificate is not None:

@@ -18,8 +18,8 @@ class ListedItems:
     """Counts distinct items of pairs that come in batches, each with a vocabulary of its own."""
 
     def __init__(self) -> None:
-        self._listed = _DistinctIds()
-        self._lacking = _DistinctIds()
+        self._listed = DistinctIds()
+        self._lacking = DistinctIds()
         self._users = 0
         self._lacking_users = 0
 
@@ -35,6 +35,13 @@ class ListedItems:
         self._lacking_users += int((lacking[0].any(axis=1) | lacking[1].any(axis=1)).sum())
         items = [codes[mask] for (codes, _), mask in zip(sides, lacking, strict=True)]
         self._lacking.add(np.unique(np.concatenate(items)), vocabulary)
+
+    def merge(self, other: ListedItems) -> None:
+        """Take all that another one took."""
+        self._listed.merge(other._listed)
+        self._lacking.merge(other._lacking)
+        self._users += other._users
+        self._lacking_users += other._lacking_users
 
     @property
     def count(self) -> int:
@@ -52,19 +59,30 @@ class ListedItems:
         )
 
 
-class _DistinctIds:
+class DistinctIds:
+    """Distinct ids of many vocabularies."""
+
     def __init__(self) -> None:
         self._parts: list[Ids] = []
 
     def add(self, codes: Integers, vocabulary: pd.Index | None) -> None:
         """Take distinct codes of a vocabulary."""
         ids = pd.Index(codes.astype(np.int64)) if vocabulary is None else vocabulary.take(codes)
-        self._parts.append(ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array)
+        self._take(ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array)
+
+    def merge(self, other: DistinctIds) -> None:
+        """Take the ids of another one."""
+        for ids in other._parts:
+            self._take(ids)
+
+    def _take(self, ids: Ids) -> None:
+        self._parts.append(ids)
         if len(self._parts) == _TOGETHER:
             self._join()
 
     @property
     def count(self) -> int:
+        """How many there are."""
         if len(self._parts) > 1:
             self._join()
         return sum(map(len, self._parts))

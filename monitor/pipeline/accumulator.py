@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.metrics import Metric, score_all
+from monitor.metrics import Metric, parse, score_all
 from monitor.model import (
     Arm,
     AskedUsers,
@@ -16,15 +17,18 @@ from monitor.model import (
     CoverageReason,
     Evidence,
     EvidenceKind,
+    ItemWeights,
     Keep,
     KeptLists,
     Pairing,
+    RelevanceTable,
     Scores,
     Summary,
     UserBatch,
 )
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
+from monitor.pipeline.run_parts import RunPart
 from monitor.pipeline.run_scores import join_scores, take_scores
 from monitor.pipeline.score import (
     add_floor,
@@ -35,7 +39,6 @@ from monitor.pipeline.score import (
     show_user,
     wanted_statistics,
 )
-from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import (
     join_segments,
     join_tables,
@@ -65,14 +68,14 @@ class Sample:
 class RunAccumulator:
     """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users.
 
-    ``gather`` is called with each batch's scores.
+    ``stage`` measures how long a stage of the given name takes; ``gather`` is called with each batch's scores.
     """
 
     def __init__(
         self,
         comparison: Comparison,
         asked: AskedUsers,
-        watch: Stopwatch,
+        stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
         *,
         sampled_users: int = SAMPLED_USERS,
         gather: Callable[[Scores], object] = lambda _: None,
@@ -81,7 +84,7 @@ class RunAccumulator:
         self.metrics: tuple[Metric, ...] = ()
         self.notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
         self._comparison = comparison
-        self._watch = watch
+        self._stage = stage
         self._segments = asked.segments
         self._share = sampled_users / max(1, asked.count)
         self._summaries = SummaryAccumulator(self._segments, wanted_statistics(comparison.judging.similarity_rules))
@@ -97,13 +100,13 @@ class RunAccumulator:
     def add(self, batch: UserBatch) -> None:
         """Take the next batch."""
         measuring = self._comparison.measuring
-        with self._watch.stage("pair"):
+        with self._stage("pair"):
             pairing = pair_users(batch, measuring.k)
-        with self._watch.stage("score"):
+        with self._stage("score"):
             metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
             floor = measure_floor(batch, pairing, measuring.k, metrics)
             by_metric, bounds = add_floor(score_all(pairing.batch, metrics), floor, metrics, measuring.k)
-        with self._watch.stage("summarize"):
+        with self._stage("summarize"):
             rows = rows_of_segments(batch.panel, pairing.panel_rows)
             scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
             self.metrics = tuple(dict.fromkeys((*self.metrics, *metrics)))
@@ -123,6 +126,40 @@ class RunAccumulator:
             is_looked_at = is_sampled(batch.panel.users, self._share, self._comparison)
             self._sampled.append((take_users(batch, is_looked_at), take_scores(scores, is_looked_at[pairing.panel_rows])))
             self._gather(scores)
+
+    def part(self, scores: Scores) -> RunPart:
+        """All that was gathered, with these scores of what was gathered elsewhere; nothing may be added from then on."""
+        self._summaries.compact()
+        sampled, of_sampled = self._join_sampled()
+        return RunPart(
+            metrics=tuple(map(str, self.metrics)),
+            listed=self.listed,
+            notes=self.notes,
+            summaries=self._summaries,
+            coverage=self.coverage,
+            scores=scores,
+            lists=self.lists,
+            worst=self._worst,
+            # What is known of items and users stands with whoever asked.
+            sampled=(replace(sampled, weights=None, relevance=None), of_sampled),
+            unmeasured=tuple(self._unmeasured),
+            unlike=self._unlike,
+        )
+
+    def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
+        """Take what another one gathered of other users; the part is used up."""
+        self.metrics = tuple(dict.fromkeys((*self.metrics, *map(parse, part.metrics))))
+        self.listed.merge(part.listed)
+        self.notes = dict(part.notes) | self.notes
+        self._summaries.merge(part.summaries)
+        self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
+        self._lists += filter(None, [part.lists])
+        self._rank_worst([*self._worst, *part.worst])
+        users, scores = part.sampled
+        self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
+        self._unmeasured |= dict.fromkeys(part.unmeasured)
+        self._unlike += part.unlike
+        self._gather(part.scores)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -155,21 +192,23 @@ class RunAccumulator:
         return self._kept(joined)
 
     def _kept(self, lists: KeptLists) -> KeptLists:
-        keep = self._comparison.measuring.keep_lists
-        return lists if keep is Keep.ALL else take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
+        return take_kept(lists, kept_among(lists.panel.users, self._comparison.measuring.keep_lists, self._comparison))
 
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""
         # In one order, however they came: what adds up figures of users depends on it in the last bits.
-        batch = sort_users(join_users([users for users, _ in self._sampled], self._segments))
-        scores = join_scores([scores for _, scores in self._sampled])
-        self._sampled = []
+        sampled, scores = self._join_sampled()
+        batch = sort_users(sampled)
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
         if not users.equals(scores.users):
             rows = find_users(users, scores.users)
             scores = Scores(users=users, by_metric={name: values[rows] for name, values in scores.by_metric.items()})
         return Sample(pairing=pairing, segments=rows_of_segments(batch.panel, pairing.panel_rows), scores=scores)
+
+    def _join_sampled(self) -> tuple[UserBatch, Scores]:
+        parts, self._sampled = self._sampled, []
+        return join_users([users for users, _ in parts], self._segments), join_scores([scores for _, scores in parts])
 
     @property
     def worst(self) -> tuple[Evidence, ...]:
@@ -198,8 +237,12 @@ class RunAccumulator:
             return
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
+        found = list(self._worst)
         for row in worst_rows(values, scores.users, count, higher_is_more_alike=is_alike).tolist():
             shown = show_user(pairing, scores, row, EvidenceKind.WORST, 0)
-            self._worst.append((values[row] if is_alike else -values[row], shown.user, shown))
-        ranked = sorted(self._worst, key=lambda each: each[:2])[:count]
+            found.append((float(values[row] if is_alike else -values[row]), shown.user, shown))
+        self._rank_worst(found)
+
+    def _rank_worst(self, found: Sequence[tuple[float, str, Evidence]]) -> None:
+        ranked = sorted(found, key=lambda each: each[:2])[: self._comparison.measuring.evidence_users]
         self._worst = [(value, user, replace(shown, position=place)) for place, (value, user, shown) in enumerate(ranked)]

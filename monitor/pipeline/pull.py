@@ -20,15 +20,27 @@ from monitor.model import (
     AskedUsers,
     Comparison,
     CoverageReason,
+    ItemWeights,
     JoinRequest,
     Panel,
     Pull,
     PullRequest,
     RankingTable,
+    RelevanceTable,
     UserBatch,
 )
 from monitor.pipeline.user_batches import split_users
-from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, ScoreSink, Source, UserSource
+from monitor.ports import (
+    ItemTitleSource,
+    ItemWeightSource,
+    JoinedSource,
+    Measuring,
+    RelevanceSource,
+    RemoteAnswers,
+    ScoreSink,
+    Source,
+    UserSource,
+)
 from monitor.sampling import draw
 
 
@@ -73,18 +85,26 @@ TITLES_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the sources answered, in ``batches`` of at most so many users.
+    """What the sources answered, in ``batches`` of at most so many users, or ``measured`` where the lists are.
 
+    ``weights`` and ``relevance`` are what is known of items and users; batches hold it too.
     ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
     ``seconds``: how long each arm took, or was waited for, where they were pulled side by side.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]]
+    measured: Callable[[Measuring, int], Iterator[bytes]] | None = None
     troubles: tuple[str, ...]
     lacks: tuple[str, ...]
-    is_labelled: bool
+    weights: ItemWeights | None
+    relevance: RelevanceTable | None
     seconds: Mapping[Arm, float] = field(default_factory=dict)
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether it is known what users found relevant."""
+        return self.relevance is not None
 
 
 @contextmanager
@@ -100,14 +120,19 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
     relevance = _Extra(comparison, "relevance", arms.relevance, lambda each: each.relevance(slot))
     with source.read(request) as joined:
         lacks = [each.wait(deadline, late) for each in (weights, relevance)]
+
+        def batches(size: int) -> Iterator[UserBatch]:
+            for batch in () if isinstance(joined, RemoteAnswers) else joined.batches(size):
+                yield replace(batch, weights=weights.answer, relevance=relevance.answer)
+
         yield Answers(
             asked=joined.asked,
-            batches=lambda size: (
-                replace(batch, weights=weights.answer, relevance=relevance.answer) for batch in joined.batches(size)
-            ),
+            batches=batches,
+            measured=joined.measured if isinstance(joined, RemoteAnswers) else None,
             troubles=tuple(joined.troubles),
             lacks=(*filter(None, lacks), *joined.lacks),
-            is_labelled=relevance.answer is not None,
+            weights=weights.answer,
+            relevance=relevance.answer,
         )
 
 
@@ -158,7 +183,8 @@ def pull_all(
         batches=partial(split_users, users),
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, lacks)),
-        is_labelled=relevance.answer is not None,
+        weights=weights.answer,
+        relevance=relevance.answer,
         # A call that never came back took as long as it was waited for.
         seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
     )

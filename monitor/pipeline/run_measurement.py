@@ -34,6 +34,7 @@ from monitor.model import (
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
+from monitor.pipeline.remote_measuring import RemoteMeasuring
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
@@ -81,12 +82,17 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         found = RunAccumulator(
             comparison,
             answers.asked,
-            watch,
+            watch.stage,
             sampled_users=sampled_users,
             gather=lambda batch: gathered.add(draw_scores(_without_floors(batch), keep, comparison)),
         )
-        for batch in watch.each("pull", answers.batches(batch_users)):
-            found.add(batch)
+        if answers.measured is None:
+            for batch in watch.each("pull", answers.batches(batch_users)):
+                found.add(batch)
+        else:
+            there = RemoteMeasuring(comparison, answers, sampled_users, keep)
+            for part in watch.each("pull", answers.measured(there, batch_users)):
+                found.merge(there.unpack(part), answers.weights, answers.relevance)
     sample = found.sample()
     with watch.stage("arms"):
         arm_scores = _measure_arms(measuring, sample, memory.last_lists)

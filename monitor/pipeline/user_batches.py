@@ -90,8 +90,12 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
 
 
 def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
-    """The lists of those of the users, bool (n,); a segment of nobody is left out."""
-    rows = np.flatnonzero(is_taken)
+    """The lists of those of the users, bool (n,), in the order of their keys; a segment of nobody is left out."""
+    rows, users = np.flatnonzero(is_taken), lists.panel.users
+    if not users.is_monotonic_increasing:
+        rows = rows[users[rows].argsort()]
+    elif is_taken.all():
+        return lists
     segments = _cut_panel(lists.panel, rows).segments
     return KeptLists(
         baseline=_take_table(lists.baseline, rows),

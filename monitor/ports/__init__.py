@@ -13,7 +13,9 @@ from monitor.ports.sources import (
     ItemWeightSource,
     JoinedAnswers,
     JoinedSource,
+    Measuring,
     RelevanceSource,
+    RemoteAnswers,
     Source,
     UserSource,
 )

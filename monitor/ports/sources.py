@@ -5,10 +5,10 @@ Every source translates its vendor's errors into SourceError at its edge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from monitor.model import AskedUsers, ItemWeights, JoinRequest, Pull, PullRequest, RelevanceTable, UserBatch, UserTable
 
@@ -32,7 +32,7 @@ class Source(Closable, Protocol):
         """
 
 
-class JoinedAnswers(Protocol):
+class Answered(Protocol):
     """Both arms' lists of everybody, read in one go; to be closed by who asked."""
 
     @property
@@ -47,14 +47,36 @@ class JoinedAnswers(Protocol):
     def lacks(self) -> Sequence[str]:
         """Sentences about what a run can do without and could not be read."""
 
+
+class JoinedAnswers(Answered, Protocol):
+    """Lists that come here."""
+
     def batches(self, size: int) -> Iterator[UserBatch]:
         """All users, each in one batch, about ``size`` in each, in any order. SourceError when reading fails halfway."""
+
+
+class Measuring(Protocol):
+    """What measures users wherever their lists are: it can be pickled, and needs numpy and pandas there. All calls are pure."""
+
+    def measure(self, users: UserBatch) -> bytes:
+        """What is found of some users."""
+
+    def merge(self, parts: Iterable[bytes]) -> bytes:
+        """What is found of the users of all of these parts together."""
+
+
+@runtime_checkable
+class RemoteAnswers(Answered, Protocol):
+    """Lists that stay where they are, and are measured there."""
+
+    def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
+        """Parts that cover each user once; about ``size`` are measured at once. SourceError when that fails halfway."""
 
 
 class JoinedSource(Closable, Protocol):
     """Where both arms' lists come from at once, joined by user by whoever holds them: any number of users in bounded memory."""
 
-    def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers]:
+    def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
         """Begin to read. SourceError when the users cannot be read, or there is not one."""
 
 

@@ -13,6 +13,8 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, UserTable
+from monitor.model.arrays import Integers, Rows
+from monitor.sampling import split
 from monitor.sources.id_columns import canonical_id, id_column, is_list, join_items, on_one_line, one_array, user_column
 from monitor.sources.number_columns import number_column
 
@@ -68,6 +70,37 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name).cast(pa.large_string())
     return id_column(values.cast(pa.large_string()), name)
+
+
+class SegmentValues:
+    """The values of one segment dimension that are segments of their own, and what else there is.
+
+    ``ranked``: the labels of its values, the most frequent first, at least ``most`` + 1 of them where there are as many.
+    """
+
+    def __init__(self, ranked: Sequence[str], most: int, name: str, where: str, *, has_unknown: bool) -> None:
+        self.kept = tuple(ranked[:most])
+        self.dimension, self._where = name, where
+        codes = [*range(min(len(ranked), most + 1)), *([-1] if has_unknown else [])]
+        named = split(len(codes), {name: self._categorical(np.array(codes))}, {name: range(len(self.kept))})
+        self.names = tuple(named)[1:]
+
+    def code(self, values: pa.Array) -> pd.Categorical[str]:
+        """The values of some users."""
+        labels = segment_labels(values, self.dimension, self._where)
+        places = pc.index_in(labels, value_set=pa.array(self.kept, pa.large_string())).fill_null(len(self.kept))
+        codes = np.where(labels.is_null().to_numpy(zero_copy_only=False), -1, places.to_numpy(zero_copy_only=False))
+        return self._categorical(codes)
+
+    def _categorical(self, codes: Integers) -> pd.Categorical[str]:
+        # The last category stands for every value that is no segment of its own.
+        return pd.Categorical.from_codes(codes, categories=pd.Index([*self.kept, "\0"]))
+
+
+def split_by_values(n: int, columns: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]) -> dict[str, Rows]:
+    """Positions by segment of n users, from columns of segment values and what these may be."""
+    coded = {each.dimension: each.code(columns[column]) for column, each in values.items()}
+    return split(n, coded, {each.dimension: range(len(each.kept)) for each in values.values()})
 
 
 def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> ItemWeights:

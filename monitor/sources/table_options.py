@@ -65,11 +65,6 @@ class ListColumnOptions(UserColumnOptions):
         """Columns to read: the user, the list in either form, and the scores where they are given."""
         return _distinct(self.user, self.items, self.item, self.rank, self.scores)
 
-    @property
-    def numbers(self) -> frozenset[str]:
-        """Columns of the long form that hold numbers and not ids."""
-        return frozenset(_distinct(self.rank, self.scores))
-
 
 class GradeColumnOptions(UserColumnOptions):
     """Where users and what they found relevant stand: lists a row (``items``), or one item a row (``item``)."""

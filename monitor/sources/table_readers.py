@@ -5,32 +5,31 @@ A kind of source that holds tables opens a `Table`; what its rows mean is the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from monitor.errors import SourceError
-from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
-from monitor.sources.arrow_lists import LongLists, WantedUsers, WideLists, merge_batches
+from monitor.model import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.graded_items import GradedItems
-from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key
-from monitor.sources.list_collector import ListCollector
+from monitor.sources.id_columns import is_text, user_column
 from monitor.sources.lookup_tables import TitleColumn, item_titles, item_weights, label_array, user_table
-from monitor.sources.number_columns import number_array
+from monitor.sources.table_lists import (
+    TableBatch,
+    arrow_array,
+    arrow_arrays,
+    arrow_errors,
+    check_size,
+    require_lists,
+)
 from monitor.sources.table_options import (
     GradeColumnOptions,
-    ListColumnOptions,
     TitleColumnOptions,
     UserColumnOptions,
     WeightColumnOptions,
 )
-
-TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
 
 _O = TypeVar("_O")
 _R = TypeVar("_R")
@@ -170,111 +169,8 @@ class TableRelevance:
             users = user_column(users, f"column {options.user!r} of {where}")
             graded.add_cells(users.to_pylist(), lists.to_pylist(), None if grades is None else grades.to_pylist())
         else:
-            _require_lists(lists, str(options.items), where, "grade")
+            require_lists(lists, str(options.items), where, "grade")
             graded.add_lists(users, lists, grades)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableLists:
-    """Lists of the requested users of a table, in either form.
-
-    A null list is ``missing``; a null among the items, or two items of a user at one rank, ``malformed``; a user with two
-    lists ``duplicate_user``.
-    """
-
-    options: ListColumnOptions
-    request: PullRequest
-    where: str
-    max_bytes: int | None = None
-
-    def pull(self, batches: Iterable[TableBatch]) -> Pull:
-        """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
-        batches, items = iter(batches), self.options.items
-        with arrow_errors(self.where):
-            if items is None:
-                return self._long(batches)
-            if (first := next(batches, None)) is None:
-                return self._cells(())
-            column, batches = first[items], chain([first], batches)
-            if not isinstance(column, pa.Array):
-                return self._cells(batches)
-            if is_text(column.type):
-                return self._cells(map(self._python_values, batches))
-            _require_lists(column, items, self.where, "rank")
-            return self._wide(batches)
-
-    def _long(self, batches: Iterator[TableBatch]) -> Pull:
-        options, lists = self.options, LongLists(WantedUsers(self.request.users), self.where)
-        columns = (arrow_arrays(batch, options.numbers) for batch in batches)
-        for batch in merge_batches(columns, len(self.request.users)):
-            lists.add(
-                batch[options.user],
-                batch[str(options.item)],
-                ranks=batch[options.rank] if options.rank else None,
-                scores=batch[options.scores] if options.scores else None,
-            )
-            check_size(lists.nbytes, self.max_bytes, self.where)
-        return lists.pull()
-
-    def _wide(self, batches: Iterable[TableBatch]) -> Pull:
-        options, lists = self.options, WideLists(WantedUsers(self.request.users), self.where)
-        for batch in merge_batches(map(arrow_arrays, batches), len(self.request.users)):
-            lists.add(batch[options.user], batch[str(options.items)], batch[options.scores] if options.scores else None)
-            check_size(lists.nbytes, self.max_bytes, self.where)
-        return lists.pull()
-
-    def _cells(self, batches: Iterable[TableBatch]) -> Pull:
-        """Take lists that are Python values or the text of JSON."""
-        options, wanted = self.options, set(self.request.users)
-        lists = ListCollector(self.request.k, has_scores=options.scores is not None)
-        for batch in batches:
-            values = batch[str(options.items)]
-            scores = batch[options.scores] if options.scores else [None] * len(values)
-            for user, value, numbers in zip(map(user_key, batch[options.user]), values, scores, strict=True):
-                if user is not None and user in wanted:
-                    lists.add_cell(user, value, numbers)
-            check_size(lists.nbytes, self.max_bytes, self.where)
-        return lists.pull()
-
-    def _python_values(self, batch: TableBatch) -> TableBatch:
-        user = self.options.user
-        users = user_column(batch[user], f"column {user!r} of {self.where}")
-        return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
-
-
-@contextmanager
-def arrow_errors(where: str) -> Iterator[None]:
-    """Turn pyarrow's errors over what rows hold into a SourceError of one line."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        msg = f"{where} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
-        raise SourceError(msg) from None
-
-
-def check_size(nbytes: int, most: int | None, where: str) -> None:
-    """SourceError when what is kept of a table grew beyond its limit."""
-    if most is not None and nbytes > most:
-        msg = f"{where} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
-        raise SourceError(msg)
-
-
-def arrow_arrays(batch: TableBatch, numbers: Collection[str] = ()) -> dict[str, pa.Array]:
-    """The batch with Arrow arrays only: ids, or numbers in the columns of these names."""
-    return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
-
-
-def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
-    """A column as an Arrow array, of ids or numbers where it holds Python values."""
-    if isinstance(column, pa.Array):
-        return column
-    return number_array(column) if is_number else id_array(column)
-
-
-def _require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:
-    if not is_list(column.type):
-        msg = f"column {name!r} of {where} holds {column.type}, expected lists: for one item a row give item and {beside}"
-        raise SourceError(msg)
 
 
 def _segment(column: Any, name: str, where: str) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs

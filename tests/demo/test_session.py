@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from monitor.demo import run_demo, session
+from monitor.demo import environment, run_demo, session
+from monitor.demo.recommenders import retrain
 from monitor.demo.workspace import EXPECTED_ALERTS
+from monitor.demo.world import World
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
 from monitor.settings.loader import load_settings
@@ -38,8 +40,10 @@ def interrupt_after(looks: int, how: Callable[[], None]) -> Callable[[], None]:
 
 
 @pytest.fixture
-def made(daemon_on: Factory) -> tuple[Factory, list[Any]]:
-    daemons: list[Any] = []
+def made(daemon_on: Factory, monkeypatch: pytest.MonkeyPatch) -> tuple[Factory, list[Any]]:
+    """What makes daemons that do nothing, in a shop that is trained in a moment, and those that it made."""
+    shop, daemons = World(items=60, joining=2), list[Any]()
+    monkeypatch.setattr(environment, "retrain", lambda _, day, *, is_broken: retrain(shop, day, is_broken=is_broken))
 
     def factory(config: Path) -> Any:
         daemons.append(daemon_on(config))
@@ -130,9 +134,9 @@ def test_sigterm_ends_the_demo_like_ctrl_c_and_the_handler_is_put_back(
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path, daemon_on: Factory) -> None:
+def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path, made: tuple[Factory, list[Any]]) -> None:
     def factory(config: Path) -> Any:
-        daemon = daemon_on(config)
+        daemon = made[0](config)
         daemon.start = refuse
         return daemon
 

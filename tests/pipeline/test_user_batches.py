@@ -1,6 +1,9 @@
 """A run is added up from batches of users, and nothing that it finds depends on how many there are."""
 
-from collections.abc import Mapping
+import pickle
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,21 +14,28 @@ import pytest
 from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
+from monitor import summaries
 from monitor.model import (
     ALL,
     Arm,
+    Comparison,
     CoverageReason,
     EvidenceKind,
+    JoinRequest,
+    Keep,
     MeasuredRun,
     Memory,
     NoiseFloor,
     Pull,
     Statistic,
 )
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import Arms, draw_panel, pull_all
+from monitor.pipeline.run import _kept_scores
 from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
 from monitor.pipeline.stopwatch import Stopwatch
+from monitor.ports import JoinedSource, Measuring
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]
@@ -119,6 +129,61 @@ def test_one_batch_and_many_find_the_same_to_the_last_bit(parts: int, floor: Noi
     for each in fields(MeasuredRun):
         if each.name not in NOT_FOUND:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
+
+
+class MeasuredThere:
+    """Lists that are pulled, split up and measured batch by batch; the parts come back in pairs, the last ones first."""
+
+    troubles = lacks = ()
+
+    def __init__(self, asked: Arms, plan: Comparison) -> None:
+        answers = pull_all(plan, asked, draw_panel(plan, asked, SLOT, 9), SLOT, 9)
+        self.asked, self._batches = answers.asked, answers.batches
+
+    def read(self, request: JoinRequest) -> AbstractContextManager["MeasuredThere"]:
+        return nullcontext(self)
+
+    def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
+        there = pickle.loads(pickle.dumps(measuring))  # noqa: S301 - as it is shipped
+        parts = [there.measure(replace(each, weights=None, relevance=None)) for each in self._batches(size)]
+        return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("keep", "exact", "spell"), [(Keep.ALL, 10**6, TEXTS), (Keep.NONE, 60, NUMBERS_AS_TEXT), (7, 60, NUMBERS)]
+)
+def test_parts_that_come_from_elsewhere_add_up_to_the_same(
+    keep: Keep | int, exact: int, spell: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries, "EXACT", exact)
+    asked, memory = world(spell)
+    plan = changed(EVERYTHING, keep_scores=keep, keep_lists=keep, arm_metrics=("exposure_gini", "novelty"))
+
+    def run(joined: JoinedSource | None, parts: int) -> Measurement:
+        watch, size = Stopwatch(StillClock()), -(-len(ASKED) // parts)
+        return measure_slot(plan, replace(asked, joined=joined), SLOT, memory, watch, batch_users=size, sampled_users=120)
+
+    whole = run(None, 1)
+    for parts in (1, 7, 64):
+        found = run(MeasuredThere(asked, plan), parts)
+        assert (found.left_out, found.notes, found.troubles) == (whole.left_out, whole.notes, whole.troubles)
+        for each in fields(MeasuredRun):
+            if each.name not in {*NOT_FOUND, "scores"}:
+                assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
+        scores = [_kept_scores(plan, each.run.scores) for each in (found, whole)]
+        assert plain(scores[0]) == plain(scores[1])
+        # All that came back, not only what is stored of it.
+        count = 0 if found.run.scores is None else sum(len(each.users) for each in found.run.scores)
+        assert count <= (0 if keep is Keep.NONE else 300 if keep is Keep.ALL else 7 * (parts + 1) // 2)
+
+
+@pytest.mark.parametrize("data", [b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)])
+def test_bytes_that_hold_no_part_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        unpack_part(data)
 
 
 @pytest.mark.parametrize("parts", [1, 7])

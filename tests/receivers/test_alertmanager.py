@@ -8,7 +8,6 @@ import pytest
 
 from factories import SLOT, transition
 from messages import LABELS, message
-from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
@@ -145,18 +144,3 @@ def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256
-
-
-def test_a_real_one_that_was_restarted_learns_of_what_fires_by_the_next_resend(make_alertmanager: Make) -> None:
-    server = make_alertmanager()
-    server.start()
-    firing = transition(at=datetime.now(UTC))
-    with receiving(server.url) as (receiver,):
-        receiver.send(message(firing), now=datetime.now(UTC))
-        server.stop()
-        with pytest.raises(DeliveryError, match="the connection"):
-            receiver.send(message(firing), now=datetime.now(UTC))
-        server.start()
-        assert server.alerts() == []
-        receiver.send(message(firing), now=datetime.now(UTC))
-        assert len(server.alerts()) == 1

@@ -43,9 +43,8 @@ AM = {"urls": ["http://127.0.0.1:9093"]}
 HOOK = {"url": "https://hooks.test/canary-path?canary=1", "secret": "canary-secret"}
 
 
-def parsed(*entries: dict[str, Any], base: Path | None = None) -> tuple[ReceiverOptions, ...]:
-    context = {"base_dir": str(base)} if base else None
-    return Entries.model_validate({"receivers": entries}, context=context).receivers
+def parsed(*entries: dict[str, Any]) -> tuple[ReceiverOptions, ...]:
+    return Entries.model_validate({"receivers": entries}).receivers
 
 
 def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
@@ -76,8 +75,6 @@ def test_receivers_that_share_a_name_are_refused_all_at_once() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "two kinds in one entry": ({"alertmanager": AM, "webhook": HOOK}, "exactly one of"),
-    "unknown key": ({"alertmanager": {**AM, "url": "x"}}, "Extra inputs"),
     "no peer": ({"alertmanager": {"urls": []}}, "at least one peer"),
     "peer without a scheme": ({"alertmanager": {"urls": ["canary:9093"]}}, "not a URL"),
     "peer with a broken port": ({"alertmanager": {"urls": ["http://host:canary"]}}, "not a URL"),
@@ -96,20 +93,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "empty secret": ({"webhook": {**HOOK, "secret": ""}}, "at least 1"),
     "header of two lines": ({"webhook": {**HOOK, "headers": {"X-One": "canary\r\nX-Two: 2"}}}, "printable ASCII"),
     "header of ours": ({"webhook": {**HOOK, "headers": {"x-rankwatch-signature": "canary"}}}, "set by rankwatch itself"),
-    "header that is none": (
-        {"webhook": {**HOOK, "headers": {"X One": "canary"}}},
-        "a header's name is letters, digits and hyphens",
-    ),
     "timeout beyond the lease": ({"webhook": {**HOOK, "timeout": "31s"}}, "at most 30s"),
-    "missing secret file": ({"webhook": {"url": HOOK["url"], "secret_file": "nowhere"}}, "cannot read nowhere"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(name: str, tmp_path: Path) -> None:
+def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(name: str) -> None:
     entry, said = BAD[name]
     with pytest.raises(ValidationError) as caught:
-        parsed(entry, base=tmp_path)
+        parsed(entry)
     assert said in str(caught.value)
     assert "canary" not in str(caught.value)
 

@@ -28,49 +28,38 @@ def gate_sample(one: UserSample, margin: float, alpha: float, share: float = 1.0
     return gate_samples([one], margin, alpha, share=share)[0]
 
 
-def said(gated: GateResult) -> tuple[str, str]:
-    return gated.verdict.value, gated.reason.value
+SAFE, BREACH = ("safe", "decided"), ("breach", "decided")
+NO_DATA, TOO_FEW = ("inconclusive", "no_data"), ("inconclusive", "too_few")
 
 
-def test_ten_zeros_are_not_enough_and_a_hundred_are_safe() -> None:
-    assert said(gate_sample(sample(np.zeros(10)), 0.1, 0.01)) == ("inconclusive", "too_few")
-    assert said(gate_sample(sample(np.zeros(100)), 0.1, 0.01)) == ("safe", "decided")
-
-
-def test_a_hundred_ones_breach() -> None:
-    assert said(gate_sample(sample(np.ones(100)), 0.9, 0.01)) == ("breach", "decided")
-
-
-def test_constant_scores_exactly_at_the_margin_decide_nothing_ever() -> None:
-    assert said(gate_sample(sample(np.full(10**6, 0.25)), 0.25, 0.01)) == ("inconclusive", "too_few")
-
-
-def test_nobody_and_one_user_decide_nothing() -> None:
-    assert said(gate_sample(sample([]), 0.5, 0.01)) == ("inconclusive", "no_data")
-    assert said(gate_sample(sample([], missing=40), 0.5, 0.01)) == ("inconclusive", "no_data")
-    assert said(gate_sample(sample([0.0]), 0.5, 0.01)) == ("inconclusive", "too_few")
-
-
-def test_missing_users_whose_worst_would_pass_the_margin_leave_no_verdict() -> None:
-    found = gate_sample(sample(np.zeros(900), missing=100), 0.05, 0.01)
-    assert said(found) == ("inconclusive", "no_data")
-    assert found.least == 0.0
-    assert found.most == pytest.approx(0.1)
-
-
-def test_safe_holds_with_the_missing_at_their_worst() -> None:
-    assert said(gate_sample(sample(np.zeros(990), missing=10), 0.05, 0.01)) == ("safe", "decided")
-
-
-def test_breach_holds_with_the_missing_at_their_best() -> None:
-    assert said(gate_sample(sample(np.ones(990), missing=10), 0.95, 0.01)) == ("breach", "decided")
-    assert said(gate_sample(sample(np.ones(900), missing=100), 0.95, 0.01)) == ("inconclusive", "no_data")
-
-
-def test_missing_users_who_would_be_decided_without_are_the_reason_even_on_one_side() -> None:
-    """200 zeros alone were safe; with 5 at their worst, mean 0.024, they are not yet."""
-    assert gate_sample(sample(np.zeros(200)), 0.05, 0.01).verdict is GateVerdict.SAFE
-    assert said(gate_sample(sample(np.zeros(200), missing=5), 0.05, 0.01)) == ("inconclusive", "no_data")
+@pytest.mark.parametrize(
+    ("value", "users", "missing", "margin", "said"),
+    [
+        (0.0, 10, 0, 0.1, TOO_FEW),
+        (0.0, 100, 0, 0.1, SAFE),
+        (1.0, 100, 0, 0.9, BREACH),
+        (0.25, 10**6, 0, 0.25, TOO_FEW),  # exactly at the margin: never
+        (0.0, 0, 0, 0.5, NO_DATA),
+        (0.0, 0, 40, 0.5, NO_DATA),
+        (0.0, 1, 0, 0.5, TOO_FEW),
+        (0.0, 990, 10, 0.05, SAFE),  # with the missing at their worst
+        (0.0, 900, 100, 0.05, NO_DATA),
+        (0.0, 10, 5, 0.1, NO_DATA),  # too few as well, but the missing alone may pass the margin
+        (1.0, 990, 10, 0.95, BREACH),  # with the missing at their best
+        (1.0, 900, 100, 0.95, NO_DATA),
+        (0.0, 200, 0, 0.05, SAFE),
+        (0.0, 200, 5, 0.05, NO_DATA),  # with 5 at their worst, mean 0.024, they are not safe yet
+    ],
+)
+def test_so_many_equal_scores_and_missing_users_are_a_verdict_or_say_why_not(
+    value: float, users: int, missing: int, margin: float, said: tuple[str, str]
+) -> None:
+    found = gate_sample(sample(np.full(users, value), missing), margin, 0.01)
+    assert (found.verdict.value, found.reason.value) == said
+    if users:
+        assert (found.least, found.most) == pytest.approx(
+            (value * users / (users + missing), (value * users + missing) / (users + missing))
+        )
 
 
 def test_the_bounds_hold_every_value_that_the_missing_may_have() -> None:

@@ -1,6 +1,7 @@
 """A gate over stored runs: what is judged, what is left out, and why there is no verdict."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -91,17 +92,32 @@ def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world: G
     assert "more runs will decide" in found.words
 
 
-def test_no_run_at_all_is_no_data(world: Gated) -> None:
-    found = world.ask()
-    assert said(found) == ("inconclusive", "no_data")
-    assert found.words == "no run of home-feed can be judged: none is stored yet"
+def run_over_few(world: Gated) -> None:
+    world.users.table = people(150)
+    world.run(constant(-0.4))
 
 
-def test_one_arm_missing_everywhere_is_no_data_with_its_reason(world: Gated) -> None:
-    world.fail("none of 220 users could be compared (candidate: 220 missing)")
+LOST = "none of 220 users could be compared (candidate: 220 missing)"
+
+
+@pytest.mark.parametrize(
+    ("act", "left_out", "words"),
+    [
+        (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
+        (lambda world: world.fail(LOST), [LeftOut.FAILED], f"1 failed (the newest: {LOST})"),
+        (run_over_few, [LeftOut.ASKED_EVERYBODY], "1 had fewer users than the sample holds"),
+        (lambda world: world.run(constant(-0.4), series=""), [LeftOut.NO_SCORES], "stored without scores of what is judged"),
+    ],
+    ids=["none", "failed", "few users", "no scores"],
+)
+def test_without_a_run_that_can_be_judged_it_is_said_why(
+    world: Gated, act: Callable[[Gated], None], left_out: list[LeftOut], words: str
+) -> None:
+    act(world)
     found = world.ask()
     assert said(found) == ("inconclusive", "no_data")
-    assert found.words.endswith("1 failed (the newest: none of 220 users could be compared (candidate: 220 missing))")
+    assert found.left_out == dict.fromkeys(left_out, 1)
+    assert words in found.words
 
 
 def test_runs_of_an_earlier_configuration_are_left_out_and_counted(world: Gated) -> None:
@@ -121,21 +137,6 @@ def test_runs_before_since_do_not_count_and_its_slot_does(world: Gated) -> None:
         SLOT + timedelta(days=1),
         SLOT + timedelta(days=2),
     ]
-
-
-def test_runs_with_fewer_users_than_the_sample_drew_nobody(world: Gated) -> None:
-    world.users.table = people(150)
-    world.run(constant(-0.4))
-    found = world.ask()
-    assert said(found) == ("inconclusive", "no_data")
-    assert "1 had fewer users than the sample holds" in found.words
-
-
-def test_runs_without_scores_of_what_is_judged_are_left_out(world: Gated) -> None:
-    world.run(constant(-0.4), series="")
-    found = world.ask()
-    assert found.left_out == {LeftOut.NO_SCORES: 1}
-    assert "stored without scores of what is judged" in found.words
 
 
 def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(tmp_path: Path) -> None:
@@ -200,8 +201,9 @@ def test_segments_are_safe_together_only_where_each_is(world: Gated) -> None:
     assert [each.segment for each in world.ask(segments=("all", "each")).segments] == ["all", "country=DE", "country=UK"]
 
 
-def test_missing_users_count_in_their_own_segment(world: Gated) -> None:
-    world.run(constant(-0.4), without=lambda name: int(name[1:]) % 4 == 0)
+@pytest.mark.parametrize("keeps_lists", [False, True])
+def test_missing_users_count_in_their_own_segment_though_it_is_too_thin_to_be_kept(world: Gated, *, keeps_lists: bool) -> None:
+    world.run(constant(-0.4), keeps_lists=keeps_lists, without=lambda name: int(name[1:]) % 4 == 0)
     found = figures(world.ask(segments=("each",)))
     assert found["country=DE"][0] == found["country=DE"][1] > 30
     assert found["country=UK"][1] == 0
@@ -227,12 +229,6 @@ def test_segments_kept_with_the_lists_outlive_the_users(world: Gated) -> None:
     assert expected.keys() == {"country=DE", "country=UK"}
     world.users.table = people(3000)
     assert figures(world.ask(segments=("each",))) == expected
-
-
-def test_a_segment_too_thin_to_be_kept_is_missing_and_not_passed_over(world: Gated) -> None:
-    world.run(constant(-0.4), keeps_lists=True, without=lambda name: int(name[1:]) % 4 == 0)
-    found = figures(world.ask(segments=("each",)))
-    assert found["country=DE"][0] == found["country=DE"][1] > 30
 
 
 @pytest.mark.parametrize(

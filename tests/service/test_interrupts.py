@@ -26,32 +26,24 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_termination_ends_the_block_with_143_and_waits_where_interrupts_are_held() -> None:
-    done = []
+ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]
+
+
+@pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
+def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_as_before(
+    number: signal.Signals, ending: type[BaseException], code: str | None
+) -> None:
+    done, before = [], signal.getsignal(number)
 
     def work() -> None:
         with termination_raised(), interrupts_held():
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
             done.append("all of it")
 
-    with pytest.raises(SystemExit, match="143"):
+    with pytest.raises(ending, match=code):
         work()
     assert done == ["all of it"]
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
-    done = []
-
-    def work() -> None:
-        with interrupts_held():
-            interrupt()
-            done.append("all of it")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done == ["all of it"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is before
 
 
 def test_a_thread_that_gets_no_signals_holds_none_back() -> None:
@@ -96,12 +88,12 @@ class Ringing(threading.Event):
         return super().wait(timeout)
 
 
-@pytest.mark.parametrize(("number", "ending"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
 def test_a_run_ended_in_its_middle_gives_its_slot_back(
-    store: SqlStore, number: signal.Signals, ending: type[BaseException]
+    store: SqlStore, number: signal.Signals, ending: type[BaseException], code: str | None
 ) -> None:
     source = Ringing(number)
-    with termination_raised(), pytest.raises(ending):
+    with termination_raised(), pytest.raises(ending, match=code):
         Runner(store=store, clock=StillClock()).run(watched(source), SLOT, receivers=())
     source.set()
     assert store.history.runs(comparison=None, limit=10) == ()

@@ -49,19 +49,15 @@ def run(store: SqlStore, lists: int) -> list[tuple[str, str | None]]:
     return ear.heard
 
 
-def test_a_run_that_is_ok_ends_well(store: SqlStore) -> None:
+def test_a_run_that_is_ok_ends_well_and_a_slot_that_was_run_already_is_not_heard_of(store: SqlStore) -> None:
     assert run(store, 4) == [("start 1", None), ("end 1", None)]
+    assert run(store, 4) == []
 
 
 def test_a_run_that_compared_too_little_has_failed(store: SqlStore) -> None:
     (_, (_, failure)) = run(store, 1)
     assert failure is not None
     assert failure.startswith("insufficient: ")
-
-
-def test_a_slot_that_was_run_already_is_not_heard_of(store: SqlStore) -> None:
-    run(store, 4)
-    assert run(store, 4) == []
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

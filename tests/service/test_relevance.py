@@ -179,21 +179,6 @@ def test_labels_that_arrive_two_days_later_are_measured_per_user_as_by_hand(shop
     assert shop.fill() == [(DAYS[-2], False), (DAYS[-1], False)]
 
 
-def test_a_replay_over_days_whose_labels_are_there_gives_the_same_as_a_back_fill(shop: Shop) -> None:
-    shop.run(DAYS[0])
-    shop.arrive(DAYS[0])
-    assert shop.fill() == [(DAYS[0], True)]
-    run_id = shop.store.history.runs(comparison="shop", limit=1)[0].id
-    filled = {(each.segment, each.metric): each for each in shop.store.history.summaries(run_id)}
-
-    result = shop.run(DAYS[0])
-
-    assert result.is_labelled
-    assert {(each.segment, each.metric): each for each in shop.store.history.summaries(run_id)} == filled
-    assert_labelled(shop.store, DAYS[0])
-    assert shop.fill() == []
-
-
 def test_churn_and_novelty_of_real_days_are_those_counted_by_hand(tmp_path: Path) -> None:
     first, second = DAYS[:2]
     with shopping(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}") as shop:

@@ -40,41 +40,28 @@ def watched() -> Watched:
 
 
 @pytest.mark.parametrize(
-    ("overlapped", "counts"),
-    [
-        ((), {"missed": 3}),
-        ((0,), {"missed": 3}),
-        ((1, 2), {"overlap": 2, "missed": 1}),
-        ((1, 2, 3, 4), {"overlap": 3}),
-    ],
-)
-def test_slots_that_passed_while_a_run_was_at_work_are_overlap_and_others_missed(
-    overlapped: tuple[int, ...], counts: dict[str, int]
-) -> None:
-    slots = chooser(Stored())
-    slots.note_overlap("feed", [START + minutes * MINUTE for minutes in overlapped])
-    slots.note_overlap("other", [START + 3 * MINUTE])
-    choice = slots.choose(watched())
-    assert (choice.slot, choice.is_rerun) == (START + 4 * MINUTE, False)
-    assert choice.skipped == counts
-
-
-@pytest.mark.parametrize(
     ("due_s", "overlapped", "counts"),
     [
+        (None, (), {"missed": 3}),
+        (None, (0,), {"missed": 3}),
+        (None, (1, 2), {"overlap": 2, "missed": 1}),
+        (None, (1, 2, 3, 4), {"overlap": 3}),
         (4 * 60 + 1, (), {"missed": 3}),
         (2 * 60 + 59, (), {"missed": 1, "busy": 2}),
         (60, (), {"busy": 3}),
         (2 * 60 + 30, (1, 2), {"overlap": 2, "busy": 1}),
     ],
 )
-def test_slots_that_passed_while_it_waited_for_a_place_are_busy_that_of_its_beginning_among_them(
-    due_s: int, overlapped: tuple[int, ...], counts: dict[str, int]
+def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
+    due_s: int | None, overlapped: tuple[int, ...], counts: dict[str, int]
 ) -> None:
     slots = chooser(Stored())
     slots.note_overlap("feed", [START + minutes * MINUTE for minutes in overlapped])
-    slots.note_due("feed", START + timedelta(seconds=due_s))
-    assert slots.choose(watched()).skipped == counts
+    slots.note_overlap("other", [START + 3 * MINUTE])
+    if due_s is not None:
+        slots.note_due("feed", START + timedelta(seconds=due_s))
+    choice = slots.choose(watched())
+    assert (choice.slot, choice.is_rerun, choice.skipped) == (START + 4 * MINUTE, False, counts)
     assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
 
 

@@ -156,7 +156,7 @@ def test_a_configuration_may_come_through_a_pipe() -> None:
     [
         (b"listen: x\nname: caf\xe9\n", ":2: is not UTF-8 text: save it as UTF-8"),
         (b"listen: x\nname: a\x00b\n", ":2: a control character stands here; only text is allowed"),
-        (b"a: " + b"[" * 2000, ": nested too deeply, or an escape or directive out of range"),
+        (b"a: " + b"[" * 1000, ": nested too deeply, or an escape or directive out of range"),
         (b"\xff" * 10_000_000, ": is larger than 1 MiB, which is no configuration"),
     ],
     ids=["no UTF-8", "a control character", "deep", "large"],
@@ -203,9 +203,3 @@ def test_no_likeness_is_sought_for_more_unknown_keys_than_are_told(monkeypatch: 
     assert len(found) == 101
     assert found[-1].startswith("x.yaml: and ")
     assert len(sought) < 500
-
-
-def test_an_empty_secret_is_reported_and_not_silent() -> None:
-    found = problems(MINIMAL + "receivers:\n  - webhook: {url: 'http://127.0.0.1:1/x', secret: ''}\n")
-    assert len(found) == 1
-    assert "receivers[0].webhook.secret: " in found[0]

@@ -213,13 +213,8 @@ def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "exactly one of file, sql"),
-        ({"within": "3d"}, "exactly one of file, sql"),
         ({"file": {"path": "x.csv", "user": "u"}}, "give either items and grades"),
-        ({"file": {"path": "x.csv", "user": "u", "items": "i", "grade": "g"}}, "give either items and grades"),
         ({"file": {"path": "x.csv", "user": "u", "item": "i", "grades": "g"}}, "give either items and grades"),
-        ({"file": WIDE | {"path": "{user}.csv"}}, "unknown placeholder"),
-        ({"file": WIDE | {"path": "x.csv"}, "within": "7"}, "not a duration"),
         ({"sql": {"url": "sqlite:///x.db", "table": "t", "user": "u"}}, "give either items and grades"),
         ({"sql": LONG | {"url": "sqlite:///x.db", "query": "SELECT :k"}}, "which nobody sets: use :slot"),
     ],

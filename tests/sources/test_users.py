@@ -121,19 +121,6 @@ def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) 
     assert segments(table) == {"country": ["UK", "FR"]}
 
 
-def test_all_is_every_user_of_the_baselines_table(database_url: str) -> None:
-    engine = sa.create_engine(database_url)
-    with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE recs (who text, what text, kind text)"))
-        connection.execute(sa.text("INSERT INTO recs VALUES ('a', '[1]', 'x'), ('b', '[2]', NULL)"))
-    engine.dispose()
-    baseline = SourceOptions.model_validate({"sql": {"url": database_url, "table": "recs", "user": "who", "items": "what"}})
-
-    table = users_of({"all": True}, "kind", baseline=baseline)
-
-    assert dict(zip(table.users, segments(table)["kind"], strict=True)) == {"a": "x", "b": None}
-
-
 def test_all_needs_a_baseline_that_can_list_its_users() -> None:
     query = {"url": "sqlite:///x.db", "query": "SELECT * FROM t WHERE u IN :users", "user": "u", "items": "i"}
 

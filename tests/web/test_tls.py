@@ -273,17 +273,6 @@ def test_a_certificate_that_goes_away_while_it_is_opened_is_an_error(
         CertificateStore(options)
 
 
-def test_a_certificate_that_becomes_a_pipe_holds_nobody_up(health: Any, authority: Authority) -> None:
-    pair, now = authority.issue("pipe"), 0.0
-    certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
-    with serving(health, Access(certificates=certificates), tls=authority.client_context()) as site:
-        assert is_let_in(site)
-        pair.key.unlink()
-        os.mkfifo(pair.key)
-        now += 1
-        assert is_let_in(site)
-
-
 class _Gone(CertificateStore):
     """Has no context when it is asked for one."""
 

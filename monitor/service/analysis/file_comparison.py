@@ -31,10 +31,8 @@ from monitor.model import (
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
-from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import BATCH_USERS
 from monitor.ports import UserSource
-from monitor.service.clock import SystemClock
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.source import FileLists, FileUsers, file_item_weights, file_relevance
 
@@ -129,7 +127,7 @@ def compare_files(
         raise InputError(str(error)) from None
     progress("reading lists", len(panel), 0)
     answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
-    found, done = RunAccumulator(comparison, answers.asked, Stopwatch(SystemClock())), 0
+    found, done = RunAccumulator(comparison, answers.asked), 0
     for batch in answers.batches(BATCH_USERS):
         progress("measuring", len(panel), done)
         found.add(batch)

@@ -17,7 +17,7 @@ from monitor.sources.file.database import sql_name
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.file_view import FileView
 from monitor.sources.id_columns import one_array
-from monitor.sources.table_readers import TableLists
+from monitor.sources.table_lists import TableLists
 
 _BATCH_ITEMS = 40_000  # in one batch; each may be as long as an id can be
 
@@ -55,7 +55,7 @@ class ListView:
             # Scores that are not as many as the items shall not fit them when both are cut.
             scores, items = sql_name(column), sql_name(str(options.items))
             return f"CASE WHEN len({scores}) = len({items}) THEN {scores}[:{self._request.k}] END"
-        if column in options.numbers:
+        if column in {options.rank, options.scores}:
             return sql_name(column)
         return self._file.item(column) if self.is_long else self._file.items(column, self._request.k)
 

@@ -16,12 +16,11 @@ from monitor.sources.file.list_view import ListView
 from monitor.sources.file.user_view import UserView
 from monitor.sources.list_collector import failed_pull
 from monitor.sources.lookup_tables import user_table
+from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.table_readers import (
-    TableBatch,
     TableItemTitles,
     TableItemWeights,
     TableRelevance,
-    check_size,
     over_table,
 )
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import duckdb
-import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers
 from monitor.model.arrays import Rows
-from monitor.sampling import split
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.file_view import FileView
 from monitor.sources.id_columns import one_array
-from monitor.sources.lookup_tables import segment_labels
+from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values
 
 
 class UserView:
@@ -58,47 +54,19 @@ class SegmentColumns:
 
     def __init__(self, database: duckdb.DuckDBPyConnection, users: UserView, dimensions: Sequence[str], most: int) -> None:
         ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
-        self._values = {
-            name: _SegmentValues(database, column, name, users.where, most)
-            for column, name in zip(users.columns, dimensions, strict=True)
-        }
+        named = zip(users.columns, dimensions, strict=True)
+        self._values = {column: _segment_values(database, column, name, users.where, most) for column, name in named}
         names = [name for values in self._values.values() for name in values.names]
         self.asked = AskedUsers(count=count, segments=(ALL, *names))
 
     def of(self, record: pa.RecordBatch) -> dict[str, Rows]:
         """Positions by segment of the users of a batch."""
-        coded = {name: values.code(record[values.column]) for name, values in self._values.items()}
-        return split(record.num_rows, coded, {name: range(len(values.kept)) for name, values in self._values.items()})
+        return split_by_values(record.num_rows, {column: record[column] for column in self._values}, self._values)
 
 
-class _SegmentValues:
-    """The values of one segment dimension that are segments of their own, the most frequent ones, and what else there is."""
-
-    def __init__(self, database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int) -> None:
-        self.column, self._name, self._where = column, name, where
-        counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"  # noqa: S608 - a name of ours
-        ranked = (
-            f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value AS VARCHAR) LIMIT {most + 1}"  # noqa: S608
-        )
-        found = [
-            value
-            for value in segment_labels(one_array(database.sql(ranked).to_arrow_table().column(0)), name, where).to_pylist()
-            if value
-        ]
-        self.kept = tuple(found[:most])
-        ((has_unknown,),) = database.execute(f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL").fetchall()  # noqa: S608
-        codes = [*range(min(len(found), most + 1)), *([-1] if has_unknown else [])]
-        some = pd.Categorical.from_codes(codes, categories=pd.Index(self._categories))
-        self.names = tuple(split(len(codes), {name: some}, {name: range(len(self.kept))}))[1:]
-
-    @property
-    def _categories(self) -> list[str]:
-        # The last one stands for every value that is no segment of its own.
-        return [*self.kept, "\0"]
-
-    def code(self, values: pa.Array) -> pd.Categorical[str]:
-        """The values of a batch of users."""
-        labels = segment_labels(values, self._name, self._where)
-        places = pc.index_in(labels, value_set=pa.array(self.kept, pa.large_string())).fill_null(len(self.kept))
-        codes = np.where(labels.is_null().to_numpy(zero_copy_only=False), -1, places.to_numpy(zero_copy_only=False))
-        return pd.Categorical.from_codes(codes, categories=pd.Index(self._categories))
+def _segment_values(database: duckdb.DuckDBPyConnection, column: str, name: str, where: str, most: int) -> SegmentValues:
+    counted = f"SELECT {column} AS value, count(*) AS n FROM asked GROUP BY value"  # noqa: S608 - a name of ours
+    ranked = f"SELECT value FROM ({counted}) WHERE value IS NOT NULL ORDER BY n DESC, CAST(value AS VARCHAR) LIMIT {most + 1}"  # noqa: S608
+    labels = segment_labels(one_array(database.sql(ranked).to_arrow_table().column(0)), name, where).to_pylist()
+    ((has_unknown,),) = database.execute(f"SELECT count(*) > 0 FROM asked WHERE {column} IS NULL").fetchall()  # noqa: S608
+    return SegmentValues(list(filter(None, labels)), most, name, where, has_unknown=has_unknown)

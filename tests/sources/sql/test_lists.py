@@ -129,13 +129,6 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database:
     assert pull.failures == {"u2": CoverageReason.TIMEOUT, "u3": CoverageReason.TIMEOUT}
 
 
-def test_too_many_rows_are_refused(database: str) -> None:
-    source = source_of(sql={"url": database, "query": ENDLESS, "user": "who", "items": "what", "max_rows": 20_000})
-
-    with pytest.raises(SourceError, match="gives more than 20000 rows: select fewer, or raise max_rows"):
-        source.pull(request("1"))
-
-
 @pytest.mark.parametrize(
     "statement",
     [

@@ -1,0 +1,147 @@
+"""What was gathered of some of a run's users, as a value, and as bytes that another machine may send.
+
+Bytes are plain data: numbers, text, arrays, and values of the classes listed here. Nothing in them is run when they are read.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+
+from monitor.model import (
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Evidence,
+    EvidenceKind,
+    KeptLists,
+    Panel,
+    Pull,
+    RankingTable,
+    Scores,
+    Statistic,
+    UserBatch,
+)
+from monitor.pairing.listed_items import DistinctIds, ListedItems
+from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by, ``unlike`` ids."""
+
+    metrics: tuple[str, ...]
+    listed: ListedItems
+    notes: Mapping[tuple[Arm, CoverageReason], str]
+    summaries: SummaryAccumulator
+    coverage: Coverage
+    scores: Scores
+    lists: KeptLists | None
+    worst: list[tuple[float, str, Evidence]]
+    sampled: tuple[UserBatch, Scores]
+    unmeasured: tuple[str, ...]
+    unlike: list[str | None]
+
+
+_VALUES = {
+    each.__name__: each
+    for each in (
+        *(RunPart, SummaryAccumulator, ScoreAccumulator, Moments, FineBins, ListedItems, DistinctIds, Coverage, CoverageRow),
+        *(Evidence, Scores, KeptLists, UserBatch, Panel, Pull, RankingTable, Statistic),
+    )
+}
+_ENUMS: dict[str, type[Enum]] = {each.__name__: each for each in (Arm, CoverageReason, EvidenceKind)}
+_FASTEST = 1  # of zlib: what compresses at all compresses well
+
+
+def pack_part(part: RunPart) -> bytes:
+    """The part as bytes."""
+    arrays: list[bytes] = []
+    head = json.dumps(_packed(part, arrays), separators=(",", ":")).encode()
+    return zlib.compress(b"".join([len(head).to_bytes(8, "big"), head, *arrays]), _FASTEST)
+
+
+def unpack_part(data: bytes) -> RunPart:
+    """The part that these bytes hold. ValueError when they hold none."""
+    try:
+        whole = memoryview(zlib.decompress(data))
+        start = 8 + int.from_bytes(whole[:8], "big")
+        part = _Unpacking(whole[start:]).value(json.loads(bytes(whole[8:start])))
+    except (zlib.error, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(part, RunPart):
+        msg = f"holds {type(part).__name__}"
+        raise ValueError(msg)  # noqa: TRY004 - what is wrong is the data
+    return part
+
+
+def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - one line a type
+    if isinstance(value, Enum):
+        return {"enum": type(value).__name__, "value": value.value}
+    if value is None or isinstance(value, int | float | str):
+        return value
+    if isinstance(value, np.ndarray):
+        arrays.append(np.ascontiguousarray(value).tobytes())
+        return {"dtype": value.dtype.str, "shape": value.shape}
+    if isinstance(value, pd.Index | ExtensionArray):
+        # No id holds a NUL.
+        arrays.append("\0".join(value).encode())
+        return {"texts": len(value), "bytes": len(arrays[-1]), "index": isinstance(value, pd.Index)}
+    if isinstance(value, Mapping):
+        return {"pairs": [[_packed(key, arrays), _packed(each, arrays)] for key, each in value.items()]}
+    if isinstance(value, list):
+        return [_packed(each, arrays) for each in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_packed(each, arrays) for each in value]}
+    held = {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else vars(value)
+    return {"class": type(value).__name__, "held": {name: _packed(each, arrays) for name, each in held.items()}}
+
+
+class _Unpacking:
+    """Reads the arrays one behind the other, in the order in which they were packed."""
+
+    def __init__(self, arrays: memoryview) -> None:
+        self._arrays = arrays
+        self._at = 0
+
+    def value(self, packed: Any) -> Any:  # noqa: ANN401, PLR0911 - one line a type
+        if isinstance(packed, list):
+            return [self.value(each) for each in packed]
+        if not isinstance(packed, dict):
+            return packed
+        if "enum" in packed:
+            return _ENUMS[packed["enum"]](packed["value"])
+        if "dtype" in packed:
+            return self._numbers(np.dtype(packed["dtype"]), packed["shape"])
+        if "texts" in packed:
+            found = bytes(self._take(packed["bytes"])).decode().split("\0") if packed["texts"] else []
+            return pd.Index(found, dtype="str") if packed["index"] else pd.array(found, dtype="str")
+        if "pairs" in packed:
+            return {self.value(key): self.value(each) for key, each in packed["pairs"]}
+        if "tuple" in packed:
+            return tuple(self.value(each) for each in packed["tuple"])
+        made = object.__new__(_VALUES[packed["class"]])
+        for name, each in packed["held"].items():
+            object.__setattr__(made, name, self.value(each))
+        return made
+
+    def _numbers(self, dtype: np.dtype[Any], shape: list[int]) -> np.ndarray[Any, Any]:
+        if dtype.kind not in "biuf":
+            msg = f"holds an array of {dtype}"
+            raise ValueError(msg)
+        count = int(np.prod(shape, dtype=np.int64))
+        # A copy, which may be written to.
+        return np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape).copy()
+
+    def _take(self, nbytes: int) -> memoryview:
+        self._at += nbytes
+        return self._arrays[self._at - nbytes : self._at]

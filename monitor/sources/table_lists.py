@@ -1,0 +1,148 @@
+"""Lists of a table's rows, in either form: one list a row, or one item a row. Needs numpy, pandas and pyarrow, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from monitor.errors import SourceError
+from monitor.model import Pull, PullRequest
+from monitor.sources.arrow_lists import LongLists, WantedUsers, WideLists, merge_batches
+from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key
+from monitor.sources.list_collector import ListCollector
+from monitor.sources.number_columns import number_array
+
+TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
+
+
+class ListColumns(Protocol):
+    """Which columns hold users and lists: ``items`` one list a row, ``item`` with ``rank`` or ``scores`` one item a row."""
+
+    @property
+    def user(self) -> str:
+        """The user's key."""
+
+    @property
+    def items(self) -> str | None:
+        """The whole list."""
+
+    @property
+    def item(self) -> str | None:
+        """One item."""
+
+    @property
+    def rank(self) -> str | None:
+        """The item's rank."""
+
+    @property
+    def scores(self) -> str | None:
+        """The model's own scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLists:
+    """Lists of the requested users of a table, in either form.
+
+    A null list is ``missing``; a null among the items, or two items of a user at one rank, ``malformed``; a user with two
+    lists ``duplicate_user``.
+    """
+
+    options: ListColumns
+    request: PullRequest
+    where: str
+    max_bytes: int | None = None
+
+    def pull(self, batches: Iterable[TableBatch]) -> Pull:
+        """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
+        batches, items = iter(batches), self.options.items
+        with arrow_errors(self.where):
+            if items is None:
+                return self._long(batches)
+            if (first := next(batches, None)) is None:
+                return self._cells(())
+            column, batches = first[items], chain([first], batches)
+            if not isinstance(column, pa.Array):
+                return self._cells(batches)
+            if is_text(column.type):
+                return self._cells(map(self._python_values, batches))
+            require_lists(column, items, self.where, "rank")
+            return self._wide(batches)
+
+    def _long(self, batches: Iterator[TableBatch]) -> Pull:
+        options, lists = self.options, LongLists(WantedUsers(self.request.users), self.where)
+        columns = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
+        for batch in merge_batches(columns, len(self.request.users)):
+            lists.add(
+                batch[options.user],
+                batch[str(options.item)],
+                ranks=batch[options.rank] if options.rank else None,
+                scores=batch[options.scores] if options.scores else None,
+            )
+            check_size(lists.nbytes, self.max_bytes, self.where)
+        return lists.pull()
+
+    def _wide(self, batches: Iterable[TableBatch]) -> Pull:
+        options, lists = self.options, WideLists(WantedUsers(self.request.users), self.where)
+        for batch in merge_batches(map(arrow_arrays, batches), len(self.request.users)):
+            lists.add(batch[options.user], batch[str(options.items)], batch[options.scores] if options.scores else None)
+            check_size(lists.nbytes, self.max_bytes, self.where)
+        return lists.pull()
+
+    def _cells(self, batches: Iterable[TableBatch]) -> Pull:
+        """Take lists that are Python values or the text of JSON."""
+        options, wanted = self.options, set(self.request.users)
+        lists = ListCollector(self.request.k, has_scores=options.scores is not None)
+        for batch in batches:
+            values = batch[str(options.items)]
+            scores = batch[options.scores] if options.scores else [None] * len(values)
+            for user, value, numbers in zip(map(user_key, batch[options.user]), values, scores, strict=True):
+                if user is not None and user in wanted:
+                    lists.add_cell(user, value, numbers)
+            check_size(lists.nbytes, self.max_bytes, self.where)
+        return lists.pull()
+
+    def _python_values(self, batch: TableBatch) -> TableBatch:
+        user = self.options.user
+        users = user_column(batch[user], f"column {user!r} of {self.where}")
+        return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
+
+
+@contextmanager
+def arrow_errors(where: str) -> Iterator[None]:
+    """Turn pyarrow's errors over what rows hold into a SourceError of one line."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        msg = f"{where} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
+        raise SourceError(msg) from None
+
+
+def check_size(nbytes: int, most: int | None, where: str) -> None:
+    """SourceError when what is kept of a table grew beyond its limit."""
+    if most is not None and nbytes > most:
+        msg = f"{where} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
+        raise SourceError(msg)
+
+
+def arrow_arrays(batch: TableBatch, numbers: Collection[str | None] = ()) -> dict[str, pa.Array]:
+    """The batch with Arrow arrays only: ids, or numbers in the columns of these names."""
+    return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
+
+
+def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+    """A column as an Arrow array, of ids or numbers where it holds Python values."""
+    if isinstance(column, pa.Array):
+        return column
+    return number_array(column) if is_number else id_array(column)
+
+
+def require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:
+    """SourceError when the column does not hold lists."""
+    if not is_list(column.type):
+        msg = f"column {name!r} of {where} holds {column.type}, expected lists: for one item a row give item and {beside}"
+        raise SourceError(msg)
