@@ -105,7 +105,8 @@ def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector: 
     [
         *((host, "has a host name that cannot be resolved: check the URL") for host in ("nowhere.invalid", "a..b:9")),
         (f"{'x' * 64}.internal:9", "has a host name that cannot be resolved: check the URL"),
-        (f"127.0.0.1:{free_port()}", "refused the connection: check that it runs and listens there"),
+        # Nobody listens at a port that only root may take.
+        ("127.0.0.1:1", "refused the connection: check that it runs and listens there"),
     ],
 )
 def test_what_was_not_sent_is_not_known_and_its_error_does_not_show_the_path(place: str, said: str) -> None:
