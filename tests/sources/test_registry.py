@@ -99,11 +99,6 @@ def test_the_configuration_knows_each_kind_by_what_it_can_read(role: str) -> Non
     assert all(ROLES[role].model_fields[kind].annotation == able[kind] | None for kind in able)
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.options.__name__)
-def test_what_a_reader_opens_can_be_imported(reader: Reader) -> None:
-    assert callable(pkgutil.resolve_name(reader.reads))
-
-
 @pytest.mark.parametrize("options", {reader.options for reader in READERS}, ids=lambda options: options.__name__)
 def test_every_setting_of_a_source_says_whether_it_enters_the_hash(options: type[Options]) -> None:
     entering = {name for name, field in options.model_fields.items() if NOT_IN_HASH not in field.metadata}
