@@ -17,7 +17,7 @@ log capital, and 1.2 where the boldest is best, which it is for scores that use 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from monitor.sequential.samples import Tally
 
@@ -34,4 +34,4 @@ def log_capital(scores: Tally, mean: float) -> float:
     The evidence that it lies above is `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
-    return float(logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))
+    return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))
