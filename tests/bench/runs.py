@@ -80,7 +80,7 @@ def main(args: list[str]) -> None:
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--json", action="store_true", help="one object a line")
     asked = parser.parse_args(args)
-    sizes = [tuple(map(int, size.split("x"))) for size in asked.sizes] or SIZES
+    sizes = [(int(users), int(k)) for users, _, k in (size.partition("x") for size in asked.sizes)] or list(SIZES)
     costs = []
     for cost in _costs(asked.database or ["SQLite", "PostgreSQL"], sizes, asked.root.resolve()):
         if asked.json:
