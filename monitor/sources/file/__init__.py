@@ -69,6 +69,7 @@ FILE = SourceKind(
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
     joined="monitor.sources.file.joined:join_files",
+    is_pulled=True,
     users=Reader(FileUsersOptions, f"{_SOURCE}:file_users", "Users in a file."),
     item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "A file: Parquet, CSV or JSON lines."),
     item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "A file: Parquet, CSV or JSON lines."),
