@@ -9,10 +9,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -53,9 +55,12 @@ class BackgroundCall(Generic[T]):
 
     def __init__(self, work: Callable[[], T], *, name: str) -> None:
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
+        self._given_up = threading.Event()
+        self._interrupts: list[Callable[[], object]] = []
         threading.Thread(target=self._run, args=(work,), name=name, daemon=True).start()
 
     def _run(self, work: Callable[[], T]) -> None:
+        _CALL.set(self)
         try:
             value = work()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
@@ -68,8 +73,31 @@ class BackgroundCall(Generic[T]):
         try:
             outcome = self._done.get(timeout=deadline.remaining_s)
         except queue.Empty:
+            self._given_up.set()
+            for interrupt in tuple(self._interrupts):
+                interrupt()
             raise OverdueError from None
         return outcome()
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[], object]) -> Iterator[None]:
+        """Have the call's work interrupted by this once nobody waits for it any more."""
+        self._interrupts.append(interrupt)
+        try:
+            if self._given_up.is_set():
+                raise OverdueError
+            yield
+        finally:
+            self._interrupts.remove(interrupt)
+
+
+_CALL: ContextVar[BackgroundCall[Any] | None] = ContextVar("call", default=None)
+
+
+def interrupt_when_given_up(interrupt: Callable[[], object]) -> AbstractContextManager[None]:
+    """What a background call does inside is interrupted by this once nobody waits for the call any more."""
+    call = _CALL.get()
+    return nullcontext() if call is None else call.interrupting(interrupt)
 
 
 def _raise(error: BaseException) -> NoReturn:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
 import os
 import secrets
 import selectors
@@ -81,13 +83,11 @@ def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) 
 
     ``mode``: its permissions; None for those that it has, of a new one by the umask. ``is_lasting``: it is on disk by then, and
     outlives a power cut. A symbolic link is itself replaced, never followed. OSError, also for what is no file; any exception
-    leaves the old file and nothing beside it.
+    leaves the old file and nothing beside it; what a process that was killed left beside it goes the next time.
     """
     found = _mode_at(path)
     kept = found if mode is None else mode
-    # A name that nobody can guess, made anew: no link that somebody laid there is written through.
-    draft = path.absolute().with_name(f".rankwatch.{secrets.token_hex(8)}")
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    number, draft = _begin_draft(path.absolute())
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - an open file
             if kept is not None:
@@ -102,6 +102,43 @@ def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) 
         raise
     if is_lasting:
         _flush_folder(draft.parent)
+
+
+def require_replaceable(path: Path) -> None:
+    """OSError, which names the path as it was given, where `replace_file` could not write now; nothing is changed."""
+    try:
+        _mode_at(path)
+        number, draft = _begin_draft(path.absolute())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    draft.unlink()
+    os.close(number)
+
+
+def _begin_draft(path: Path) -> tuple[int, Path]:
+    """A new file beside the path, open and locked as long as it is open; those of dead processes for this path are deleted."""
+    start = f".rankwatch.{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}."
+    for left in path.parent.glob(f"{start}*"):
+        _delete_unless_held(left)
+    while True:
+        # A name that nobody can guess, made anew: no link that somebody laid there is written through.
+        draft = path.with_name(f"{start}{secrets.token_hex(8)}")
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(number, fcntl.LOCK_EX)
+        if os.fstat(number).st_nlink:
+            return number, draft
+        os.close(number)  # somebody took it for one that was left, before it was locked
+
+
+def _delete_unless_held(draft: Path) -> None:
+    with suppress(OSError):
+        number = os.open(draft, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
+        finally:
+            os.close(number)
 
 
 @contextmanager

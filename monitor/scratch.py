@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 
@@ -15,15 +16,18 @@ SPILL = "200GB"
 
 @contextmanager
 def scratch_database(
-    memory: str, paths: Sequence[str] = (), *, threads: int | None = None
+    memory: str, paths: Sequence[str] = (), *, threads: int | None = None, stores: Collection[Any] = (), in_order: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that takes so much memory, reads these files only, and loads nothing. Nothing of it is left behind.
 
     ``threads``: as many as there are processors where it is not given; memory that is small is too small for many of them.
+    ``stores``: fsspec file systems through which some of the paths are read. ``in_order``: whether rows keep their order.
     """
     folder = tempfile.mkdtemp(prefix="rankwatch-")
     try:
-        with duckdb.connect(config=_limits(folder, memory)) as database:
+        with duckdb.connect(config={**_limits(folder, memory), "preserve_insertion_order": in_order}) as database:
+            for store in stores:
+                database.register_filesystem(store)
             if threads is not None:
                 database.execute(f"SET threads = {threads:d}")
             database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
@@ -44,7 +48,6 @@ def _limits(folder: str, memory: str) -> dict[str, str | bool | int | float | li
         "memory_limit": memory,
         "temp_directory": folder,
         "max_temp_directory_size": SPILL,
-        "preserve_insertion_order": False,
         "arrow_large_buffer_size": True,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

@@ -31,6 +31,7 @@ from monitor.model import (
     MeasuredRun,
     MeasuringPlan,
     Outcome,
+    Panel,
     PastRun,
     Pull,
     RankingTable,
@@ -133,6 +134,12 @@ def claim(**changes: Any) -> Claim:
         until=SLOT + timedelta(hours=1),
     )
     return replace(base, **changes)
+
+
+def panel(*users: str, **segments: list[int]) -> Panel:
+    """These users, all of them and by segment."""
+    named = {name: np.array(rows, dtype=np.intp) for name, rows in segments.items()}
+    return Panel(users=pd.Index(users, dtype="str"), segments={"all": np.arange(len(users), dtype=np.intp), **named})
 
 
 def rankings(lists: dict[str, list[Any]]) -> RankingTable:

@@ -1,6 +1,7 @@
 """Small files are read whole, and nothing that is none holds anybody up."""
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.files import read_bounded, replace_file
+from monitor.files import read_bounded, replace_file, replacing, require_replaceable
 
 
 @contextmanager
@@ -73,12 +74,36 @@ def test_no_link_is_followed_when_a_file_is_replaced(tmp_path: Path) -> None:
     assert not (tmp_path / "link").is_symlink()
 
 
-def test_what_is_no_file_is_not_replaced_or_waited_for(tmp_path: Path, fifo: Path) -> None:
-    for path in (fifo, Path("/dev/null"), tmp_path):
-        with pytest.raises(OSError, match=r"it is no file but a pipe|Is a directory") as caught:
-            replace_file(path, b"new")
-        assert caught.value.filename == str(path)
+def test_what_is_no_file_is_not_replaced_or_waited_for_and_told_beforehand(tmp_path: Path, fifo: Path) -> None:
+    for path in (fifo, Path("/dev/null"), tmp_path, tmp_path / "none" / "file"):
+        for act in (require_replaceable, lambda path: replace_file(path, b"new")):
+            with pytest.raises(OSError, match=r"it is no file but a pipe|Is a directory|No such file") as caught:
+                act(path)
+            assert caught.value.filename == str(path)
+    require_replaceable(tmp_path / "new")
     assert list(tmp_path.iterdir()) == [fifo]
+
+
+def test_what_a_killed_process_left_goes_with_the_next_and_what_another_still_writes_stays(tmp_path: Path) -> None:
+    (file := tmp_path / "file").write_bytes(b"old")
+    if not (child := os.fork()):
+        _begin_and_die(file)
+    os.waitpid(child, 0)
+    (left,) = {*tmp_path.iterdir()} - {file}
+
+    with replacing(file) as first:
+        first.write(b"first")
+        with replacing(file) as second:
+            second.write(b"second")
+        assert file.read_bytes() == b"second"
+        assert not left.exists()
+
+    assert (file.read_bytes(), list(tmp_path.iterdir())) == (b"first", [file])
+
+
+def _begin_and_die(file: Path) -> None:
+    with replacing(file):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", ["", "\0", "\ud800", "a/\0/b", "x" * 5000, "none"])

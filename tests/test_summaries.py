@@ -24,23 +24,6 @@ def test_a_summary_holds_the_hand_worked_figures() -> None:
     assert found.histogram.counts[-8] == 1
 
 
-def test_without_a_defined_score_there_is_no_mean_and_no_statistic() -> None:
-    found = summarize_one("all", "m", np.array([np.nan]), (-1, 1))
-    assert (found.n, found.n_undefined, found.mean, found.standard_error) == (0, 1, None, None)
-    assert found.statistics == {}
-    assert sum(found.histogram.counts) == 0
-
-
-def test_one_user_has_a_mean_and_no_standard_error() -> None:
-    found = summarize_one("all", "m", np.array([0.5]), (-1, 1))
-    assert (found.mean, found.standard_error) == (0.5, None)
-
-
-def test_both_ends_of_the_range_stand_in_the_outer_bins() -> None:
-    counts = summarize_one("all", "m", np.array([-1.0, 1.0, 1.0]), (-1, 1)).histogram.counts
-    assert (counts[0], counts[-1], sum(counts)) == (1, 2, 3)
-
-
 scores = hnp.arrays(np.float64, st.integers(2, 60), elements=st.floats(-1, 1))
 
 
@@ -155,3 +138,22 @@ def test_equal_scores_have_no_spread_and_tiny_ones_their_own() -> None:
     values = 0.9 + np.array([-1e-9, 1e-9, 0.0, 2e-9])
     found = summarize_one("all", "m", values, (0, 1))
     assert found.standard_error == pytest.approx(stats.sem(values - 0.9), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "counted", "mean", "error", "ends"),
+    [
+        ([np.nan], (0, 1), None, None, (0, 0)),
+        ([0.5], (1, 0), 0.5, None, (0, 0)),
+        ([-1.0, 1.0, 1.0], (3, 0), 1 / 3, 2 / 3, (1, 2)),
+    ],
+)
+def test_few_scores_have_no_mean_or_no_standard_error_and_those_at_the_ends_stand_in_the_outer_bins(
+    values: list[float], counted: tuple[int, int], mean: float | None, error: float | None, ends: tuple[int, int]
+) -> None:
+    found = summarize_one("all", "m", np.array(values), (-1, 1))
+    assert (found.n, found.n_undefined) == counted
+    assert [found.mean, found.standard_error] == pytest.approx([mean, error])
+    assert bool(found.statistics) is (found.n > 0)
+    counts = found.histogram.counts
+    assert (counts[0], counts[-1], sum(counts)) == (*ends, found.n)

@@ -1,5 +1,6 @@
-"""One row of scores a user for several metrics, in place of one row a metric."""
+"""One row of scores a user for several metrics, in place of one row a metric; the few runs that wait are found by an index."""
 
+from collections.abc import Callable
 from datetime import date
 
 import sqlalchemy as sa
@@ -13,6 +14,10 @@ depends_on = None
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 PLACES = 8
+FEW_RUNS = {
+    "ix_runs_claimed": (["claimed_until"], "claimed_until IS NOT NULL"),
+    "ix_runs_unlabelled": (["comparison", "status", "scheduled_for"], "labels_until IS NOT NULL AND labelled_at IS NULL"),
+}
 
 NEW_COLUMNS = f"""
     run_id BIGINT NOT NULL, day DATE NOT NULL, part SMALLINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
@@ -54,7 +59,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "metric_id"),
         sqlite_with_rowid=False,
     )
-    _set_aside(OLD_VIEW)
+    _set_aside(OLD_VIEW, _index_few_runs)
     if _is_sqlite():
         op.create_table(
             "scores",
@@ -74,7 +79,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Every score is copied once, run by run."""
-    _set_aside(NEW_VIEW)
+    _set_aside(NEW_VIEW, _drop_indexes)
     if _is_sqlite():
         op.create_table(
             "scores",
@@ -97,9 +102,20 @@ def _is_sqlite() -> bool:
     return op.get_bind().dialect.name == "sqlite"
 
 
-def _set_aside(view: str) -> None:
+def _index_few_runs() -> None:
+    for name, (columns, which) in FEW_RUNS.items():
+        op.create_index(name, "runs", columns, sqlite_where=sa.text(which), postgresql_where=sa.text(which))
+
+
+def _drop_indexes() -> None:
+    for name in FEW_RUNS:
+        op.drop_index(name, "runs")
+
+
+def _set_aside(view: str, change_runs: Callable[[], None]) -> None:
     """Take the table out of the way, with everybody who uses it or the view ``view`` waiting from now on."""
     if _is_sqlite():
+        change_runs()
         op.execute("DROP VIEW user_scores")
         op.execute("PRAGMA legacy_alter_table = ON")  # views of others over ours do not matter meanwhile
         op.execute("ALTER TABLE scores RENAME TO scores_before")
@@ -108,6 +124,7 @@ def _set_aside(view: str) -> None:
     # Replaced by itself, the view is locked before the table, in the order in which its readers lock. It is never dropped: what
     # others were granted on it, and what they built on it, stays.
     op.execute(f"CREATE OR REPLACE {view % DAY_OF_RUN}")
+    change_runs()  # read after the view and written before scores, so locked between them
     # Before anything is read: what runs store until then is copied. In the order in which runs write.
     op.execute("LOCK TABLE score_places, scores IN ACCESS EXCLUSIVE MODE")
     op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_before")

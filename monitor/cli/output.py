@@ -181,6 +181,14 @@ def write_whole(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def require_writable(path: Path) -> None:
+    """OSError now where `write_whole` would fail as things are; nothing is written."""
+    from monitor.files import require_replaceable
+
+    if _stream_of(path) is None:
+        require_replaceable(path)
+
+
 def _stream_of(path: Path) -> TextIO | None:
     """The stream of this process that writes to the path, None where none does."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):

@@ -202,8 +202,8 @@ class History(Protocol):
 class AlertStore(Protocol):
     """Alert states, their transitions, and silences."""
 
-    def installation(self) -> str:
-        """The id of this database: random, made when it is first asked for, and the same from then on."""
+    def installation(self, *, create: bool) -> str:
+        """The id of this database, random and the same for good; before it has one it is made with ``create``, else empty."""
 
     def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
         """All alert states of the comparison, or of every comparison ever run, quiet ones too, by alert and segment."""

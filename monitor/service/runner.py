@@ -183,7 +183,7 @@ class Runner:
         memory = self.patiently(partial(self.store.history.memory_of, memory_request(comparison, claim.slot)))
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
-        return replace(memory, installation=self.patiently(self.store.alerts.installation))
+        return replace(memory, installation=self.patiently(partial(self.store.alerts.installation, create=True)))
 
     def _execute(self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores) -> RunResult:
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
@@ -21,6 +23,7 @@ from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, valid_options
 from monitor.sources import SOURCES, all_users_problem, joined_problem
+from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
 
 _MetricT = TypeVar("_MetricT", Metric, ArmMetric)
@@ -36,10 +39,7 @@ def check_settings(raw: object, context: Mapping[str, object], access: AccessOpt
         ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
         NAME_TAKEN.format("comparison"),
     )
-    yield from duplicates(
-        ((("comparisons", n, *_FILE), _scores_file(each)) for n, each in comparisons),
-        "another comparison writes its scores to this file: paths must differ",
-    )
+    yield from _scores_files(settings, comparisons)
     yield from _receivers(settings, context)
     yield from _pings(settings, context, {each.get("name") for _, each in comparisons})
     for n, comparison in comparisons:
@@ -199,12 +199,31 @@ def _inputs(comparison: Partial) -> Iterator[Problem]:
 
 
 _FILE = ("scores_to", "file", "path")
+_OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
 _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
+
+
+def _scores_files(settings: Partial, comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
+    files = [(("comparisons", n, *_FILE), file) for n, each in comparisons if (file := _scores_file(each)) is not None]
+    yield from duplicates(files, "another comparison writes its scores to this file: paths must differ")
+    url = settings.get("database")
+    database = None if url is None else file_of(parse_url(url))
+    if database is not None:
+        taken = {f"{named}{end}" for named in (_place(database), database.resolve()) for end in _OF_A_DATABASE}
+        for path, file in files:
+            if file in taken:
+                yield Problem(path, "is a file of the database, which would be lost: name another")
 
 
 def _scores_file(comparison: Partial) -> str | None:
     sink = comparison.get("scores_to")
-    return None if sink is None or sink.file is None else str(sink.file.path)
+    return None if sink is None or sink.file is None else _place(sink.file.path)
+
+
+def _place(path: str | Path) -> str:
+    """The file itself, however the way to it is written; a link is no other file here, since it would be replaced itself."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
 def _outputs(comparison: Partial) -> Iterator[Problem]:
@@ -212,7 +231,7 @@ def _outputs(comparison: Partial) -> Iterator[Problem]:
     read = {key: comparison.get(key) for key in _READ} | {"noise_floor": None if floor is None else floor.retrain}
     for key, source in read.items():
         file = getattr(source, "file", None)
-        if path is not None and file is not None and file.path == path:
+        if path is not None and file is not None and _place(file.path) == path:
             yield Problem(_FILE, f"is the file that {key} is read from, which would be lost: name another")
 
 

@@ -31,7 +31,8 @@ class ScoreFileOptions(Options):
     path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
         min_length=1,
         description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime format; "
-        "without it each run replaces the file of the last one. A relative path starts at the configuration file's directory.",
+        "without it each run replaces the file of the last one. Only rankwatch's own account may read it. "
+        "A relative path starts at the configuration file's directory.",
     )
 
 
@@ -53,7 +54,7 @@ class ScoreFiles:
         try:
             with (
                 folder_for(path),
-                replacing(path, is_lasting=True) as file,
+                replacing(path, mode=0o600, is_lasting=True) as file,
                 pq.ParquetWriter(file, schema, compression="zstd") as writer,
             ):
                 yield lambda scores: _write(writer, scores)

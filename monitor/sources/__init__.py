@@ -137,7 +137,7 @@ def all_users_problem(baseline: SourceOptions) -> str | None:
     if SOURCES[baseline.kind].all_users is not None:
         return None
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
-    instead = " or ".join(f"users.{kind}" for kind in _readers("users"))
+    instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
     return f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
 
 

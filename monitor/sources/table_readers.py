@@ -11,16 +11,13 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import CoverageReason, ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+from monitor.model import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.graded_items import GradedItems
 from monitor.sources.id_columns import is_text, user_column
-from monitor.sources.list_collector import failed_pull
 from monitor.sources.lookup_tables import TitleColumn, item_titles, item_weights, label_array, user_table
 from monitor.sources.table_lists import (
     TableBatch,
-    TableLists,
     arrow_array,
     arrow_arrays,
     arrow_errors,
@@ -29,7 +26,6 @@ from monitor.sources.table_lists import (
 )
 from monitor.sources.table_options import (
     GradeColumnOptions,
-    ListColumnOptions,
     TitleColumnOptions,
     UserColumnOptions,
     WeightColumnOptions,
@@ -63,33 +59,6 @@ class Table(Protocol):
 def over_table(reader: Callable[[Table, Any], _R], table: Callable[[_O], Table]) -> Callable[[_O], _R]:
     """What opens this reader over a table of this kind, both with the same options."""
     return lambda options: reader(table(options), options)
-
-
-class TableSource:
-    """Lists of a table. Port: Source. When the deadline passes, everybody is ``timeout``: half a table is no answer."""
-
-    def __init__(self, table: Table, options: ListColumnOptions) -> None:
-        self._table = table
-        self._options = options
-
-    def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
-        where = self._table.where(request.slot)
-        lists = TableLists(options=self._options, request=request, where=where, max_bytes=self._table.max_bytes)
-        try:
-            return lists.pull(self._in_time(request))
-        except OverdueError:
-            return failed_pull(request.users, CoverageReason.TIMEOUT, f"{where} was not read in time")
-
-    def close(self) -> None:
-        """Close the table."""
-        self._table.close()
-
-    def _in_time(self, request: PullRequest) -> Iterator[TableBatch]:
-        deadline = Deadline.after(request.timeout_s)
-        for batch in self._table.batches(request.slot, self._options.columns):
-            deadline.require_time()
-            yield batch
 
 
 class TableUsers:

@@ -28,7 +28,7 @@ from monitor.storage.alert_states import (
 )
 from monitor.storage.column_types import key
 from monitor.storage.dialects import lock_comparisons
-from monitor.storage.leases import installation_of
+from monitor.storage.leases import known_installation, make_installation
 from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables import alert_states, deliveries, silences, transitions
 from monitor.storage.transactions import Database
@@ -42,12 +42,15 @@ class SqlAlertStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._installation: str | None = None
+        self._installation = ""
 
-    def installation(self) -> str:
-        if self._installation is None:
+    def installation(self, *, create: bool) -> str:
+        if not self._installation:
+            with self._database.read() as connection:
+                self._installation = known_installation(connection) or ""
+        if create and not self._installation:
             with self._database.write() as connection:
-                self._installation = installation_of(connection)
+                self._installation = make_installation(connection)
         return self._installation
 
     def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:

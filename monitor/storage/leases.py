@@ -115,18 +115,17 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
     return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
 
 
-def installation_of(connection: Connection) -> str:
-    """The id of this database, random, and made when it is first asked for in a transaction that writes.
+def known_installation(connection: Connection) -> str | None:
+    """The id of this database, None before it has one. It stands among the leases as the holder of one that nobody can take."""
+    return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION))
 
-    It stands among the leases as the holder of one that nobody else can take.
-    """
-    query = select(leases.c.holder).where(leases.c.name == _INSTALLATION)
-    if (known := connection.scalar(query)) is None:
-        now = _sqlite_now() if is_sqlite(connection) else _now()
-        made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": now}
-        connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
-        known = connection.scalar(query)
-    return str(known)
+
+def make_installation(connection: Connection) -> str:
+    """The id of this database, random, made in a transaction that writes unless it is there by now."""
+    now = _sqlite_now() if is_sqlite(connection) else _now()
+    made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": now}
+    connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
+    return str(known_installation(connection))
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:

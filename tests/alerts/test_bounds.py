@@ -33,12 +33,6 @@ def row(asked: int, paired: int) -> CoverageRow:
     return CoverageRow(segment="all", asked=asked, paired=paired, reasons={})
 
 
-def test_a_mean_is_bounded_by_the_worst_and_the_best_score() -> None:
-    low, high = bound_statistic(rule(**SCORES), summary(n=90, mean=0.4), 10) or (0, 0)
-
-    assert [low, high] == pytest.approx([(90 * 0.4 - 10) / 100, (90 * 0.4 + 10) / 100])
-
-
 def test_a_share_is_bounded_by_nobody_and_everybody() -> None:
     share = rule(statistic="share_below(0)", direction=Direction.ABOVE, **SCORES)
 

@@ -117,6 +117,7 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match() ->
         replace(SILENCE, ends_at=SLOT),
         replace(SILENCE, starts_at=SLOT + MINUTE),
         replace(SILENCE, matchers=("alert=SimilarityLow", "segment=country=UK")),
+        replace(SILENCE, matchers=("segment=~(",)),  # cannot be read
     ):
         assert decide(START, silences=(other,)) == [(SENT, None)]
 
@@ -140,13 +141,6 @@ def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only(segment: s
     drift = replace(START, segment="country=UK")
     assert [found for found, _ in decide(drift, lasting=(drift, replace(condition("no_data"), segment=segment)))] == [status]
     assert decide(START, lasting=(START, replace(condition("no_data"), segment="country=UK"))) == [(SENT, None)]
-
-
-def test_a_silence_that_cannot_be_read_holds_nothing_back() -> None:
-    silence = Silence(
-        id=1, matchers=("segment=~(",), author="a", comment="", created_at=SLOT, starts_at=SLOT, ends_at=SLOT + MINUTE
-    )
-    assert decide(START, silences=(silence,)) == [(SENT, None)]
 
 
 def test_a_condition_whose_rule_is_muted_holds_nothing_back() -> None:

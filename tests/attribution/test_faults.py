@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from attribution.world import ITEMS, Day, K, draw_day, explain_day
-from monitor.attribution import CodedExplanation, find_leader
+from attribution.world import ITEMS, Day, K, draw_day, explain_day, remember
+from monitor.attribution import CodedExplanation, PastRuns, find_leader
 from monitor.model import Part
 
 POPULAR = list(range(200, 200 + K))
@@ -119,8 +119,13 @@ def healthy(seed: int) -> Day:
     return draw_day(seed)
 
 
+@cache
+def past(metric: str) -> PastRuns:
+    return remember(map(healthy, range(5)), metric)
+
+
 def explanation(plant: Callable[[Day], Day], metric: str) -> CodedExplanation:
-    return explain_day(plant(healthy(5)), [healthy(seed) for seed in range(5)], metric)
+    return explain_day(plant(healthy(5)), past(metric), metric)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +163,7 @@ def test_a_segment_cut_short_is_told_where_the_metric_does_not_see_it() -> None:
 
 
 def test_a_segment_that_falls_is_named_while_the_mean_rises() -> None:
-    days = [day.giving(every(1, day), sorted) for day in (healthy(seed) for seed in range(5))]
+    days = remember((day.giving(every(1, day), sorted) for day in map(healthy, range(5))), "rbo(p=0.9)")
     broken = healthy(5).giving(healthy(5).users(country="DE"), lambda _: POPULAR)
     found = explain_day(broken, days, "rbo(p=0.9)")
     assert found.drop.whole < 0
@@ -179,7 +184,7 @@ def test_representative_users_are_users_with_the_fault() -> None:
 
 @pytest.mark.parametrize("seed", range(20, 40))
 def test_no_segment_is_blamed_for_a_healthy_day(seed: int) -> None:
-    found = explain_day(draw_day(seed), [healthy(each) for each in range(5)], "extended_tau")
+    found = explain_day(draw_day(seed), past("extended_tau"), "extended_tau")
     assert found.segment == "all"
     assert find_leader(found.drop) is None
     assert re.match(r"No (clear )?drop: |All of the drop: everywhere, |\d+ % of the drop: everywhere, ", found.sentence)

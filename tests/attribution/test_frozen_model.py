@@ -1,10 +1,13 @@
 """A candidate that was frozen, on real lists: it knows nobody who came later."""
 
+from functools import cache
+
 import pandas as pd
 import pytest
 
-from attribution.world import Day, K, explain_day
+from attribution.world import Day, K, explain_day, remember
 from drift_lists import lists_folder
+from monitor.attribution import PastRuns
 from monitor.model import Part
 
 FROZEN = 4
@@ -23,9 +26,14 @@ def day_of(day: int) -> Day:
     )
 
 
+@cache
+def past(metric: str) -> PastRuns:
+    return remember(map(day_of, range(1, FROZEN + 1)), metric)
+
+
 @pytest.mark.parametrize("metric", ["extended_tau", "rbo(p=0.9)"])
 @pytest.mark.parametrize("day", [8, 11, 14])
 def test_a_frozen_model_fails_new_users_first(day: int, metric: str) -> None:
-    found = explain_day(day_of(day), [day_of(each) for each in range(1, FROZEN + 1)], metric)
+    found = explain_day(day_of(day), past(metric), metric)
     assert found.segment == "activity=new"
     assert found.causes[0].part is Part.MEMBERSHIP

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -76,17 +76,17 @@ def measure(day: Day, name: str) -> CurrentRun:
     return CurrentRun(batch=batch, parts=parts, segments=segments, means=average_parts(parts, segments, asked))
 
 
-def remember(days: list[CurrentRun]) -> PastRuns:
-    """What these days leave for a later one."""
+def remember(past: Iterable[Day], name: str) -> PastRuns:
+    """What these days leave for a later one by one metric."""
+    days = [measure(each, name) for each in past]
     kinds = [{name: share_kinds(classify(day.batch.take(rows))) for name, rows in day.segments.items()} for day in days]
     return PastRuns(means=pool_runs([day.means for day in days]), kinds=pool_kinds(kinds))
 
 
-def explain_day(day: Day, days: list[Day], name: str) -> CodedExplanation:
+def explain_day(day: Day, past: PastRuns, name: str) -> CodedExplanation:
     """The day held against others by one metric."""
     metric = parse(name)
     assert metric.identical is not None
-    past = remember([measure(each, name) for each in days])
     found = explain_metric(measure(day, name), past, farthest=metric.identical - metric.low, top=20, examples=20)
     assert found is not None
     assert abs(sum(cause.amount for cause in found.causes) - found.drop.whole) < 1e-9

@@ -43,9 +43,13 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def filled(tmp_path: Path, sqlite_template: Path) -> None:
-    now = datetime.now(UTC).replace(microsecond=0)
+def empty(tmp_path: Path, sqlite_template: Path) -> None:
     shutil.copy(sqlite_template, tmp_path / "rankwatch.db")
+
+
+@pytest.fixture
+def filled(empty: None, tmp_path: Path) -> None:  # noqa: ARG001 - it must be there
+    now = datetime.now(UTC).replace(microsecond=0)
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=False)) as store:
         for days in (60, 40, 2):
             run(store, now - days * DAY)
@@ -235,19 +239,19 @@ def test_no_revision_is_wrong_usage(db: Callable[..., Any], command: str, revisi
     assert "a step such as -1" in " ".join(done.stderr.replace("│", " ").split())
 
 
+@pytest.mark.usefixtures("empty")
 def test_of_a_newer_schema_the_newer_program_is_advised(db: Callable[..., Any], tmp_path: Path) -> None:
-    db("upgrade")
     version_in(tmp_path, "9999")
     for told in (str(db("check").exception), db("current").stdout):
         assert "install the newer rankwatch" in told
         assert "run `rankwatch db upgrade`" not in told
 
 
+@pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("version", [None, b"\x00\xff", ""])
 def test_tables_whose_version_cannot_be_told_are_one_clear_error(
     db: Callable[..., Any], tmp_path: Path, version: object
 ) -> None:
-    db("upgrade")
     version_in(tmp_path, version)
     for command in (("current",), ("check",), ("upgrade",), ("downgrade", "0007"), ("size",)):
         error = db(*command).exception

@@ -163,10 +163,13 @@ def require_no_verdict(done: Result, code: int, words: str) -> None:
         ("pipe", "it is no file but a pipe, socket or device: name a file"),  # nobody reads it, and nobody is waited for
     ],
 )
-def test_a_certificate_that_cannot_be_written_is_no_verdict(world: Path, name: str, why: str) -> None:
+def test_a_certificate_that_cannot_be_written_is_no_verdict_and_told_before_any_wait(
+    world: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    monkeypatch.setattr("monitor.service.gate.wait_for_verdict", None)
     with suppress(FileExistsError):
         os.mkfifo(world / "pipe")
-    done = gate("--certificate", name)
+    done = gate("--certificate", name, "--wait")
     assert (done.exit_code, done.stdout, done.stderr) == (74, "", f"rankwatch: {name}: {why}\n")
 
 

@@ -66,7 +66,9 @@ class Fortnight:
         return found
 
 
-def _configuration(folder: Path, url: str) -> Path:
+def configuration(folder: Path, url: str) -> Path:
+    """Of both comparisons, over this database."""
+
     def files(name: str) -> str:
         return _FILES.format(lists=lists_folder(), folder=name)
 
@@ -116,7 +118,7 @@ def _backfill(folder: Path, lines: Iterator[str]) -> Path:
 @contextmanager
 def told(folder: Path, database_url: str) -> Iterator[Fortnight]:
     """Make the two weeks happen."""
-    blocks = _backfill(folder, _run(_configuration(folder, database_url)))
+    blocks = _backfill(folder, _run(configuration(folder, database_url)))
     options = ("--storage.tsdb.retention.time=100y", "--query.lookback-delta=61m")
     with running_prometheus(data=blocks, options=options) as prometheus:
         yield Fortnight(prometheus=prometheus, database_url=database_url)

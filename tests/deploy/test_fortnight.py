@@ -8,11 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import make_url
+from typer.testing import CliRunner
 
 import preview
 from deploy import dashboards
-from deploy.fortnight import PAGE, Fortnight, told
+from deploy.fortnight import FAULTY, PAGE, Fortnight, configuration, told
 from deploy.grafana_variables import Page
+from monitor.cli.main import app
 from servers import require
 from servers.postgres import PostgresServer
 
@@ -137,6 +140,21 @@ def test_the_role_can_change_nothing(reader: psycopg.Connection, statement: str)
             reader.execute(statement)
     finally:
         reader.execute("RESET default_transaction_read_only")
+
+
+@pytest.mark.usefixtures("reader")
+def test_commands_that_only_show_need_no_more_than_the_role(fortnight: Fortnight, tmp_path: Path) -> None:
+    with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as owner:
+        owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
+    url = make_url(fortnight.database_url).set(username=READER, password=SECRET)
+    config = str(configuration(tmp_path, url.render_as_string(hide_password=False)))
+    stored = f"runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size|db prune --dry-run"
+    judged = f"backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} --margin 0.9"
+
+    for command in f"{stored}|{judged}".split("|"):
+        done = CliRunner().invoke(app, [*command.split(), "--config", config])
+        assert isinstance(done.exception, SystemExit | None), (command, done.exception)
+        assert done.exit_code == 0, (command, done.output)
 
 
 def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, fortnight: Fortnight) -> None:

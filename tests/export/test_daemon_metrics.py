@@ -70,17 +70,6 @@ def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> No
     assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
 
 
-def test_skipped_slots_and_notifications_add_up(publisher: PrometheusPublisher) -> None:
-    publisher.slots_skipped("home-feed", "missed", 3)
-    publisher.slots_skipped("home-feed", "missed")
-    publisher.notified("pager", "retry")
-
-    page = scraped(publisher)
-
-    assert page.value("slots_skipped_total", comparison="home-feed", reason="missed") == 4
-    assert page.value("notifications_total", receiver="pager", outcome="retry") == 1
-
-
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher) -> None:
     publisher.watch([], ["pager"])
 
@@ -126,30 +115,6 @@ def test_whether_the_database_works_shows_once_it_is_known(publisher: Prometheus
     for is_up in (True, False):
         publisher.database(is_up=is_up)
         assert scraped(publisher).value("database_up") == is_up
-
-
-def test_of_a_run_that_asked_nobody_no_arm_is_observed(publisher: PrometheusPublisher) -> None:
-    publisher.watch(["home-feed"], [])
-
-    publisher.run_finished(published.result(status=RunStatus.FAILED, pull_seconds={}))
-
-    page = scraped(publisher)
-    assert page.value("arm_gap_seconds_count", comparison="home-feed") == 0
-    assert page.value("pull_duration_seconds_count", comparison="home-feed", arm="baseline") == 0
-
-
-def test_users_whose_list_could_not_be_had_add_up_by_arm_and_reason(publisher: PrometheusPublisher) -> None:
-    publisher.watch(["home-feed"], [])
-    page = scraped(publisher)
-    zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
-    assert zero == [0.0] * (len(Arm) * len(CoverageReason))
-
-    for _ in range(2):
-        publisher.run_finished(published.result(coverage=published.coverage()))
-
-    page = scraped(publisher)
-    assert page.value("source_errors_total", comparison="home-feed", arm="candidate", reason="missing") == 20
-    assert page.value("source_errors_total", comparison="home-feed", arm="baseline", reason="short") == 6
 
 
 def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: PrometheusPublisher) -> None:
@@ -252,3 +217,23 @@ def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one_if_there_was_o
         publisher.reloaded(ok=False, at=published.SLOT + timedelta(hours=1))
         assert scraped(publisher).value("config_last_reload_successful") == 0
         assert scraped(publisher).value("config_last_reload_success_timestamp_seconds") == shown
+
+
+def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_from_zero_and_of_nobody_no_arm_is_observed(
+    publisher: PrometheusPublisher,
+) -> None:
+    publisher.watch(["home-feed"], [])
+    page, of = scraped(publisher), {"comparison": "home-feed"}
+    zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
+    assert zero == [0.0] * (len(Arm) * len(CoverageReason))
+
+    for count in (3, 1):
+        publisher.run_finished(published.result(coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}))
+        publisher.slots_skipped("home-feed", "missed", count)
+
+    page = scraped(publisher)
+    assert page.value("slots_skipped_total", **of, reason="missed") == 4
+    assert page.value("source_errors_total", **of, arm="candidate", reason="missing") == 20
+    assert page.value("source_errors_total", **of, arm="baseline", reason="short") == 6
+    assert page.value("arm_gap_seconds_count", **of) == 0
+    assert page.value("pull_duration_seconds_count", **of, arm="baseline") == 0

@@ -24,32 +24,6 @@ PROMETHEUS_2 = (
 )
 
 
-def test_a_filled_page_shows_every_series_of_the_table_and_none_beside() -> None:
-    families = parse_text(published.filled().render()[0].decode())
-    shown = {family.name + ("_total" if family.type == "counter" else "") for family in families}
-    shown -= {f"{name}_{part}" for name in shown for part in ("gsum", "gcount")}  # of a gauge histogram, in this format
-
-    assert {name for name in shown if name.startswith("rankwatch_")} == {series.name for series in SERIES.values()}
-
-
-def test_every_sample_has_exactly_the_labels_of_its_series() -> None:
-    by_name = {series.name: set(series.labels) for series in SERIES.values()}
-    for family in parse_text(published.filled().render()[0].decode()):
-        for sample in family.samples:
-            if sample.name.startswith("rankwatch_"):
-                stem = re.sub(r"_(bucket|g?sum|g?count)$", "", sample.name)
-                stem = stem if stem in by_name else sample.name
-                assert set(sample.labels) - {"le"} == by_name[stem], sample.name
-
-
-def test_help_and_type_on_the_page_are_those_of_the_table() -> None:
-    text = published.filled().render()[0].decode()
-
-    for series in SERIES.values():
-        kind = {Kind.INFO: "gauge", Kind.GAUGE_HISTOGRAM: "histogram"}.get(series.kind, series.kind)
-        assert f"# HELP {series.name} {series.help}\n# TYPE {series.name} {kind}\n" in text
-
-
 def test_promtool_finds_nothing_to_say_about_a_filled_page() -> None:
     page = published.filled().render()[0]
 
@@ -79,13 +53,6 @@ def test_without_that_variable_the_revision_is_what_pip_noted(
     monkeypatch.delenv("RANKWATCH_REVISION", raising=False)
     monkeypatch.setattr(module, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted))
     assert module.find_revision() == revision
-
-
-def test_process_and_interpreter_are_shown(publisher: PrometheusPublisher) -> None:
-    text = publisher.render()[0].decode()
-
-    assert "\nprocess_resident_memory_bytes " in text
-    assert "\npython_info{" in text
 
 
 @pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS_2, "application/openmetrics-text"])
@@ -189,3 +156,23 @@ def test_control_characters_of_a_segment_reach_no_terminal(publisher: Prometheus
     body = publisher.render()[0]
     assert b'segment="a=\\\\x1b]0;pwned\\\\x07\\\\x9b2J\\\\x7f"' in body
     assert not [character for character in body.decode() if ord(character) < 32 and character != "\n"]
+
+
+def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_labels_and_none_beside() -> None:
+    text = published.filled().render()[0].decode()
+    by_name = {series.name: set(series.labels) for series in SERIES.values()}
+    shown = set()
+    for family in parse_text(text):
+        for sample in family.samples:
+            if sample.name.startswith("rankwatch_"):
+                stem = re.sub(r"_(bucket|g?sum|g?count)$", "", sample.name)
+                stem = stem if stem in by_name else sample.name
+                assert set(sample.labels) - {"le"} == by_name[stem], sample.name
+                shown.add(stem)
+
+    assert shown == by_name.keys()
+    for series in SERIES.values():
+        kind = {Kind.INFO: "gauge", Kind.GAUGE_HISTOGRAM: "histogram"}.get(series.kind, series.kind)
+        assert f"# HELP {series.name} {series.help}\n# TYPE {series.name} {kind}\n" in text
+    assert "\nprocess_resident_memory_bytes " in text
+    assert "\npython_info{" in text

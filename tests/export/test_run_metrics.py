@@ -35,24 +35,6 @@ def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusP
     assert page.value("similarity_mean", **RBO | {"segment": "country=UK"}) == 0.5
 
 
-def test_a_summary_of_nobody_shows_its_count_and_no_mean(publisher: PrometheusPublisher) -> None:
-    nobody = published.summary(n=0, n_undefined=5, mean=None, standard_error=None, statistics={})
-    publisher.publish([published.latest(summaries=(nobody,))])
-
-    page = scraped(publisher)
-
-    assert page.value("similarity_users", **RBO) == 0
-    assert page.value("similarity_undefined_users", **RBO) == 5
-    assert not {"rankwatch_similarity_mean", "rankwatch_similarity_standard_error"} & page.names()
-
-
-def test_an_unknown_statistic_is_left_out_and_the_others_show(publisher: PrometheusPublisher) -> None:
-    newer = published.summary(statistics={"winsorized": 1.0, "p05": 0.25})
-    publisher.publish([published.latest(summaries=(newer,))])
-
-    assert scraped(publisher).labelled("similarity_quantile") == [{**RBO, "q": "0.05"}]
-
-
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
 def test_a_run_that_is_not_ok_shows_its_status_and_coverage_but_no_similarity(
     publisher: PrometheusPublisher, status: RunStatus
@@ -207,11 +189,6 @@ def test_an_alert_shows_its_state_its_figures_and_what_is_normal_and_whether_its
     assert {name: page.value(f"alert_{name}", **alert) for name in shown} == shown
 
 
-def test_an_alert_without_a_value_shows_none(publisher: PrometheusPublisher) -> None:
-    publisher.publish([published.latest(states=(published.state(value=None),))])
-    assert "rankwatch_alert_value" not in scraped(publisher).names()
-
-
 @pytest.mark.parametrize("way", ["published", "watched"])
 def test_a_comparison_taken_away_is_gone_whole_before_anything_is_read_again(publisher: PrometheusPublisher, way: str) -> None:
     if way == "watched":
@@ -237,3 +214,14 @@ def test_a_failed_run_shows_the_last_ok_time_and_the_runs_that_wait_for_labels(p
     assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
     assert page.value("unlabelled_runs", comparison="home-feed") == 3
     assert not {"rankwatch_arm_metric", "rankwatch_similarity_by_chance"} & page.names()
+
+
+def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher: PrometheusPublisher) -> None:
+    nobody = published.summary(n=0, n_undefined=5, mean=None, standard_error=None, statistics={"winsorized": 1.0, "p05": 0.25})
+    publisher.publish([published.latest(summaries=(nobody,), states=(published.state(value=None),))])
+
+    page = scraped(publisher)
+    assert (page.value("similarity_users", **RBO), page.value("similarity_undefined_users", **RBO)) == (0, 5)
+    absent = {"rankwatch_similarity_mean", "rankwatch_similarity_standard_error", "rankwatch_alert_value"}
+    assert not absent & page.names()
+    assert page.labelled("similarity_quantile") == [{**RBO, "q": "0.05"}]

@@ -1,7 +1,5 @@
 """Arrow tables and whatever else speaks the Arrow PyCapsule protocol, at the front door."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 
 import monitor
 from monitor.errors import InputError
+from monitor.frames import tables
 
 BASE = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": []}
 OTHER = {"u3": ["f"], "u2": ["e", "d"], "u1": ["a", "c", "x"]}
@@ -58,12 +57,10 @@ SHAPES: dict[str, Callable[[dict[str, list[str]]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("theirs", SHAPES)
 @pytest.mark.parametrize("ours", SHAPES)
-def test_every_table_of_lists_may_meet_every_other(ours: str, theirs: str) -> None:
-    found = monitor.compare_many(SHAPES[ours](BASE), SHAPES[theirs](OTHER))
-
-    pd.testing.assert_frame_equal(found, EXPECTED, check_index_type=False)
+def test_every_table_of_lists_may_meet_every_other(ours: str) -> None:
+    for theirs in SHAPES.values():
+        pd.testing.assert_frame_equal(monitor.compare_many(SHAPES[ours](BASE), theirs(OTHER)), EXPECTED, check_index_type=False)
 
 
 @pytest.mark.parametrize("kind", TEXTS, ids=str)
@@ -124,9 +121,7 @@ def test_a_stream_that_breaks_is_an_input_error_of_one_line() -> None:
 
 
 def test_comparing_never_imports_arrow_itself() -> None:
-    code = "import sys, monitor.frames.tables as t; assert 'pyarrow' not in vars(t)"
-
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert not {"pa", "pyarrow"} & vars(tables).keys()
 
 
 def test_scores_may_stand_in_a_list_column_beside_the_items() -> None:

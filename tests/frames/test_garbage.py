@@ -93,6 +93,7 @@ def generated() -> Iterator[str]:
         range(3),
         map(str, [1]),
         np.array("a"),
+        np.zeros((2, 2)),
         pd.DataFrame({"a": [1]}),
         object(),
     ],
@@ -101,6 +102,8 @@ def generated() -> Iterator[str]:
 def test_what_has_no_order_or_no_items_is_no_list(ranking: Any) -> None:
     with pytest.raises(InputError, match=r"the first list: found .* where a list of item ids, best first, was expected"):
         monitor.compare(ranking, ["a"])
+    with pytest.raises(InputError, match=r"the second list: found"):
+        monitor.compare(["a"], ranking)
     with pytest.raises(InputError, match=r"lists of the candidate: found .* where a list of item ids"):
         monitor.compare_many({"u": ["a"], "v": ["a"]}, {"u": ["a"], "v": ranking})
 
@@ -109,7 +112,13 @@ def test_what_has_no_order_or_no_items_is_no_list(ranking: Any) -> None:
     "missing", [None, math.nan, np.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]
 )
 def test_a_missing_id_is_an_error_and_no_item(missing: Any) -> None:
-    for ranking in (["a", missing], [missing], (1, missing), np.array([missing, "b"], dtype=object)):
+    for ranking in (
+        ["a", missing],
+        [missing],
+        (1, missing),
+        np.array([missing, "b"], dtype=object),
+        pd.Series(["a", missing], dtype=object),
+    ):
         with pytest.raises(InputError, match=r"found .* where an item id was expected: drop the item or name it"):
             monitor.compare(ranking, ["a"])
     with pytest.raises(InputError, match="where an item id was expected"):

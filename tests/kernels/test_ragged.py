@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.kernels import pad, ragged
@@ -49,9 +49,10 @@ def test_pad_refuses_offsets_that_do_not_describe_the_codes(offsets: list[int], 
         pad(np.array([1, 2]), np.array(offsets, dtype=np.int64), k)
 
 
-@pytest.mark.parametrize("all_pairs_max_k", [0, 40])
-@pytest.mark.parametrize("block_cells", [1, 13, 1 << 18])
+@settings(max_examples=250)
 @given(
+    all_pairs_max_k=st.sampled_from([0, 40]),
+    block_cells=st.sampled_from([1, 13, 1 << 18]),
     lists=st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=9),
     k=st.integers(1, 8),
     dtype=st.sampled_from([np.int32, np.int64]),

@@ -10,7 +10,7 @@ from typing import Any
 from monitor.pipeline import accumulator
 from monitor.receivers.webhook import Webhook
 from monitor.service.daemon.daemon import Daemon
-from monitor.sources.table_readers import TableSource
+from monitor.sources.file.joined import JoinedFiles
 from monitor.storage import run_store
 from monitor.storage.outbox import SqlOutbox
 from monitor.storage.run_store import SqlRunStore
@@ -45,7 +45,7 @@ def after(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True) -
 STEPS: dict[str, Callable[[], None]] = {
     "before claim": lambda: before(SqlRunStore, "claim"),
     "claim": lambda: after(SqlRunStore, "claim"),
-    "pull": lambda: before(TableSource, "pull"),
+    "pull": lambda: before(JoinedFiles, "read"),
     "score": lambda: before(accumulator, "score_all"),
     "store": lambda: after(run_store, "replace_results"),
     "before commit": lambda: after(run_store, "store_alerts"),

@@ -1,5 +1,6 @@
 """Weights and relevance brought to the places of a batch; 42 and "42" name one item here too."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,18 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factories import pull
+from factories import panel, pull
 from monitor.metrics import METRICS, Need, parse, score_all
-from monitor.model import ItemWeights, Pairing, Panel, Pull, RelevanceTable
+from monitor.model import ItemWeights, Pairing, Pull, RelevanceTable
 from monitor.pairing import ListedItems, keep_lists, pair
-from monitor.pairing.ids import codes_of, encode
 
 NAN = float("nan")
 BIG = 2**40
-
-
-def panel(*users: str) -> Panel:
-    return Panel(users=pd.Index(users, dtype="str"), segments={"all": np.arange(len(users), dtype=np.intp)})
 
 
 def ids(items: list[Any]) -> Any:
@@ -46,43 +42,30 @@ def same(found: Any, expected: Any) -> bool:
     return np.array_equal(np.asarray(found), np.asarray(expected, dtype=np.float64), equal_nan=True)
 
 
-every_spelling = pytest.mark.parametrize(
-    ("baseline", "candidate", "known"),
-    [(a, b, c) for a in ("number", "text") for b in ("number", "text") for c in ("number", "text")],
-)
-
-
-@every_spelling
 @pytest.mark.parametrize("large", [5, BIG, -5], ids=["own codes", "large", "negative"])
-def test_each_place_has_the_weight_of_its_item(baseline: str, candidate: str, known: str, large: int) -> None:
+@pytest.mark.parametrize(("baseline", "candidate", "known"), [*itertools.product(("number", "text"), repeat=3)])
+def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(
+    baseline: str, candidate: str, known: str, large: int
+) -> None:
     table = weights(dict(zip(spelt(known, 42, large, 77), (0.5, 2.0, 9.0), strict=True)))
-
-    arms = (pull({"a": spelt(baseline, 42, large)}), pull({"a": spelt(candidate, large, 3)}))
-    found = pair(panel("a"), *arms, 3, item_weights=table).batch.weights
-
-    assert found is not None
-    assert same(found.baseline, [[0.5, 2.0, NAN]])
-    assert same(found.candidate, [[2.0, NAN, NAN]])
-
-
-@every_spelling
-@pytest.mark.parametrize("large", [5, BIG, -5], ids=["own codes", "large", "negative"])
-def test_each_place_has_the_grade_of_its_user_and_item(baseline: str, candidate: str, known: str, large: int) -> None:
     graded = relevance(
-        {"b": dict(zip(spelt(known, 42), (3.0,), strict=True)), "a": dict(zip(spelt(known, 9, large), (1.0, 2.0), strict=True))}
+        {"b": dict.fromkeys(spelt(known, 42), 3.0), "a": dict(zip(spelt(known, 9, large), (1.0, 2.0), strict=True))}
     )
-
     arms = (
         pull({"a": spelt(baseline, 42, large), "b": spelt(baseline, 1)}),
-        pull({"b": spelt(candidate, 42), "a": spelt(candidate, 7)}),
+        pull({"b": spelt(candidate, 42), "a": spelt(candidate, large, 3)}),
     )
-    labels = pair(panel("a", "b", "c"), *arms, 2, relevance=graded).batch.labels
 
-    assert labels is not None
-    assert same(labels.grades.baseline, [[0, 2], [0, 0]])
-    assert same(labels.grades.candidate, [[0, 0], [3, 0]])
-    assert same(labels.ideal, [[2, 1], [3, 0]])
-    assert labels.relevant.tolist() == [2, 1]
+    batch = pair(panel("a", "b", "c"), *arms, 3, item_weights=table, relevance=graded).batch
+
+    assert batch.weights is not None
+    assert same(batch.weights.baseline, [[0.5, 2.0, NAN], [NAN] * 3])
+    assert same(batch.weights.candidate, [[2.0, NAN, NAN], [0.5, NAN, NAN]])
+    assert batch.labels is not None
+    assert same(batch.labels.grades.baseline, [[0, 2, 0], [0] * 3])
+    assert same(batch.labels.grades.candidate, [[2, 0, 0], [3, 0, 0]])
+    assert same(batch.labels.ideal, [[2, 1, 0], [3, 0, 0]])
+    assert batch.labels.relevant.tolist() == [2, 1]
 
 
 def test_nothing_is_known_unless_it_is_given() -> None:
@@ -97,14 +80,6 @@ def test_a_user_whom_nobody_graded_has_nothing_relevant() -> None:
 
     assert labels is not None
     assert labels.relevant.tolist() == [0]
-
-
-@pytest.mark.parametrize("lists", [([3, 42], [7]), ([BIG, 42], [-7]), (["x", "42"], [7])], ids=["own", "numbers", "texts"])
-def test_ids_from_elsewhere_find_their_codes(lists: tuple[list[Any], list[Any]]) -> None:
-    (baseline, candidate), vocabulary = encode(ids(lists[0]), ids(lists[1]))
-
-    for other in ([*lists[1], 42, 1000], [str(item) for item in [*lists[1], 42, 1000]]):
-        assert codes_of(ids(other), vocabulary).tolist() == [candidate[0], baseline[1], -1 if vocabulary is not None else 1000]
 
 
 def listed(*pairings: Pairing) -> ListedItems:

@@ -98,30 +98,6 @@ def test_a_segment_of_which_too_little_answered_has_no_arm_scores_and_no_kept_se
     assert set(result.lists.segments) == {"all", "country=DE"}
 
 
-def test_weights_that_cannot_be_read_leave_out_what_needs_them_and_the_run_says_so() -> None:
-    result = ran(
-        WIDE,
-        pull({"a": [1, 2]}),
-        pull({"a": [1, 2]}),
-        users("a"),
-        weights=CannedWeights(SourceError("prices.csv: no such file")),
-    )
-    assert result.status is RunStatus.OK
-    assert result.reason == "item_weights: prices.csv: no such file"
-    assert arm_values(result)["mean_popularity", "baseline"] == (None, 0)
-    assert {summary.metric for summary in result.summaries} == {"extended_tau", "rbo(p=0.9)"}
-
-
-def test_weights_that_never_come_cost_the_deadline_and_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    hung = threading.Event()
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"), weights=CannedWeights(hung))
-    result = execute(changed(WIDE, deadline=timedelta(seconds=0.2)), opened, claim(), Memory(), StillClock())
-    hung.set()
-    assert result.status is RunStatus.OK
-    assert (result.reason or "").startswith("item_weights: no answer within")
-
-
 def test_items_without_a_weight_are_told() -> None:
     result = ran(WIDE, pull({"a": [1, 2]}), pull({"a": [1, 3]}), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
     assert "1 of 3 listed items have no weight" in (result.reason or "")
@@ -146,22 +122,46 @@ def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
     np.testing.assert_array_equal(scores.by_metric[NDCG], [1.0, np.nan])
 
 
-def test_relevance_that_has_not_arrived_is_left_out_and_waited_for() -> None:
-    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
-    assert (result.status, result.reason) == (RunStatus.OK, None)
-    assert {summary.metric for summary in result.summaries} == {"overlap"}
-    assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
-    assert result.lists is not None
-
-
-def test_relevance_that_cannot_be_read_is_told_and_waited_for() -> None:
-    broken = CannedRelevance({SLOT: SourceError("bought.parquet has no column 'grades'")})
-    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=broken)
-    assert (result.status, result.reason) == (RunStatus.OK, "relevance: bought.parquet has no column 'grades'")
-    assert not result.is_labelled
-
-
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -> None:
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
     result = execute(changed(labelled(NDCG), metrics=(NDCG,)), opened, claim(), Memory(), StillClock())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (SourceError("prices.csv: no such file"), "item_weights: prices.csv: no such file"),
+        (threading.Event(), "item_weights: no answer within"),
+    ],
+    ids=["unreadable", "hung"],
+)
+def test_weights_that_cannot_be_had_cost_what_needs_them_and_not_the_run_which_says_so(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, why: str
+) -> None:
+    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
+    lists, quick = pull({"a": [1, 2]}), changed(WIDE, deadline=timedelta(seconds=0.2))
+    result = ran(
+        quick if isinstance(answer, threading.Event) else WIDE, lists, lists, users("a"), weights=CannedWeights(answer)
+    )
+    if isinstance(answer, threading.Event):
+        answer.set()
+    assert result.status is RunStatus.OK
+    assert (result.reason or "").startswith(why)
+    assert arm_values(result)["mean_popularity", "baseline"] == (None, 0)
+    assert {summary.metric for summary in result.summaries} == {"extended_tau", "rbo(p=0.9)"}
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        ({}, None),
+        ({SLOT: SourceError("bought.parquet has no column 'grades'")}, "relevance: bought.parquet has no column 'grades'"),
+    ],
+)
+def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for(known: Any, reason: str | None) -> None:
+    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance(known))
+    assert (result.status, result.reason) == (RunStatus.OK, reason)
+    assert {summary.metric for summary in result.summaries} == {"overlap"}
+    assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
+    assert result.lists is not None

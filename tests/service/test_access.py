@@ -14,9 +14,6 @@ from typer.testing import CliRunner
 
 from forking import ended, running
 from monitor.cli.main import app
-from monitor.errors import ConfigError
-from monitor.service.composition import open_web_access
-from monitor.settings.loader import load_settings
 from servers.certificates import Authority, Pair
 from servers.daemon import wait_for
 from servers.prometheus import running_prometheus
@@ -136,16 +133,3 @@ def test_check_takes_a_good_file_and_tells_what_is_not_done_to_the_letter(world:
 
     assert checked.exit_code == 0, checked.output
     assert "http_server_config.http2: HTTP/1.1 is used" in checked.output
-
-
-def test_a_reload_lets_in_by_what_was_open_already_and_names_the_file_that_it_cannot_open(world: World) -> None:
-    first = open_web_access(load_settings(world.config, {}))
-    world.write(basic_auth_users=json.loads(world.web.read_text())["basic_auth_users"], http_server_config={"http2": True})
-    second = open_web_access(load_settings(world.config, {}), first)
-    assert second.credentials is first.credentials
-    assert second.options.notes
-
-    (world.folder / "web.key").unlink()
-    with pytest.raises(ConfigError) as caught:
-        open_web_access(load_settings(world.config, {}), second)
-    assert str(caught.value).startswith(f"{world.web}: tls_server_config.key_file: cannot read {world.folder / 'web.key'}: ")

@@ -33,8 +33,8 @@ Shown = dict[str, Any]
 @pytest.fixture(scope="module", params=sorted(FLOORS))
 def replayed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, dict[tuple[str, int], Shown], list[Shown]]:
-    """The metric explained, every run as `show` tells it, and every transition."""
+) -> tuple[str, dict[tuple[str, int], Shown]]:
+    """The metric explained, and every run as `show` tells it."""
     metric = request.param
     folder = tmp_path_factory.mktemp("replayed")
     rest = REST.format(metric=metric, floor=FLOORS[metric])
@@ -47,10 +47,10 @@ def replayed(
         for name in (*FAULTY, *HEALTHY)
         for day in DAYS
     }
-    return metric, shown, run_cli("alerts", "--config", str(named), "--json")
+    return metric, shown
 
 
-Replayed = tuple[str, dict[tuple[str, int], Shown], list[Shown]]
+Replayed = tuple[str, dict[tuple[str, int], Shown]]
 
 
 @cache
@@ -67,7 +67,7 @@ def popular(day: int) -> set[str]:
 
 def test_the_split_sums_to_the_whole_on_every_run(replayed: Replayed) -> None:
     """The drop straight from the stored means: of this run, and of what it says it was held against."""
-    metric, shown, _ = replayed
+    metric, shown = replayed
     checked = 0
     for found in shown.values():
         told = found["explanation"]
@@ -83,19 +83,6 @@ def test_the_split_sums_to_the_whole_on_every_run(replayed: Replayed) -> None:
             assert math.fsum(amount for parts in falls for amount in parts.values()) == pytest.approx(drop, abs=1e-9)
         checked += 1
     assert checked == (len(FAULTY) + len(HEALTHY)) * (len(DAYS) - 1)
-
-
-def test_what_a_run_is_held_against_is_the_mean_over_the_users_of_the_healthy_runs_before(replayed: Replayed) -> None:
-    metric, shown, _ = replayed
-    rows = [
-        next(row for row in shown["pop20", day]["summaries"] if (row["segment"], row["metric"]) == ("all", metric))
-        for day in range(1, 8)
-    ]
-    before = math.fsum(row["mean"] * row["users"] for row in rows) / sum(row["users"] for row in rows)
-    for day in BAD:
-        told = shown["pop20", day]["explanation"]
-        assert told["runs"] == 7
-        assert 1 - told["before"] == pytest.approx(before, abs=1e-9)
 
 
 @pytest.mark.parametrize("day", BAD)
@@ -121,7 +108,7 @@ def test_every_fifth_user_on_popular_items_is_no_segment_and_its_items_and_lists
 
 @pytest.mark.parametrize("day", BAD)
 def test_short_lists_come_first(day: int, replayed: Replayed) -> None:
-    metric, shown, _ = replayed
+    metric, shown = replayed
     told = shown["trunc5", day]["explanation"]
     assert told["segment"] == "all"
     if metric == "extended_tau":
@@ -160,15 +147,3 @@ def test_no_segment_and_no_lack_is_blamed_for_a_healthy_candidate(name: str, rep
     for day in DAYS[1:]:
         told = replayed[1][name, day]["explanation"]
         assert (told["segment"], "no list" in told["sentence"], "cut short" in told["sentence"]) == ("all", False, False)
-
-
-def test_every_alert_on_similarity_says_why_and_none_on_coverage(replayed: Replayed) -> None:
-    _, shown, changes = replayed
-    assert {"pop20", "seg2-nonUK-pop", "trunc5", "missing5"} <= {each["comparison"] for each in changes}
-    for each in changes:
-        told = shown[each["comparison"], int(each["slot"][8:10])]["explanation"]["sentence"]
-        if each["metric"] == "coverage" or each["to"] == "quiet":
-            assert each["explanation"] is None
-        else:
-            assert told[1:] in each["explanation"]
-            assert each["segment"] in {"all", each["explanation"].split()[1]}

@@ -77,8 +77,3 @@ def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(
     rules = to_comparison(settings.comparisons[0]).judging.rules
     assert rules[0].is_dry_run == (wanted == "muted")
     assert {rule.is_dry_run for rule in rules[1:]} == {of_comparison == "true"}
-
-
-def test_a_held_resolve_is_asked_for_by_rule(load_text: Load, minimal: str) -> None:
-    text = f"{minimal}    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2, resolve_after: 3}}\n"
-    assert to_comparison(load_text(text).comparisons[0]).judging.rules[0].resolve_after == 3

@@ -13,7 +13,7 @@ from settings.minimal import Load, limit_of, rules_on_drift
 
 RULES = """    rules:
       - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}, segments: each,
-         min_users: 50, severity: critical}
+         min_users: 50, severity: critical, resolve_after: 3}
       - {alert: Far, metric: overlap, statistic: share_below(0.30), above: 0.2, segments: [all]}
 """
 
@@ -55,7 +55,7 @@ def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) ->
     low, far = rules_on_drift(load_text(minimal + RULES).comparisons[0])
     assert (*low.subject, *limit_of(low)) == ("rbo(p=0.9)", "mean", Direction.BELOW, 0.6, 0.65)
     assert (low.for_runs, low.labels) == (2, {"team": "7"})
-    assert (low.segments, low.min_users, low.severity) == ("each", 50, Severity.CRITICAL)
+    assert (low.segments, low.min_users, low.severity, low.resolve_after) == ("each", 50, Severity.CRITICAL, 3)
     assert (far.subject.statistic, *limit_of(far)) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
     assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 

@@ -42,6 +42,7 @@ def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     assert file.metadata.row_group(0).column(1).compression == "ZSTD"
     assert file.schema_arrow.metadata == {b"comparison": b"feed", b"config_hash": b"abc"}
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["01-08.parquet", "2024"]
+    assert (tmp_path / "2024" / "01-08.parquet").stat().st_mode & 0o777 == 0o600  # it holds users
 
 
 @pytest.mark.parametrize("link_to_folder", [False, True])

@@ -3,10 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import insert, select, text
 
 from factories import SLOT
 from monitor.model import RunStatus
 from monitor.storage import SqlStore
+from monitor.storage.tables import runs
+from statements import plans_of
 from storage.worked import HOUR, attempt, claimed, result
 
 LATER = SLOT + HOUR
@@ -115,6 +118,27 @@ def test_a_finished_run_whose_rerun_expired_is_not_abandoned(store: SqlStore) ->
     assert store.runs.abandon_expired(SLOT + HOUR) == 0
     assert store.history.runs(comparison=None, limit=1)[0].status is RunStatus.OK
     assert attempt(store, rerun=True) is not None
+
+
+def test_expired_claims_and_unlabelled_runs_are_found_without_a_look_at_all_runs(store: SqlStore) -> None:
+    first = claimed(store)
+    store.runs.finish(result(first), receivers=())
+    with store.database.write() as connection:
+        row = dict(connection.execute(select(runs)).one()._mapping)
+        slots = [
+            {**row, "id": number, "scheduled_for": SLOT + (number - first.run_id) * HOUR}
+            for number in range(first.run_id + 1, first.run_id + 3000)
+        ]
+        connection.execute(insert(runs), slots)
+        connection.execute(text("ANALYZE"))
+
+    expired = plans_of(lambda: store.runs.abandon_expired(SLOT))
+    waiting = plans_of(lambda: store.runs.awaiting_relevance("home-feed", since=SLOT))
+    shown = plans_of(lambda: store.history.latest(["home-feed"]))
+
+    assert [("ix_runs_claimed" in plan) for plan in expired[-2:]] == [True, True]
+    assert "ix_runs_unlabelled" in waiting[-1]
+    assert sum("ix_runs_unlabelled" in plan for plan in shown) == 1
 
 
 def test_the_last_slot_is_the_newest_ever_claimed_whatever_became_of_it(store: SqlStore) -> None:

@@ -98,30 +98,6 @@ def test_a_long_name_keeps_its_beginning(store: SqlStore) -> None:
     assert len(state.segment) == 125
 
 
-def test_instants_come_back_in_utc_to_the_microsecond(store: SqlStore) -> None:
-    slot = datetime(2024, 3, 31, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
-    claimed(store, slot)
-
-    found = store.runs.last_slot("home-feed")
-
-    assert found == slot
-    assert found is not None
-    assert found.tzinfo is UTC
-
-
-def test_a_time_without_zone_is_refused(store: SqlStore) -> None:
-    with pytest.raises(ValueError, match="no time zone"):
-        claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
-
-
-def test_instants_are_ordered_by_time_and_not_by_how_they_were_written(store: SqlStore) -> None:
-    east = datetime(2024, 1, 8, 3, tzinfo=timezone(timedelta(hours=9)))
-    claimed(store, east)
-    claimed(store, SLOT)
-
-    assert [found.slot for found in store.history.runs(comparison=None, limit=2)] == [SLOT, east]
-
-
 def test_names_sort_by_code_point(store: SqlStore) -> None:
     names = ["Zebra", "a", "B", "é", "z", "🦜"]
     claim = claimed(store)
@@ -151,3 +127,15 @@ def test_names_and_texts_of_any_content_are_stored(store: SqlStore) -> None:
         assert found in store.alerts.firing()
         if len(name) < 500:
             assert (latest.summaries, latest.states) == ((summary,), (firing,))
+
+
+def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_without_a_zone(store: SqlStore) -> None:
+    east = datetime(2024, 1, 8, 3, 0, 0, 123456, tzinfo=timezone(timedelta(hours=9)))
+    claimed(store, east)
+    claimed(store, SLOT)
+    with pytest.raises(ValueError, match="no time zone"):
+        claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
+
+    found = [each.slot for each in store.history.runs(comparison=None, limit=2)]
+    assert found == [SLOT, east]
+    assert {each.tzinfo for each in found} == {UTC}

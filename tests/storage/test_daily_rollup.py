@@ -80,14 +80,6 @@ def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) 
     assert (day.histogram_low, day.histogram_high, day.histogram_counts) == (0.0, 1.0, [4, 36])
 
 
-def test_a_day_that_is_not_over_is_not_added_up(store: SqlStore) -> None:
-    stored(store, SLOT, summary())
-
-    prune(store, now=SLOT + 23 * HOUR)
-
-    assert days(store) == []
-
-
 def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured_no_mean(store: SqlStore) -> None:
     stored(store, SLOT, summary(n=0, mean=None, standard_error=None, statistics={}))
     other = Histogram(low=-1.0, high=1.0, counts=(1, 2))
@@ -135,13 +127,6 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
     prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert len(days(store)) == 3 * 2
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
-
-
-def test_segments_of_a_day_that_is_not_over_stay_whatever_their_age(store: SqlStore) -> None:
-    run_id = run(store, SLOT)
-
-    assert prune(store, summaries=SLOT + DAY, now=SLOT + HOUR) == {}
-    assert len(store.history.summaries(run_id)) == 2
 
 
 def test_days_left_over_by_a_roll_up_that_was_cut_off_are_added_up_the_next_time(
@@ -276,3 +261,11 @@ def test_a_day_lies_between_its_runs_whatever_their_order(runs: list[tuple[int, 
     assert row["standard_error"] <= max(error for _, _, error in runs) + 1e-12
     assert shuffled["mean"] == pytest.approx(row["mean"], abs=1e-12)
     assert row["n"] == sum(n for n, _, _ in runs)
+
+
+def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_whatever_their_age(store: SqlStore) -> None:
+    run_id = run(store, SLOT)
+
+    assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}
+    assert days(store) == []
+    assert len(store.history.summaries(run_id)) == 2

@@ -34,7 +34,7 @@ from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import BATCH_USERS
 from monitor.ports import UserSource
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.source import file_item_weights, file_lists, file_relevance, file_users
+from monitor.sources.file.source import FileLists, FileUsers, file_item_weights, file_relevance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +157,9 @@ def _open(files: ComparedFiles) -> Arms:
     lists = (files.baseline, files.candidate)
     listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
     return Arms(
-        baseline=file_lists(files.baseline),
-        candidate=file_lists(files.candidate),
-        users=file_users(files.users) if files.users is not None else _Either(*map(file_users, listed)),
+        baseline=FileLists(files.baseline),
+        candidate=FileLists(files.candidate),
+        users=FileUsers(files.users) if files.users is not None else _Either(*map(FileUsers, listed)),
         dimensions=() if files.by is None else (files.by,),
         weights=None if files.item_weights is None else file_item_weights(files.item_weights),
         relevance=None if files.relevance is None else file_relevance(files.relevance),

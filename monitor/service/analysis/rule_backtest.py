@@ -44,7 +44,7 @@ class Backtest:
 
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
     """Judge all stored runs up to the end of the period by the comparison's rules; return what changes within it."""
-    rejudging = Rejudgement(comparison=comparison, installation=store.alerts.installation())
+    rejudging = Rejudgement(comparison=comparison, installation=store.alerts.installation(create=False))
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []

@@ -78,7 +78,7 @@ class StalenessMonitor:
             before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now)
             if transitions:
-                group_for, installation = each.comparison.judging.group_for, self.alerts.installation()
+                group_for, installation = each.comparison.judging.group_for, self.alerts.installation(create=True)
                 states, transitions = assign_incidents(
                     states, transitions, before, group_for=group_for, installation=installation
                 )

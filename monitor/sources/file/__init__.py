@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
-from monitor.options import NOT_IN_HASH, ConfigPath, Options
+from monitor.options import NOT_IN_HASH, Options, resolve_path
 from monitor.slot_templates import check_placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import (
@@ -17,28 +18,42 @@ from monitor.sources.table_options import (
     WeightColumnOptions,
 )
 
+STORES = ("s3://", "gs://", "abfs://")
+"""How paths of object storage begin."""
+
 FileFormat = Literal["parquet", "csv", "jsonl"]
 _GIB = 2**30
 
 
-class FileOptions(Options):
-    """One file a slot."""
+def _resolve(path: str, info: ValidationInfo) -> str:
+    if path.startswith(STORES):
+        return path
+    if match := re.match(r"[a-z0-9+]+://", path):
+        msg = f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path on disk"
+        raise ValueError(msg)
+    return resolve_path(path, info)
 
-    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
+
+class FileOptions(Options):
+    """Files of a slot: one, those that match a pattern, or all parts in a folder."""
+
+    path: Annotated[str, AfterValidator(_resolve), AfterValidator(check_placeholders)] = Field(
         min_length=1,
-        description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime format. "
-        "A relative path starts at the configuration file's directory.",
+        description="Path of a file, a pattern such as `lists/*.parquet`, or a folder whose parts are all read, but for names "
+        "that begin with `_` or `.`; on disk, or in object storage (`s3://`, `gs://`, `abfs://`, each an extra to install; "
+        "credentials come from the environment). `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime "
+        "format. A relative path starts at the configuration file's directory.",
     )
     format: FileFormat | None = Field(
         default=None,
-        description="Format of the file; by default its suffix decides: `.parquet`, `.csv` or `.jsonl`, the last two also "
+        description="Format of the files; by default their suffix decides: `.parquet`, `.csv` or `.jsonl`, the last two also "
         "with `.gz`.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2 * _GIB,
         ge=2**20,
         le=1024 * _GIB,
-        description="Most memory that what a run keeps of the file may take, in bytes.",
+        description="Most memory that what a run keeps of the files may take, in bytes.",
     )
 
 
@@ -65,13 +80,13 @@ class FileRelevanceOptions(GradeColumnOptions, FileOptions):
 _SOURCE = "monitor.sources.file.source"
 
 FILE = SourceKind(
-    lists=Reader(FileSourceOptions, f"{_SOURCE}:file_lists", "A file of lists: Parquet, CSV or JSON lines."),
+    lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
-    joined="monitor.sources.file.joined:join_files",
+    joined="monitor.sources.file.joined:JoinedFiles",
     is_pulled=True,
-    users=Reader(FileUsersOptions, f"{_SOURCE}:file_users", "Users in a file."),
-    item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "A file: Parquet, CSV or JSON lines."),
-    item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "A file: Parquet, CSV or JSON lines."),
-    relevance=Reader(FileRelevanceOptions, f"{_SOURCE}:file_relevance", "A file a slot: Parquet, CSV or JSON lines."),
+    users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
+    item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "Files: Parquet, CSV or JSON lines."),
+    item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "Files: Parquet, CSV or JSON lines."),
+    relevance=Reader(FileRelevanceOptions, f"{_SOURCE}:file_relevance", "Files a slot: Parquet, CSV or JSON lines."),
 )

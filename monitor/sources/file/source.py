@@ -1,46 +1,105 @@
-"""Files as tables, and what is read from them."""
+"""What is read from files, each time anew and in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 
+from monitor.deadline import Deadline, OverdueError
+from monitor.model import CoverageReason, Pull, PullRequest, UserTable
 from monitor.slot_templates import fill_slot
-from monitor.sources.file import FileOptions
-from monitor.sources.file.formats import read_batches
+from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
+from monitor.sources.file.database import open_database
+from monitor.sources.file.file_set import find_files
+from monitor.sources.file.file_view import FileView
+from monitor.sources.file.list_view import ListView
+from monitor.sources.file.user_view import UserView
+from monitor.sources.list_collector import failed_pull
+from monitor.sources.lookup_tables import user_table
+from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.table_readers import (
-    TableBatch,
     TableItemTitles,
     TableItemWeights,
     TableRelevance,
-    TableSource,
-    TableUsers,
     over_table,
 )
 
+_BATCH_ROWS = 8192
+
+
+class FileLists:
+    """One arm's lists in files. Port: Source. When the deadline passes, everybody is ``timeout``: half a file is no answer."""
+
+    def __init__(self, options: FileSourceOptions) -> None:
+        self._options = options
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users."""
+        options, deadline = self._options, Deadline.after(request.timeout_s)
+        files = find_files(options, request.slot)
+        try:
+            deadline.require_time()
+            with open_database([files], deadline) as database:
+                lists = ListView(database, "asked", options, files, request)
+                pull = lists.pull_rows(request.users, deadline, options.max_bytes)
+        except OverdueError:
+            return failed_pull(request.users, CoverageReason.TIMEOUT, f"{files.where} was not read in time")
+        files.require_unchanged()
+        return pull
+
+    def close(self) -> None:
+        """Nothing is held between reads."""
+
+
+class FileUsers:
+    """Users in files. Port: UserSource."""
+
+    def __init__(self, options: FileUsersOptions) -> None:
+        self._options = options
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users of the files, with these columns as segments."""
+        files = find_files(self._options, slot)
+        with open_database([files]) as database:
+            asked = UserView(database, files, self._options.user, dimensions)
+            rows, size, columns = [], 0, ", ".join(("key", *asked.columns))
+            for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
+                segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
+                rows.append((record["key"], segments))
+                size += record.nbytes
+                check_size(size, self._options.max_bytes, files.where)
+        files.require_unchanged()
+        return user_table(rows, files.where)
+
+    def close(self) -> None:
+        """Nothing is held between reads."""
+
 
 class FileTable:
-    """One file a slot, read anew each time. Port: Table."""
+    """Files of a slot, read anew each time. Port: Table."""
 
     def __init__(self, options: FileOptions) -> None:
         self._options = options
         self.max_bytes = options.max_bytes
 
     def where(self, slot: datetime) -> str:
-        """The path of the slot's file."""
+        """The path of the slot's files."""
         return fill_slot(self._options.path, slot)
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """Rows of the slot's file; at least one batch, even when it has no row."""
-        return read_batches(Path(self.where(slot)), self._options.format, columns, self.max_bytes)
+        """Rows of the slot's files in their order; at least one batch, even when there is no row."""
+        files = find_files(self._options, slot)
+        with open_database([files], in_order=True) as database:
+            rows = FileView(database, files, columns, "rows")
+            for record in database.sql(f"SELECT * FROM {rows.name}").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - a name of ours
+                yield {name: rows.values(record[name]) for name in columns}
+            yield rows.empty(columns)
+        files.require_unchanged()
 
     def close(self) -> None:
         """Nothing is held between reads."""
 
 
-file_lists = over_table(TableSource, FileTable)
-file_users = over_table(TableUsers, FileTable)
 file_item_weights = over_table(TableItemWeights, FileTable)
 file_item_titles = over_table(TableItemTitles, FileTable)
 file_relevance = over_table(TableRelevance, FileTable)

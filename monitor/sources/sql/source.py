@@ -15,11 +15,10 @@ from monitor.options import format_duration
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.sql.read_only_database import ReadOnlyDatabase, SqlRows, statement_of
+from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_readers import (
-    TableBatch,
     TableItemTitles,
     TableItemWeights,
-    TableLists,
     TableRelevance,
     TableUsers,
     over_table,

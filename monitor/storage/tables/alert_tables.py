@@ -12,12 +12,11 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     false,
-    text,
 )
 
 from monitor.model import DeliveryStatus, Direction, Outcome, Severity, State
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, metadata
+from monitor.storage.tables.metadata import closed, index_where, metadata
 
 alert_states = Table(
     "alert_states",
@@ -93,20 +92,8 @@ deliveries = Table(
     Column("settled_at", Instant),
     Column("repeat_at", Instant),
     UniqueConstraint("transition_id", "receiver"),
-    Index(
-        "ix_deliveries_waiting",
-        "receiver",
-        "next_attempt_at",
-        sqlite_where=text("status IN ('pending', 'held')"),
-        postgresql_where=text("status IN ('pending', 'held')"),
-    ),
-    Index(
-        "ix_deliveries_repeated",
-        "receiver",
-        "repeat_at",
-        sqlite_where=text("repeat_at IS NOT NULL"),
-        postgresql_where=text("repeat_at IS NOT NULL"),
-    ),
+    index_where("status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"),
+    index_where("repeat_at IS NOT NULL", "ix_deliveries_repeated", "receiver", "repeat_at"),
     sqlite_autoincrement=True,
 )
 """The outbox: one row for each announced transition and each receiver.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, MetaData
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, MetaData, text
 
 from monitor.storage.column_types import Id, Member
 
@@ -29,3 +29,8 @@ def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckCon
 def run_id_column() -> Column[Any]:
     """The run that a row belongs to and is deleted with."""
     return Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
+
+
+def index_where(condition: str, name: str, *columns: str) -> Index:
+    """An index of the few rows that meet the condition, used by queries that ask for it."""
+    return Index(name, *columns, sqlite_where=text(condition), postgresql_where=text(condition))

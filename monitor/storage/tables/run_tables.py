@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from monitor.model import Arm, CoverageReason, EvidenceKind, RunStatus
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, metadata, run_id_column
+from monitor.storage.tables.metadata import closed, index_where, metadata, run_id_column
 
 runs = Table(
     "runs",
@@ -41,6 +41,10 @@ runs = Table(
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for"),
     Index(None, "scheduled_for"),
+    index_where("claimed_until IS NOT NULL", "ix_runs_claimed", "claimed_until"),
+    index_where(
+        "labels_until IS NOT NULL AND labelled_at IS NULL", "ix_runs_unlabelled", "comparison", "status", "scheduled_for"
+    ),
     sqlite_autoincrement=True,
 )
 """``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
@@ -245,7 +249,7 @@ leases = Table(
 )
 """Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
 
-The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.installation_of`."""
+The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.make_installation`."""
 
 daily = Table(
     "daily",

@@ -1,5 +1,7 @@
-"""Parquet files joined by user find what pulling both of them finds, whatever stands in them."""
+"""Files joined by user find what pulling both of them finds, whatever stands in them, in each format and in parts."""
 
+import csv
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,9 +21,9 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.ports import JoinedAnswers
-from monitor.sources.file import FileSourceOptions, FileUsersOptions, parquet_views
-from monitor.sources.file.joined import join_files
-from monitor.sources.file.source import file_lists, file_users
+from monitor.sources.file import FileSourceOptions, FileUsersOptions, database
+from monitor.sources.file.joined import JoinedFiles
+from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
 
@@ -67,8 +69,37 @@ def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any) -> File
         columns |= {"item": [item for _, item, _ in flat], "rank": [rank for _, _, rank in flat]}
         rows, more = [row for row, _, _ in flat], {"item": "item", "rank": "rank"}
     columns |= {name: [row[name] for row in rows] for name in ("country", "tier")}
-    pq.write_table(pa.table(columns), path, row_group_size=64)
+    WRITERS[path.suffix](pa.table(columns), path)
     return FileSourceOptions(path=str(path), user="user", **more)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, row_group_size=64)
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    rows = table.to_pylist()
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.DictWriter(file, table.column_names)
+        lines.writeheader()
+        lines.writerows(
+            {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
+        )
+
+
+def write_jsonl(table: pa.Table, path: Path) -> None:
+    path.write_text("\n".join(map(json.dumps, table.to_pylist())), encoding="utf-8")
+
+
+def write_parts(table: pa.Table, path: Path) -> None:
+    path.mkdir()
+    (path / "_SUCCESS").touch()
+    half = len(table) // 2
+    for name, part in {"a": table[:half], "b": table[half:], "c": table[:0]}.items():
+        pq.write_table(part, path / f"{name}.parquet")
+
+
+WRITERS = {".parquet": write_parquet, ".csv": write_csv, ".jsonl": write_jsonl, ".parts": write_parts}
 
 
 @pytest.fixture
@@ -85,12 +116,12 @@ def arms_of(
     baseline: FileSourceOptions, candidate: FileSourceOptions, users: FileUsersOptions, again: FileSourceOptions | None = None
 ) -> Arms:
     return Arms(
-        baseline=file_lists(baseline),
-        candidate=file_lists(candidate),
-        users=file_users(users),
+        baseline=FileLists(baseline),
+        candidate=FileLists(candidate),
+        users=FileUsers(users),
         dimensions=("country", "tier"),
-        again=None if again is None else file_lists(again),
-        joined=join_files(baseline, candidate, users, ("country", "tier"), again),
+        again=None if again is None else FileLists(again),
+        joined=JoinedFiles(baseline, candidate, users, ("country", "tier"), again),
     )
 
 
@@ -106,23 +137,31 @@ def found(measurement: Measurement) -> dict[str, Any]:
     return {**{name: value for name, value in run.items() if name not in NOT_FOUND}, "scores": by_user}
 
 
-@pytest.mark.parametrize("spell", [str, int])
+@pytest.mark.parametrize(
+    ("kept", "spell", "kind"),
+    [
+        ("parquet", str, "clean"),
+        ("parquet", int, "odd"),
+        ("csv", str, "odd"),
+        ("jsonl", int, "odd"),
+        ("parts", str, "odd"),
+    ],
+)
 @pytest.mark.parametrize("users", ["of the baseline", "of a file"])
 @pytest.mark.parametrize("form", ["wide", "long"])
-@pytest.mark.parametrize("kind", ["clean", "odd"])
-def test_a_join_finds_what_pulling_finds(tmp_path: Path, spill: Path, *, form: str, users: str, spell: Any, kind: str) -> None:
+def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
+    tmp_path: Path, spill: Path, *, form: str, users: str, kept: str, spell: Any, kind: str
+) -> None:
     odd = kind == "odd"
-    baseline, candidate, again = (
-        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3)
-    )
+    baseline, candidate, again = (write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3))
     asked = FileUsersOptions(path=baseline.path, user="user")
     if users == "of a file":
-        listed = write(tmp_path / "users.parquet", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell)
+        listed = write(tmp_path / f"users.{kept}", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell)
         asked = FileUsersOptions(path=listed.path, user="user")
     arms = arms_of(baseline, candidate, asked, again)
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
-    for batch_users in (10_000, 29, 4):
+    for batch_users in (10_000, 29):
         joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
         assert found(joined) == found(pulled)
         assert (joined.coverage, joined.left_out, joined.troubles) == (pulled.coverage, pulled.left_out, pulled.troubles)
@@ -218,7 +257,7 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: File
     content[start : start + 400] = b"\0" * 400
     path.write_bytes(content)
 
-    with pytest.raises(SourceError, match="the files cannot be joined: ") as caught:
+    with pytest.raises(SourceError, match="may be damaged or still being written: ") as caught:
         measure(arms_of(*files, asked_of(files[0])))
     assert "\n" not in str(caught.value)
     assert list(spill.iterdir()) == []
@@ -232,7 +271,7 @@ def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
-    source = join_files(*files, asked_of(files[0]), (), None)
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
     request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
     path = Path(files[1].path)
@@ -243,7 +282,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files,
 
 
 def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
-    source = join_files(*files, asked_of(files[0]), (), None)
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
 
     with (
@@ -265,8 +304,8 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
         files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
-    monkeypatch.setattr(parquet_views, "MEMORY", "60MB")
-    source = join_files(files[0], files[1], asked_of(files[0]), (), None)
+    monkeypatch.setattr(database, "MEMORY", "60MB")
+    source = JoinedFiles(files[0], files[1], asked_of(files[0]), (), None)
     assert source is not None
     seen = 0
 
@@ -281,7 +320,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())
-    source = join_files(*files, asked_of(files[0]), (), None)
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
 
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:

@@ -1,0 +1,167 @@
+"""The files behind a path: one file, all that match a pattern, or all parts of a folder; on disk or in object storage."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from glob import glob, has_magic
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from monitor.errors import SourceError
+from monitor.slot_templates import fill_slot
+from monitor.sources.file import STORES, FileOptions
+from monitor.sources.id_columns import on_one_line
+from monitor.sources.table_readers import MissingTableError
+
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_MOST_PARTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """Files of one format. ``where`` is the path that they were found by, ``store`` their fsspec file system if on no disk."""
+
+    where: str
+    paths: tuple[str, ...]
+    format: str
+    store: Any
+    signatures: tuple[object, ...]
+    find: Callable[[], FileSet]
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open one of the files to read bytes."""
+        opened: IO[bytes] = Path(path).open("rb") if self.store is None else self.store.open(path, "rb")  # noqa: SIM115 - the caller closes
+        return opened
+
+    def require_unchanged(self) -> None:
+        """SourceError where a file is another one by now, is gone, or has come."""
+        try:
+            found = self.find()
+        except SourceError:
+            found = None
+        if found is None or (found.paths, found.signatures) != (self.paths, self.signatures):
+            msg = f"{self.where} was written anew while it was read: run the slot again, and replace files by renaming"
+            raise SourceError(msg, permanent=False)
+
+
+def find_files(options: FileOptions, slot: datetime) -> FileSet:
+    """The slot's files in the order of their paths. MissingTableError where there is none."""
+    where = fill_slot(options.path, slot)
+
+    def find() -> FileSet:
+        with source_errors(where):
+            paths, signatures, store = _in_store(where) if where.startswith(STORES) else _on_disk(where)
+            kept = [place for place, path in enumerate(paths) if len(paths) == 1 or _is_part(path, options.format)]
+            paths, signatures = [paths[place] for place in kept], [signatures[place] for place in kept]
+        if not paths:
+            msg = f"{where} holds no file: check the path, and that the job which writes it has run"
+            raise MissingTableError(msg, permanent=False)
+        if len(paths) > _MOST_PARTS:
+            msg = f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and larger ones"
+            raise SourceError(msg)
+        return FileSet(where, tuple(paths), options.format or _format_of(paths, where), store, tuple(signatures), find)
+
+    return find()
+
+
+def _on_disk(where: str) -> tuple[list[str], list[object], None]:
+    path = Path(where).absolute()
+    if has_magic(str(path)) and not path.exists():
+        paths = sorted(map(Path, glob(str(path), recursive=True)))  # noqa: PTH207 - an absolute pattern
+        paths = [each for each in paths if each.is_file()]
+    else:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+        paths = (
+            sorted(each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path))
+            if is_folder
+            else [path]
+        )
+    stats = [each.stat() for each in paths]
+    # Pipes would block, and devices never end.
+    for each, found in zip(paths, stats, strict=True):
+        if not stat.S_ISREG(found.st_mode):
+            msg = f"{each} is no regular file: name a file, a pattern or a folder of files"
+            raise SourceError(msg)
+    return [str(each) for each in paths], [(found.st_ino, found.st_size, found.st_mtime_ns) for found in stats], None
+
+
+def _is_hidden(path: PurePosixPath | Path, folder: PurePosixPath | Path) -> bool:
+    # Such as _SUCCESS, _temporary and checksums, which jobs leave beside what they write.
+    return any(name.startswith(("_", ".")) for name in path.relative_to(folder).parts)
+
+
+def _in_store(where: str) -> tuple[list[str], list[object], Any]:
+    scheme = where.partition("://")[0]
+    try:
+        import fsspec  # noqa: PLC0415 - an extra
+
+        store, root = fsspec.core.url_to_fs(where, use_listings_cache=False)
+    except ImportError:
+        msg = f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'"
+        raise SourceError(msg) from None
+    store.invalidate_cache()
+    if has_magic(root) and not store.exists(root):
+        found = store.glob(root, detail=True)
+    else:
+        one = store.info(root)
+        found = {root: one} if one["type"] == "file" else store.find(root, detail=True)
+        if one["type"] != "file":
+            found = {path: info for path, info in found.items() if not _is_hidden(PurePosixPath(path), PurePosixPath(root))}
+    files = sorted((path, info) for path, info in found.items() if info["type"] == "file")
+    return [f"{scheme}://{path}" for path, _ in files], [_written(info) for _, info in files], store
+
+
+def _written(info: dict[str, Any]) -> object:
+    """What changes when an object is written anew; each store calls it otherwise."""
+    marks = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "generation")
+    return (info.get("size"), *(str(info.get(name)) for name in marks))
+
+
+def _is_part(path: str, kind: str | None) -> bool:
+    return kind is not None or _suffix(path) in _FORMATS
+
+
+def _suffix(path: str) -> str:
+    suffixes = [each.lower() for each in PurePosixPath(path).suffixes if each.lower() != ".gz"]
+    return suffixes[-1] if suffixes else ""
+
+
+def _format_of(paths: Sequence[str], where: str) -> str:
+    kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
+    if kinds == [""]:
+        msg = f"the format of {where} is unknown: use a suffix .parquet, .csv or .jsonl, or set format"
+        raise SourceError(msg)
+    if len(kinds) > 1:
+        msg = f"{where} holds files of several formats ({', '.join(kinds)}): name those of one, such as {where}/*.{kinds[0]}"
+        raise SourceError(msg)
+    return kinds[0]
+
+
+@contextmanager
+def source_errors(where: str) -> Iterator[None]:
+    """Turn what the system or a store raises into a SourceError of one line."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except FileNotFoundError:
+        msg = f"{where} does not exist: check the path, and that the job which writes it has run"
+        raise MissingTableError(msg, permanent=False) from None
+    except PermissionError as error:
+        ours = "the credentials in the environment, which may have expired" if where.startswith(STORES) else "its permissions"
+        reason = f" ({on_one_line(str(error), 100)})" if where.startswith(STORES) else ""
+        msg = f"{where} may not be read by this user{reason}: check {ours}"
+        raise SourceError(msg, permanent=not where.startswith(STORES)) from None
+    except Exception as error:  # noqa: BLE001 - stores raise whatever their vendors raise
+        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+        hint = (
+            "check the credentials in the environment"
+            if where.startswith(STORES)
+            else "it may be damaged or still being written"
+        )
+        msg = f"{where} cannot be read, {hint}: {on_one_line(reason, 200)}"
+        raise SourceError(msg, permanent=False) from None

@@ -1,0 +1,105 @@
+"""Lists of files as a view of a DuckDB: a key, and the columns that make its list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monitor.deadline import Deadline
+from monitor.model import Pull, PullRequest
+from monitor.sources.file import FileSourceOptions
+from monitor.sources.file.database import sql_name
+from monitor.sources.file.file_set import FileSet
+from monitor.sources.file.file_view import FileView
+from monitor.sources.id_columns import one_array
+from monitor.sources.table_lists import TableLists
+
+_BATCH_ITEMS = 40_000  # in one batch; each may be as long as an id can be
+
+
+class ListView:
+    """One arm's lists as two views: rows as they stand, and ``joined``, in which long rows of a user are one row of lists."""
+
+    def __init__(
+        self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, request: PullRequest
+    ) -> None:
+        self.options, self.is_long = options, options.item is not None
+        self.read = (files.paths, options.user)
+        self.names = tuple(each for each in options.columns if each != options.user)
+        self.rows, self.joined = f"lists_{name}", f"joined_{name}"
+        self._database, self._request, self._where = database, request, files.where
+        self._file = FileView(database, files, options.columns, f"rows_{name}")
+        # Read without a row: columns that cannot hold lists are refused before anything is joined.
+        self._pull(request.users[:0], [self._file.empty(options.columns)])
+        taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
+        rows = f"SELECT {self._file.key(options.user)} AS key, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
+        database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM ({rows}) WHERE key IS NOT NULL")  # noqa: S608
+        gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
+        whole = f"SELECT key, {gathered} FROM {self.rows} GROUP BY key" if self.is_long else f"SELECT * FROM {self.rows}"  # noqa: S608
+        database.execute(f"CREATE TEMP VIEW {self.joined} AS {whole}")
+
+    def taken(self, column: str) -> str:
+        """The expression for a column besides that of the users."""
+        options = self.options
+        if (
+            column == options.scores
+            and not self.is_long
+            and self._file.is_list(column)
+            and self._file.is_list(str(options.items))
+        ):
+            # Scores that are not as many as the items shall not fit them when both are cut.
+            scores, items = sql_name(column), sql_name(str(options.items))
+            return f"CASE WHEN len({scores}) = len({items}) THEN {scores}[:{self._request.k}] END"
+        if column in {options.rank, options.scores}:
+            return sql_name(column)
+        return self._file.item(column) if self.is_long else self._file.items(column, self._request.k)
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch that takes little memory whatever stands in them."""
+        return max(256, min(8192, _BATCH_ITEMS // self._request.k))
+
+    def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
+        """The lists of a batch of the join, in which every user stands once."""
+        here = record[f"{prefix}here"]
+        columns = {name: record[f"{prefix}{name}"].filter(here) for name in self.names}
+        users = record["key"].filter(here)
+        if self.is_long:
+            # One row an item again.
+            lists = columns[self.names[0]]
+            users = users.take(pc.list_parent_indices(lists))
+            columns = {name: column.flatten() for name, column in columns.items()}
+        return self._pull(user_index(record["key"]), [self._batch(users, columns)])
+
+    def pull_rows(self, users: pd.Index[str], deadline: Deadline, max_bytes: int | None = None) -> Pull:
+        """The lists of these users, who may stand in several rows."""
+        self._database.register("wanted", pa.table({"key": pa.array(users, pa.large_string())}))
+        pull = self._pull(users, self._wanted(deadline), max_bytes)
+        self._database.unregister("wanted")
+        return pull
+
+    def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
+        query = f"SELECT * FROM {self.rows} SEMI JOIN wanted USING (key)"  # noqa: S608 - a name of ours
+        for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
+            deadline.require_time()
+            yield self._batch(record["key"], {name: record[name] for name in self.names})
+        yield self._file.empty(self.options.columns)
+
+    def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
+        keys = users.to_pylist() if self._file.is_json else users
+        return {self.options.user: keys, **{name: self._file.values(one_array(column)) for name, column in columns.items()}}
+
+    def _pull(self, users: pd.Index[str], batches: Any, max_bytes: int | None = None) -> Pull:  # noqa: ANN401
+        request = PullRequest(users=users, k=self._request.k, slot=self._request.slot, timeout_s=self._request.timeout_s)
+        return TableLists(options=self.options, request=request, where=self._where, max_bytes=max_bytes).pull(batches)
+
+
+def user_index(keys: pa.Array) -> pd.Index[str]:
+    """A column of keys as an index."""
+    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
+    return users
