@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from monitor.model.arrays import Floats
 from monitor.sequential.samples import Tally
@@ -62,7 +62,7 @@ def follow_capital(values: Floats, mean: float, population: int | None = None) -
 
 def mix(by_stake: Sequence[float] | Floats) -> float:
     """Logarithm of the capital over all stakes, from its logarithm on each: both per unit that began there."""
-    return float(logsumexp(by_stake, b=WEIGHTS))
+    return float(scipy.special.logsumexp(by_stake, b=WEIGHTS))
 
 
 def _gains(values: Floats, mean: float, population: int | None) -> Floats:

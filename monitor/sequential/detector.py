@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from monitor.model.arrays import Floats
 from monitor.sequential.bounds import require_level
@@ -46,7 +46,7 @@ def detect(values: Floats, mean: float) -> Floats:
     """Logarithm of the evidence after every score: histories (..., n) on [0, 1] in, the same shape out."""
     by_stake = np.full((len(STAKES), *values.shape[:-1]), -np.inf)
     parts = np.array(WEIGHTS).reshape(-1, *(1,) * values.ndim)
-    return np.asarray(logsumexp(_followed(by_stake, values, mean), axis=0, b=parts))
+    return np.asarray(scipy.special.logsumexp(_followed(by_stake, values, mean), axis=0, b=parts))
 
 
 def _followed(by_stake: Floats, values: Floats, mean: float) -> Floats:
