@@ -37,6 +37,8 @@ except ImportError:
 CANCEL_S = 5.0
 """How long after the deadline a server may take to cancel, before nothing more is asked of it."""
 _RETRIES = 4  # within about 8 s
+# With a limit Spark measures each batch row by row: of rows without a list that takes time in the square of their number.
+_ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 
 @contextmanager
@@ -53,6 +55,7 @@ def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSes
             timer.daemon = True
             timer.start()
             ends.callback(timer.cancel)
+        session.conf.set(*_ANY_SIZE)
         for name, value in options.conf.items():
             session.conf.set(name, value.get_secret_value())
         yield session
