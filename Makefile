@@ -30,7 +30,7 @@ bench: $(DEV)/.done
 
 # Dashboards, references, schema and pictures that follow from the code.
 generated: $(DEV)/.done
-	PYTHONPATH=.:tests:deploy/grafana $(DEV)/bin/python -m tests.generated
+	PYTHONPATH=.:tests:deploy/grafana:config $(DEV)/bin/python -m tests.generated
 
 # Wants PostgreSQL and Prometheus, as the tests do.
 preview: $(DEV)/.done

@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from monitor.settings.configuration import Settings
-from monitor.settings.documentation import json_schema, settings_reference
+from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
+from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parent / "bad"
