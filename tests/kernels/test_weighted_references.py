@@ -12,6 +12,7 @@ from kernels import reference_kendall as slow
 from kernels.conftest import limit_all_pairs
 from kernels.reference_rbo import Tied
 from monitor.kernels import Alignment, align
+from monitor.kernels.engines import inversions
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -19,7 +20,6 @@ from monitor.kernels.footrule import (
     footrule_normalized,
     generalized_footrule,
 )
-from monitor.kernels.engines import inversions
 from monitor.kernels.kendall.element_weighted import (
     DISCOUNTS,
     element_weighted_kendall_distance,
