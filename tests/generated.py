@@ -8,7 +8,8 @@ from pathlib import Path
 from boards import DASHBOARDS, render
 from metrics import picture
 from monitor.export import series_reference
-from monitor.settings.documentation import json_schema, settings_reference
+from monitor.settings.json_schema import json_schema
+from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- generated -->\n", "<!-- end of what is generated -->"

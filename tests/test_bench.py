@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bench import calibration, rule_evaluation
+from bench import calibration, rule_evaluation, soak
 from bench.worlds import World
 from monitor.model import is_learned
 
@@ -21,3 +21,10 @@ def test_pages_of_a_healthy_world_are_counted_by_copy_and_a_collapse_is_seen_in_
     assert healthy.shape == (3,)
     assert np.all(delays[-2] == 1)
     assert calibration.bound(np.array([4, 0, 2])) > healthy.size
+
+
+def test_growth_is_the_slope_of_the_second_half() -> None:
+    seconds = np.arange(0, 600, 30.0)
+    warm = np.minimum(seconds, 300)
+
+    assert np.allclose(soak.slopes_an_hour(np.column_stack([seconds, warm, warm + seconds / 3600])), [0, 1])

@@ -22,7 +22,7 @@ app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True
 @app.command("schema")
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
-    from monitor.settings.documentation import json_schema
+    from monitor.settings.json_schema import json_schema
 
     print_line(json.dumps(json_schema(), indent=2))
 

@@ -123,13 +123,7 @@ def gate(  # noqa: PLR0913 - the command's options
     if certificate is not None:
         require_writable(certificate)  # before any waiting
     found = _answer(settings, question, parse_span(timeout).total_seconds() if wait else None)
-    content = _as_dict(found)
-    if certificate is not None:
-        write_whole(certificate, indented_json(content))
-    if as_json:
-        print_json(content)
-    else:
-        _print(found)
+    _show(found, certificate, as_json=as_json)
     raise typer.Exit(VERDICT_EXITS[found.verdict.value])
 
 
@@ -145,6 +139,16 @@ def _answer(settings: Settings, question: Question, timeout_s: float | None) -> 
 
 def _report(found: Certificate) -> None:
     typer.echo(f"{instant(found.at)}  {escape_controls(found.words)}", err=True)
+
+
+def _show(found: Certificate, certificate: Path | None, *, as_json: bool) -> None:
+    content = _as_dict(found)
+    if certificate is not None:
+        write_whole(certificate, indented_json(content))
+    if as_json:
+        print_json(content)
+    else:
+        _print(found)
 
 
 def _print(found: Certificate) -> None:

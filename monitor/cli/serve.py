@@ -23,8 +23,10 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     """Run the daemon until SIGTERM or Ctrl-C. SIGHUP, or POST /-/reload with a password, reads the configuration again."""
     from monitor.service import systemd
     from monitor.service.daemon.daemon import Daemon
+    from monitor.service.daemon.threads import share_heaps
     from monitor.settings.loader import load_settings
 
+    share_heaps()
     _follow_log_settings(load_settings(config))
     signals = _receive_signals()
     daemon = Daemon(config, on_reload=_follow_log_settings)

@@ -87,6 +87,7 @@ from monitor.model.rules import (
     kind_of_label,
 )
 from monitor.model.runs import (
+    RUN_MARK,
     ArmScore,
     Claim,
     Evidence,

@@ -221,6 +221,14 @@ class Run:
     labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
     labelled_at: datetime | None = None  # when it was measured
 
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """What distinguishes the run from others, and from itself before it was run anew or labelled."""
+        return tuple(getattr(self, name) for name in RUN_MARK)
+
+
+RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
@@ -252,7 +260,7 @@ class LatestRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """How far stored results were read: what distinguishes each comparison's newest run, and the last transition."""
+    """How far stored results were read: the `Run.mark` of each comparison's newest finished run, and the last transition."""
 
     runs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     transition: int = 0

@@ -38,7 +38,7 @@ from monitor.pipeline.remote_measuring import RemoteMeasuring
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import BATCH_USERS
+from monitor.pipeline.user_batches import users_at_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     watch: Stopwatch,
     *,
     scores: RunScores | None = None,
-    batch_users: int = BATCH_USERS,
+    batch_users: int | None = None,
     sampled_users: int = SAMPLED_USERS,
 ) -> Measurement:
     """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage.
@@ -76,7 +76,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     # Labels that are read too early would be taken for all there are.
     asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
     last, no_floor = _last_baseline(measuring, memory.last_lists)
-    gathered = scores or RunScores()
+    gathered, size = scores or RunScores(), batch_users or users_at_once(measuring.k)
     keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
     with _answers(comparison, asked, slot, watch, deadline, last) as answers:
         found = RunAccumulator(
@@ -87,11 +87,11 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             gather=lambda batch: gathered.add(draw_scores(_without_floors(batch), keep, comparison)),
         )
         if answers.measured is None:
-            for batch in watch.each("pull", answers.batches(batch_users)):
+            for batch in watch.each("pull", answers.batches(size)):
                 found.add(batch)
         else:
             there = RemoteMeasuring(comparison, answers, sampled_users, keep)
-            for part in watch.each("pull", answers.measured(there, batch_users)):
+            for part in watch.each("pull", answers.measured(there, size)):
                 found.merge(there.unpack(part), answers.weights, answers.relevance)
     sample = found.sample()
     with watch.stage("arms"):

@@ -46,14 +46,14 @@ class RunScores:
         return self._spool.batches() if self._spool is not None else self._sorted()
 
     def _sorted(self) -> Iterator[Scores]:
-        if self._held:
-            whole = join_scores(self._held)
-            order = None if whole.users.is_monotonic_increasing else whole.users.argsort()
-            # Put in order once, however often they are read.
-            self._held = [whole if order is None else _at(whole, order)]
-        for whole in self._held:
-            for start in range(0, len(whole.users), GIVEN_USERS):
-                yield _at(whole, slice(start, start + GIVEN_USERS))
+        if not self._held:
+            return
+        whole = join_scores(self._held)
+        self._held = [whole]
+        order = None if whole.users.is_monotonic_increasing else whole.users.argsort()
+        for start in range(0, len(whole.users), GIVEN_USERS):
+            some = slice(start, start + GIVEN_USERS)
+            yield _at(whole, some if order is None else order[some])
 
     def close(self) -> None:
         """Let go of them; nothing is left of the spool."""

@@ -16,8 +16,10 @@ from monitor.pairing import pair
 from monitor.pairing.ids import find_users
 from monitor.summaries import SegmentRows
 
-BATCH_USERS = 100_000
-"""Most users that are compared at once: what a run holds beside the answers does not grow with its users."""
+
+def users_at_once(k: int) -> int:
+    """Most users that are compared at once: what a run holds beside the answers grows neither with its users nor with k."""
+    return max(10_000, min(50_000, 1_000_000 // k))
 
 
 def pair_users(users: UserBatch, k: int) -> Pairing:
@@ -37,7 +39,7 @@ def sort_users(users: UserBatch) -> UserBatch:
     return next(_cut(users, [users.panel.users.argsort()]))
 
 
-def split_users(whole: UserBatch, size: int = BATCH_USERS) -> Iterator[UserBatch]:
+def split_users(whole: UserBatch, size: int) -> Iterator[UserBatch]:
     """Batches of at most so many users, in the order of the panel; at least one, which may be the very same."""
     n = len(whole.panel)
     if n <= size:

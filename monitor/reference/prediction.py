@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtr, stdtrit
+import scipy
 
 from monitor.model import Direction
 from monitor.model.arrays import Floats, Integers
@@ -108,7 +108,7 @@ def predict(
     variance exceeds theirs by, plus that of the center. ``direction`` is the side that is watched, both where None.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
-    reach = -stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
+    reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
     reach = np.where(np.isnan(reach), np.inf, reach)
     center = np.nan_to_num(reference.center)
     return Prediction(
@@ -129,7 +129,7 @@ def surprise(
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
-    p: Floats = stdtr(df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale)
+    p: Floats = scipy.special.stdtr(df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale)
     return p
 
 
@@ -138,7 +138,7 @@ def to_normal(p: npt.ArrayLike) -> Floats:
 
     Finite for p of 0 and 1; NaN stays NaN.
     """
-    z: Floats = -ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, 1.0 - np.finfo(np.float64).epsneg))
+    z: Floats = -scipy.special.ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, 1.0 - np.finfo(np.float64).epsneg))
     return z
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtrit
+import scipy
 
 from monitor.model import Statistic, Summary
 from monitor.model.arrays import Floats
@@ -90,7 +90,6 @@ def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
 Interval = tuple[float, float]
 
 _LEVEL = 0.975
-_Z = float(ndtri(_LEVEL))
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
@@ -108,7 +107,7 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     if error is None or not math.isfinite(error):
         return None
     is_mean = wanted.quantile is None
-    reach = error * (float(stdtrit(summary.n - 1, _LEVEL)) if is_mean else _Z)
+    reach = error * (float(scipy.special.stdtrit(summary.n - 1, _LEVEL)) if is_mean else _z())
     low, high = scores or (-math.inf, math.inf)
     return max(low, value - reach), min(high, value + reach)
 
@@ -116,5 +115,11 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
 def share_interval(share: float, users: int) -> Interval:
     """Interval of a share in [0, 1] of n >= 1 users: normal on the angular scale, and never without the share itself."""
     angle, error = to_angle(share, users)
-    low, high = from_angle(np.array([angle - _Z * error, angle + _Z * error]), users)
+    reach = _z() * error
+    low, high = from_angle(np.array([angle - reach, angle + reach]), users)
     return min(float(low), share), max(float(high), share)
+
+
+def _z() -> float:
+    # Not worked out at import: scipy.special loads at its first use, as slowly as numpy does.
+    return float(scipy.special.ndtri(_LEVEL))

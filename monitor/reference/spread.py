@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from monitor.model.arrays import Flags, Floats, Integers
 from monitor.reference.history import find_median, find_scale, pick_rows
@@ -66,7 +66,7 @@ def _farthest(
 def _limits(most: int) -> Floats:
     """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left; 0 where they are too few."""
     n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
-    t = -stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
+    t = -scipy.special.stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
     return np.concatenate((np.zeros(LEAST_RUNS_FOR_OUTLIERS), limits))
 

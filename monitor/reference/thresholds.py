@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit
+import scipy
 
 from monitor.errors import InputError
 from monitor.model import Direction
@@ -48,14 +48,14 @@ def propose(
     sign = 1.0 if direction is Direction.ABOVE else -1.0
     limit = np.where(np.isfinite(reference.spread), prediction.high if sign > 0 else prediction.low, np.nan)
     deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)  # of the run alone: the limit stands fast
-    seen = [limit + sign * deviation * stdtrit(prediction.df, chance) for chance in (USUALLY, NEARLY_ALWAYS)]
+    seen = [limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance) for chance in (USUALLY, NEARLY_ALWAYS)]
     distance = sign * (worst - prediction.expected) / prediction.scale
     return Threshold(
         limit=limit,
         expected=prediction.expected,
         usually=seen[0],
         nearly_always=seen[1],
-        least_share=stdtr(prediction.df, -distance),
+        least_share=scipy.special.stdtr(prediction.df, -distance),
     )
 
 
@@ -94,7 +94,7 @@ class DropSearch:
         The non-centrality at which Student's t passes its limit with the chance ``power`` (Johnson and Welch 1940).
         """
         df = min(self.learned - 1, _NORMAL_DF)
-        return float(nctdtrinc(df, 1.0 - self.power, -stdtrit(df, self.share)))
+        return float(scipy.special.nctdtrinc(df, 1.0 - self.power, -scipy.special.stdtrit(df, self.share)))
 
     def least_drop(self, users: float, runs: float = 1) -> float:
         """The least drop of the mean that is seen when ``runs`` runs of ``users`` users each are judged together."""
@@ -104,7 +104,7 @@ class DropSearch:
         """Chance that a drop of this size is seen."""
         df = min(self.learned - 1, _NORMAL_DF)
         deviation = math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
-        return 1.0 - float(nctdtr(df, drop / deviation, -stdtrit(df, self.share)))
+        return 1.0 - float(scipy.special.nctdtr(df, drop / deviation, -scipy.special.stdtrit(df, self.share)))
 
     def users_for(self, drop: float, runs: float = 1) -> int | None:
         """Users a run from which on the drop is seen; None where no number helps."""

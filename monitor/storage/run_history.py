@@ -15,6 +15,7 @@ from monitor.errors import DatabaseError
 from monitor.model import (
     ALL,
     METRIC_LABELS,
+    RUN_MARK,
     ArmScore,
     Coverage,
     Direction,
@@ -257,16 +258,14 @@ def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, .
 
 
 def _marks(connection: Connection, comparisons: Sequence[str], until: datetime) -> dict[str, tuple[object, ...]]:
-    """What distinguishes each comparison's newest finished run, and from itself before it was run anew or labelled."""
+    """The mark of each comparison's newest finished run."""
     given = values(column("name", runs.c.comparison.type), name="given").data([(name,) for name in dict.fromkeys(comparisons)])
     wanted = given.cte("wanted")
     is_finished = and_(runs.c.comparison == wanted.c.name, runs.c.status != RunStatus.RUNNING, runs.c.scheduled_for <= until)
     # One look at the index for each name: a grouped query would walk through all runs.
     newest = select(runs.c.id).where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1).correlate(wanted)
     marked = runs.alias()
-    query = select(
-        marked.c.comparison, marked.c.id, marked.c.attempt, marked.c.status, marked.c.finished_at, marked.c.labelled_at
-    )
+    query = select(marked.c.comparison, *(marked.c[name] for name in RUN_MARK))
     found = connection.execute(query.join_from(wanted, marked, marked.c.id == newest.scalar_subquery()))
     return {name: tuple(mark) for name, *mark in found}
 

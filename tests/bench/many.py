@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,8 +99,8 @@ class Plan:
     users: int
     every: int
     seconds: int
-    concurrent: int
-    is_spread: bool
+    concurrent: int = 8
+    is_spread: bool = False
 
     def write(self, folder: Path, address: str) -> Path:
         """The configuration and its users."""
@@ -149,24 +151,29 @@ def main(arguments: list[str]) -> None:
 
 
 def _measured(plan: Plan, address: str, profile: Path | None) -> list[str]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        config, log = plan.write(folder, address), folder / "log"
-        environment = {**os.environ, "PYTHONPATH": str(plan.root)}
-        call = ["-m", "monitor"] if profile is None else ["-c", PROFILED, str(profile)]
-        with log.open("wb") as written:
-            daemon = subprocess.Popen(
-                [sys.executable, *call, "serve", "--config", str(config)],
-                cwd=folder,
-                env=environment,
-                stderr=written,
-                stdout=written,
-            )
-        try:
-            return _watched(plan, daemon, _address(log, daemon), folder / "many.db")
-        finally:
-            daemon.terminate()
-            daemon.wait(300)
+    watched = () if profile is None else (PROFILED, str(profile))
+    with tempfile.TemporaryDirectory() as name, serving(plan, Path(name), address, *watched) as (daemon, url):
+        return _watched(plan, daemon, url, Path(name) / "many.db")
+
+
+@contextmanager
+def serving(plan: Plan, folder: Path, address: str, *watched: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """The plan's daemon, begun by the program ``watched`` with its arguments if there is one, and the daemon's address."""
+    config, log = plan.write(folder, address), folder / "log"
+    call = ["-c", *watched] if watched else ["-m", "monitor"]
+    with log.open("wb") as written:
+        daemon = subprocess.Popen(
+            [sys.executable, *call, "serve", "--config", str(config)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(plan.root)},
+            stderr=written,
+            stdout=written,
+        )
+    try:
+        yield daemon, _address(log, daemon)
+    finally:
+        daemon.terminate()
+        daemon.wait(300)
 
 
 def _address(log: Path, daemon: subprocess.Popen[bytes]) -> str:

@@ -1,11 +1,10 @@
 """What sequential decisions promise beside what they do, and beside a z-test that looks as often. `make bench ARGS=sequences`.
 
-10,000 histories a line. Coverage and run length with a look after every user, the gate after every run. Scores stand on [0, 1].
+10,000 histories a line. Coverage with a look after every user, the gate after every run. Scores stand on [0, 1].
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import betaincinv, ndtri
 
+from capital_paths import follow_capital
 from drift_lists import lists_folder
 from monitor import compare_many
-from monitor.sequential import Scale, detect, follow_capital
+from monitor.sequential import Scale
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -35,7 +35,7 @@ Z_FROM = 30
 def main(_: list[str]) -> None:
     """Print the tables, one after the other."""
     console = Console(width=150)
-    for build in (tabulate_coverage, tabulate_gate, tabulate_run_length):
+    for build in (tabulate_coverage, tabulate_gate):
         console.print(build(np.random.default_rng(20240108)))
 
 
@@ -215,32 +215,6 @@ def _present_z(scores: Floats, looks: npt.NDArray[np.int64]) -> Floats:
     return np.asarray((mean - MARGIN) / np.sqrt((squares / n - mean**2) / n))
 
 
-def tabulate_run_length(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
-    """Mean number of users to the first alarm, cut at 10 / alpha: healthy at the margin, and after a rise."""
-    table = Table(
-        "e-detector", "promise", "mean run length", "95 % bounds", "peeking z-test", "95 % bounds", title_justify="left"
-    )
-    horizon = round(10 / alpha)
-    table.title = f"Run length in users, alpha {alpha}; histories are cut at {horizon:,}"
-    for of, margin in itertools.product(populations(), (1.0, 0.8)):
-        name = f"{of.name}, mean " + ("at the margin" if margin == 1 else "a quarter above the margin")
-        promise = f">= {1 / alpha:,.0f}" if margin == 1 else "soon"
-        lengths = []
-        for _ in range(histories // BATCH):
-            scores = of.draw(rng, (BATCH, horizon))
-            ours = _first(detect(scores, of.mean * margin) >= -math.log(alpha))
-            theirs = _first(_z(scores, np.full((BATCH, 1), of.mean * margin)) > -float(ndtri(alpha)))
-            lengths.append((ours, theirs))
-        table.add_row(name, promise, *(cell for both in zip(*lengths, strict=True) for cell in _mean(np.concatenate(both))))
-    return table
-
-
-def _first(flags: Flags) -> npt.NDArray[np.int64]:
-    """Looks up to the first flag, all of them where there is none."""
-    first: npt.NDArray[np.int64] = np.where(flags.any(axis=1), flags.argmax(axis=1) + 1, flags.shape[1])
-    return first
-
-
 def _ever(batches: Iterator[Flags]) -> Flags:
     return np.concatenate([batch.any(axis=1) for batch in batches])
 
@@ -251,11 +225,6 @@ def _rates(flags: Flags) -> tuple[str, str]:
     low = 0.0 if x == 0 else float(betaincinv(x, n - x + 1, 0.025))
     high = 1.0 if x == n else float(betaincinv(x + 1, n - x, 0.975))
     return f"{x / n:.4f}", f"{low:.4f} to {high:.4f}"
-
-
-def _mean(lengths: npt.NDArray[np.int64]) -> tuple[str, str]:
-    mean, error = lengths.mean(), lengths.std() / math.sqrt(len(lengths))
-    return f"{mean:,.1f}", f"{mean - 1.96 * error:,.1f} to {mean + 1.96 * error:,.1f}"
 
 
 def _table(title: str, other: str) -> Table:

@@ -23,7 +23,6 @@ class Stored:
 
     runs: dict[str, LatestRun] = field(default_factory=lambda: {name: published.named(name) for name in NAMES})
     read: list[str] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
     shown: tuple[LatestRun, ...] = ()
     before_reading: Any = None
 
@@ -32,9 +31,9 @@ class Stored:
         return self
 
     def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
-        found = self.changed if seen.transition else set(comparisons)
-        self.changed = set()
-        return frozenset(found), Watermark(transition=seen.transition + 1)
+        marks = {name: self.runs[name].run.mark for name in comparisons if name in self.runs}
+        changed = frozenset(name for name, mark in marks.items() if mark != seen.runs.get(name))
+        return changed, Watermark(runs=marks, transition=1)
 
     def latest(self, comparisons: Sequence[str], *, until: datetime) -> tuple[LatestRun, ...]:
         found = tuple(self.runs[name] for name in comparisons if name in self.runs)
@@ -76,10 +75,12 @@ def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects
     assert [one.run.comparison for one in stored.shown] == list(NAMES)
     assert {one.run.comparison for one in stored.shown if one is not before[one.run.comparison]} == {"c07"}
     assert latest.all == stored.shown
+    latest.refresh(NAMES)
+    assert stored.read.count("c07") == 1
 
 
 def test_a_refresh_reads_what_changed_and_in_twenty_everything_once(stored: Stored, latest: LatestRuns) -> None:
-    stored.runs["c07"], stored.changed = published.named("c07", RunStatus.FAILED), {"c07"}
+    stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
     latest.refresh(NAMES)
     assert status(stored, "c07") is RunStatus.FAILED
     assert len(stored.read) <= 1 + len(NAMES) // ROUNDS
@@ -101,7 +102,7 @@ def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_pl
         stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
         latest.read("c07")
 
-    stored.changed, stored.before_reading = {"c07"}, run_meanwhile
+    stored.runs["c07"], stored.before_reading = published.named("c07", RunStatus.INSUFFICIENT), run_meanwhile
     latest.refresh(NAMES)
     assert status(stored, "c07") is RunStatus.FAILED
 
@@ -119,9 +120,8 @@ def test_what_could_not_be_read_is_read_by_the_next_refresh(stored: Stored, late
     def fail() -> None:
         raise AWAY
 
-    stored.runs["c07"], stored.changed, stored.before_reading = published.named("c07", RunStatus.FAILED), {"c07"}, fail
+    stored.runs["c07"], stored.before_reading = published.named("c07", RunStatus.FAILED), fail
     with pytest.raises(DatabaseError):
         latest.refresh(NAMES)
-    stored.changed = {"c07"}  # it is asked from where it was before
     latest.refresh(NAMES)
     assert status(stored, "c07") is RunStatus.FAILED

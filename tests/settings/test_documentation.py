@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from monitor.settings.configuration import Settings
-from monitor.settings.documentation import json_schema, settings_reference
+from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
+from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parent / "bad"
@@ -57,7 +58,7 @@ def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
     loaded = parse_settings(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
-    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail"]
+    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "everybody"]
     assert len(loaded.receivers) == 6
 
 

@@ -31,7 +31,7 @@ from monitor.model import (
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
-from monitor.pipeline.user_batches import BATCH_USERS
+from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import UserSource
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.source import FileLists, FileUsers, file_item_weights, file_relevance
@@ -128,7 +128,7 @@ def compare_files(
     progress("reading lists", len(panel), 0)
     answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
     found, done = RunAccumulator(comparison, answers.asked), 0
-    for batch in answers.batches(BATCH_USERS):
+    for batch in answers.batches(users_at_once(k)):
         progress("measuring", len(panel), done)
         found.add(batch)
         done += len(batch.panel)

@@ -44,7 +44,10 @@ class LatestRuns:
     def refresh(self, names: Sequence[str]) -> None:
         """Read what others have stored of these comparisons, and publish these alone; DatabaseError when it cannot be read."""
         self._names = tuple(names)
-        changed, seen = self._store.history.changes(names, self._seen or Watermark(), until=self._clock.now() + SKEW)
+        # What was read meanwhile, after a run of this daemon's own, is not read again.
+        marks = {name: found.run.mark for name in names if (found := self.of(name)) is not None}
+        before = Watermark(runs=marks, transition=self._seen.transition if self._seen else 0)
+        changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
         unread = (name for name in names if name not in self._found)
         self._read({*changed, *unread, *names[next(self._refreshes) % ROUNDS :: ROUNDS]})
         self._seen = seen

@@ -1,16 +1,31 @@
-"""The daemon's threads: one that repeats a step, and one a job for APScheduler."""
+"""The daemon's threads: one that repeats a step, one a job for APScheduler, and the memory that all of them share."""
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from typing import Any
 
 import structlog
 from apscheduler.executors.pool import BasePoolExecutor
 
 log = structlog.get_logger(__name__)
+
+_M_ARENA_MAX = -8
+_HEAPS = 2
+
+
+def share_heaps() -> None:
+    """Have the threads of this process, which it has not started yet, take memory from two heaps in place of eight a core.
+
+    Each heap keeps what lies between pieces still in use, and each run is a thread that may take another heap than the one
+    before: a daemon grew by 50 MB an hour without holding any more (`make bench ARGS=soak`).
+    """
+    with suppress(OSError, AttributeError):  # other C libraries than glibc
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 class LoopThread:

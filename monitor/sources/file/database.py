@@ -15,7 +15,7 @@ from monitor.scratch import SPILL, scratch_database
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.id_columns import on_one_line
 
-MEMORY = "400MB"
+MEMORY = "250MB"
 """Most memory that a reading takes; what does not fit goes to a temporary directory, which is removed in the end."""
 _THREADS = 2  # of more of them each would have too little of the memory
 
