@@ -96,7 +96,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     monkeypatch.setattr(joined, "_TOGETHER", 4)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
-    for batch_users in (200, 30) if odd else (4,):
+    for batch_users in {(True, "wide"): (200, 30), (True, "long"): (50,), (False, "wide"): (4,)}[odd, form]:
         measured = measure(
             in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN
         )
