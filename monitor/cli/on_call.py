@@ -153,60 +153,41 @@ def _transition_row(transition: Transition) -> tuple[str, ...]:
     )
 
 
-@app.command("ack")
-def acknowledge(  # noqa: PLR0913, PLR0917 - the command's options
+@app.command(
+    "resolve",
+    help="Resolve what fires by hand. Further runs in breach make it fire again, as a new alert; use `silence` to hold it back.",
+)
+@app.command(
+    "ack",
+    help="Acknowledge what fires: it is not sent again until it ends. Receivers that know acknowledgements are sent this one.",
+)
+def change_alerts(  # noqa: PLR0913 - the options of both commands
+    context: typer.Context,
     name: OneName = None,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
-    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
-) -> None:
-    """Acknowledge what fires: it is not sent again until it ends. Receivers that know acknowledgements are sent this one."""
-    _change("acknowledged", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
-
-
-@app.command("resolve")
-def resolve_alerts(  # noqa: PLR0913, PLR0917 - the command's options
-    name: OneName = None,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
-    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
-) -> None:
-    """Resolve what fires by hand. Further runs in breach make it fire again, as a new alert; use `silence` to hold it back."""
-    _change("resolved", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
-
-
-def _change(  # noqa: PLR0913, PLR0917 - the options of both commands
-    verb: str,
-    comparison: str | None,
-    alert: str | None,
-    segment: str | None,
-    by: str | None,
-    comment: str,
-    config: Config,
     *,
-    as_json: bool,
+    alert: OneAlert = None,
+    segment: OneSegment = None,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    as_json: AsJson = False,
 ) -> None:
-    author, now = author_name(by), datetime.now(UTC)
-    reason = f"{verb} by {author}" + (f": {comment}" if comment else "")
+    """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
+    is_end = context.info_name == "resolve"
+    comparison, author, now = only_one(name, comparison), author_name(by), datetime.now(UTC)
+    reason = f"{'resolved' if is_end else 'acknowledged'} by {author}" + (f": {comment}" if comment else "")
     with opened_database(config) as (store, _):
         chosen: dict[str, list[tuple[str, str]]] = {}
         for each in store.alerts.firing():
             if comparison in (None, each.comparison) and alert in (None, each.alert) and segment in (None, each.segment):
                 chosen.setdefault(each.comparison, []).append((each.alert, each.segment))
         changed: list[Transition] = []
-        for name, alerts in chosen.items():
-            if verb == "resolved":
-                changed += store.alerts.resolve(name, alerts, reason=reason, at=now)
+        for each_name, alerts in chosen.items():
+            if is_end:
+                changed += store.alerts.resolve(each_name, alerts, reason=reason, at=now)
             else:
-                changed += store.alerts.acknowledge(name, alerts, author=author, reason=reason, at=now)
+                changed += store.alerts.acknowledge(each_name, alerts, author=author, reason=reason, at=now)
     if not changed:
         msg = "no firing alert matches: see `rankwatch alerts`"
         raise ConfigError(msg)
