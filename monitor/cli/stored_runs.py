@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, pick, print_evidence, print_json, print_line, print_table
+from monitor.cli.output import instant, number, pick, print_evidence, print_json, print_line, print_records, print_table
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -116,8 +116,8 @@ def _print_run(
         print_line(run.reason)
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
-    columns = ("segment", "metric", "mean>", "std.error>", "p05>", "median>", "users>", "by chance>")
-    print_table(columns, (_summary_row(run, summary) for summary in summaries))
+    columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
+    print_records((_summary_dict(run, summary) for summary in summaries), columns, as_json=False)
     _print_notes(run)
     if arm_scores:
         print_line()
@@ -146,14 +146,6 @@ def _print_explanation(explanation: Explanation) -> None:
         print_table(table.columns, table.rows, title=table.title)
     if (bounds := drop_bounds(explanation)) is not None:
         print_line(bounds)
-
-
-def _summary_row(run: Run, summary: Summary) -> tuple[str, ...]:
-    from monitor.presentation import score_by_chance
-
-    figures = (summary.mean, summary.standard_error, summary.value("p05"), summary.value("p50"))
-    chance = number(score_by_chance(summary.metric, run))
-    return (summary.segment, summary.metric, *map(number, figures), f"{summary.n:,}", chance)
 
 
 def _arm_row(row: ArmRow) -> tuple[str, ...]:
