@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monitor.model import ArmScore, Evidence, Explanation, Run, Summary
-    from monitor.presentation import ArmRow
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -119,10 +118,11 @@ def _print_run(
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
     print_records((_summary_dict(run, summary) for summary in summaries), columns, as_json=False)
     _print_notes(run)
-    if arm_scores:
+    if found := arm_rows(arm_scores):
         print_line()
         arm_columns = ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>")
-        print_table(arm_columns, map(_arm_row, arm_rows(arm_scores)))
+        rows = ((each.segment, each.metric, number(each.baseline), number(each.candidate), f"{each.n:,}") for each in found)
+        print_table(arm_columns, rows)
     if explanation is not None:
         _print_explanation(explanation)
 
@@ -146,10 +146,6 @@ def _print_explanation(explanation: Explanation) -> None:
         print_table(table.columns, table.rows, title=table.title)
     if (bounds := drop_bounds(explanation)) is not None:
         print_line(bounds)
-
-
-def _arm_row(row: ArmRow) -> tuple[str, ...]:
-    return (row.segment, row.metric, number(row.baseline), number(row.candidate), f"{row.n:,}")
 
 
 def _shown_dict(
