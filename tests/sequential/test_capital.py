@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from capital_paths import follow_capital
 from monitor.errors import InputError
 from monitor.sequential import (
     STAKES,
@@ -23,13 +24,18 @@ MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
 
 
-def slow_capital(scores: list[float], mean: float) -> float:
+def slow_capital(scores: list[float], mean: float, population: int | None = None) -> float:
     """One stake and one score after the other, as the definition reads."""
     total = 0.0
     for stake, part in zip(STAKES, WEIGHTS, strict=True):
-        capital = 1.0
-        for score in scores:
-            capital *= 1 + stake * (mean - score) / (1 - mean)
+        capital, seen = 1.0, 0.0
+        for t, score in enumerate(scores):
+            rest = mean if population is None else (population * mean - seen) / (population - t)
+            rest = min(max(rest, 0.0), 1 - 1e-9)
+            capital *= 1 + stake * (rest - score) / (1 - rest)
+            seen += score
+            if population is not None and population * mean - seen > population - t - 1 + 1e-6:
+                capital = math.inf
         total += capital * part
     return total
 
@@ -50,9 +56,18 @@ def test_without_scores_the_capital_is_1_and_nothing_is_ruled_out() -> None:
 
 
 @given(SCORES, MEANS)
-def test_the_tally_and_the_definition_agree(scores: np.ndarray, mean: float) -> None:
+def test_the_tally_the_path_and_the_definition_agree(scores: np.ndarray, mean: float) -> None:
     slow = math.log(slow_capital(list(scores), mean))
     assert log_capital(tally(scores), mean) == pytest.approx(slow, abs=1e-9)
+    assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
+
+
+@given(SCORES, MEANS, st.integers(0, 20))
+def test_a_known_population_bets_on_what_is_left_of_it(scores: np.ndarray, mean: float, more: int) -> None:
+    population = len(scores) + more
+    slow = slow_capital(list(scores), mean, population)
+    found = follow_capital(scores, mean, population)[-1]
+    assert found == pytest.approx(math.log(slow), abs=1e-6) or found == slow == math.inf
 
 
 @given(SCORES, MEANS, MEANS)
@@ -79,10 +94,23 @@ def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at
     assert np.mean(capitals) <= 1 + 1e-12
 
 
+@pytest.mark.parametrize("drawn", [1, 3, 5])
+def test_with_the_population_known_expected_capital_is_1_where_bets_can_win(drawn: int) -> None:
+    population = [0.2, 0.4, 0.5, 0.6, 0.8]
+    paths = [follow_capital(np.array(order), 0.5, 5) for order in permutations(population)]
+    assert np.mean(np.exp([path[drawn - 1] for path in paths])) == pytest.approx(1.0, abs=1e-6)
+
+
 def test_means_that_move_around_the_margin_earn_nothing_on_average() -> None:
     """The promise is about the average over what was looked at: 0.2 and 0.8 in turn average to a half."""
     moving = [np.mean([log_capital(tally(np.array([a, b])), 0.5) for a in (0.1, 0.3) for b in (0.7, 0.9)])]
     assert moving[0] <= 0
+
+
+def test_a_population_that_cannot_have_so_high_a_mean_any_more_is_certainty() -> None:
+    path = follow_capital(np.zeros(6), 0.5, 10)
+    assert np.isfinite(path[:5]).all()
+    assert path[5] == math.inf
 
 
 def test_bounds_of_a_constant_score_close_in_on_it() -> None:

@@ -23,7 +23,7 @@ def require(*names: str) -> str:
 def missing(what: str) -> NoReturn:
     if os.environ.get("RANKWATCH_FORBID_SKIP"):
         pytest.fail(f"{what}, and RANKWATCH_FORBID_SKIP is set")
-    pytest.skip(what)
+    pytest.skip(what, allow_module_level=True)
 
 
 def await_start(
@@ -52,7 +52,7 @@ _GUARD = 'signal=$1; shift; "$@" & server=$!; read _; kill -$signal $server; wai
 
 
 @contextmanager
-def running(
+def running(  # noqa: PLR0913 - what servers differ in
     command: Sequence[str],
     ask: Callable[[], object],
     home: Path,
@@ -60,6 +60,7 @@ def running(
     account: str | None = None,
     signal: str = "TERM",
     refusal: type[Exception] = OSError,
+    within_s: float = 30.0,
 ) -> Iterator[None]:
     """A program up from when it answers, with its log in its home, which goes with it."""
     log = home / "log"
@@ -70,7 +71,7 @@ def running(
                 guarded, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
             )
         try:
-            await_start(ask, guard, log, refusal=refusal)
+            await_start(ask, guard, log, refusal=refusal, within_s=within_s)
             yield
         finally:
             guard.communicate(timeout=30)

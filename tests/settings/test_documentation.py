@@ -58,7 +58,7 @@ def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
     loaded = parse_settings(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
-    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail"]
+    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "everybody"]
     assert len(loaded.receivers) == 6
 
 

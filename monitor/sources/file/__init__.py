@@ -84,6 +84,7 @@ FILE = SourceKind(
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
     joined="monitor.sources.file.joined:JoinedFiles",
+    is_pulled=True,
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "Files: Parquet, CSV or JSON lines."),
     item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "Files: Parquet, CSV or JSON lines."),

@@ -134,6 +134,7 @@ HTTP = SourceKind(
     has_scores=lambda options: options.scores is not None,
     all_users=None,
     joined=None,
+    is_pulled=True,
     users=None,
     item_weights=None,
     item_titles=None,

@@ -123,6 +123,7 @@ SQL = SourceKind(
     has_scores=lambda options: options.scores is not None,
     all_users=_all_users,
     joined=None,
+    is_pulled=True,
     users=Reader(SqlUsersOptions, f"{_SOURCE}:sql_users", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:sql_item_weights", _ABOUT),
     item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:sql_item_titles", _ABOUT),

@@ -1,0 +1,80 @@
+"""Lists and users from tables that Spark reads: the kind and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from monitor.options import NOT_IN_HASH, Options
+from monitor.slot_templates import check_placeholders
+from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
+
+
+def _check_remote(secret: SecretStr) -> SecretStr:
+    parts = urlsplit(secret.get_secret_value())
+    if parts.scheme != "sc" or not parts.hostname:
+        msg = "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like behind it"
+        raise ValueError(msg)
+    return secret
+
+
+_Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
+
+
+class SparkOptions(Options):
+    """One table a slot, of a catalogue or at a path."""
+
+    remote: Annotated[SecretStr, AfterValidator(_check_remote), NOT_IN_HASH] = Field(
+        description="Address of the Spark Connect server: `sc://host:15002`. the same for both arms and the users."
+    )
+    table: _Place | None = Field(
+        default=None,
+        description="Table by its name in a catalogue of the cluster: `lake.recs.lists`; `{slot:%Y%m%d}` becomes the run's "
+        "scheduled time (UTC).",
+    )
+    path: _Place | None = Field(
+        default=None,
+        description="Instead of `table`: a path that the cluster reads, such as `s3a://lake/lists/{slot:%Y-%m-%d}`.",
+    )
+    format: Literal["parquet", "delta", "iceberg", "orc"] = Field(default="parquet", description="Format of what is at `path`.")
+    conf: Annotated[Mapping[str, SecretStr], NOT_IN_HASH] = Field(
+        default_factory=dict,
+        description="Settings of the Spark session, such as `spark.sql.execution.pyspark.python`, the executors' Python.",
+    )
+
+    @model_validator(mode="after")
+    def _table_or_path(self) -> Self:
+        if (self.table is None) == (self.path is None):
+            msg = "give either table or path"
+            raise ValueError(msg)
+        return self
+
+
+class SparkSourceOptions(ListColumnOptions, SparkOptions):
+    """One arm's lists in Spark."""
+
+
+class SparkUsersOptions(UserColumnOptions, SparkOptions):
+    """Users in Spark, one a row; a user listed twice counts once, a row without a user not at all."""
+
+
+SPARK = SourceKind(
+    lists=Reader(
+        SparkSourceOptions,
+        "monitor.sources.spark.joined:only_joined",
+        "A table or path that Spark reads. Both arms and the users are joined and measured on the cluster: all of them are "
+        "`spark`, and everybody is asked. Needs the extra `spark`.",
+    ),
+    has_scores=lambda options: options.scores is not None,
+    all_users=lambda options: SparkUsersOptions(**{name: getattr(options, name) for name in SparkUsersOptions.model_fields}),
+    joined="monitor.sources.spark.joined:join_tables",
+    is_pulled=False,
+    users=Reader(SparkUsersOptions, "monitor.sources.spark.joined:only_joined", "Users in a table or path that Spark reads."),
+    item_weights=None,
+    item_titles=None,
+    relevance=None,
+)

@@ -1,0 +1,227 @@
+"""Both arms' tables joined by user in Spark and measured there: any number of users, of which only sums come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from functools import reduce
+
+import pandas as pd
+import pyarrow as pa
+
+from monitor.deadline import Deadline
+from monitor.errors import SourceError
+from monitor.model import ALL, AskedUsers, JoinRequest, Pull, PullRequest, UserTable
+from monitor.ports import Measuring
+from monitor.sources.id_columns import MAX_ID_LENGTH, one_array, require_columns, user_column
+from monitor.sources.lookup_tables import SegmentValues, segment_labels
+from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
+from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPartition, ShippedColumns
+from monitor.sources.spark.session import Column, DataFrame, SparkSession, column_of, open_session, read_table, ship_program
+from monitor.sources.spark.session import functions as F  # noqa: N812 - its usual name
+from monitor.sources.table_lists import TableLists
+
+MEASURED_ITEMS = 2_000_000
+"""Most items of one arm that an executor's task holds at once, if no user has more than k."""
+PARTS_HERE = 64
+"""Most parts that come back as they are; more of them are merged on the cluster first, `_TOGETHER` in one task."""
+_TOGETHER = 32
+
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+
+
+def join_tables(
+    baseline: SparkSourceOptions,
+    candidate: SparkSourceOptions,
+    users: SparkUsersOptions,
+    dimensions: Sequence[str],
+    again: SparkSourceOptions | None,
+) -> JoinedTables | None:
+    """These tables joined, None where they are not of one server."""
+    tables: list[SparkOptions] = [each for each in (baseline, candidate, users, again) if each is not None]
+    if any((each.remote, each.conf) != (baseline.remote, baseline.conf) for each in tables):
+        return None
+    return JoinedTables(baseline, candidate, users, dimensions, again)
+
+
+class _OnlyJoined:
+    """What is asked of tables that are not joined. Ports: Source, UserSource."""
+
+    def pull(self, request: PullRequest) -> Pull:  # noqa: ARG002 - the port's signature
+        """SourceError."""
+        raise SourceError(_NOT_PULLED)
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:  # noqa: ARG002 - the port's signature
+        """SourceError."""
+        raise SourceError(_NOT_PULLED)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+_NOT_PULLED = (
+    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must all be spark, of one server"
+)
+
+
+def only_joined(_: SparkOptions) -> _OnlyJoined:
+    """The source of tables that can only be joined."""
+    return _OnlyJoined()
+
+
+class JoinedTables:
+    """Two arms' tables, a table of users, and where there are any the baseline's second lists. Port: JoinedSource."""
+
+    def __init__(
+        self,
+        baseline: SparkSourceOptions,
+        candidate: SparkSourceOptions,
+        users: SparkUsersOptions,
+        dimensions: Sequence[str],
+        again: SparkSourceOptions | None = None,
+    ) -> None:
+        lists = {"baseline": baseline, "candidate": candidate, "noise_floor": again}
+        self._lists = {name: options for name, options in lists.items() if options is not None}
+        self._users = users
+        self._dimensions = tuple(dimensions)
+
+    def read(self, request: JoinRequest) -> AbstractContextManager[_MeasuredThere]:
+        """Begin to read."""
+        return self._read(request)
+
+    def close(self) -> None:
+        """Nothing is held between reads."""
+
+    @contextmanager
+    def _read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
+        with open_session(self._users, Deadline.after(request.timeout_s)) as session:
+            users = _AskedUsers(session, self._users, self._dimensions, request)
+            lists, troubles, lacks = dict[str, _Lists](), list[str](), list[str]()
+            for name, options in self._lists.items():
+                try:
+                    lists[name] = _Lists(session, name, options, request)
+                except SourceError as error:
+                    # A run can do without second lists, and says so.
+                    (lacks if name == "noise_floor" else troubles).append(f"{name}: {error}")
+            ship_program(session)
+            yield _MeasuredThere(users, lists, request, tuple(troubles), tuple(lacks))
+
+
+class _MeasuredThere:
+    """The join of one slot. Port: RemoteAnswers."""
+
+    def __init__(
+        self,
+        users: _AskedUsers,
+        lists: Mapping[str, _Lists],
+        request: JoinRequest,
+        troubles: tuple[str, ...],
+        lacks: tuple[str, ...],
+    ) -> None:
+        self.asked, self.troubles, self.lacks = users.asked, troubles, lacks
+        self._users, self._lists, self._request = users, lists, request
+
+    def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
+        """What is found of all users."""
+        count = -(-self.asked.count // max(1, min(size, MEASURED_ITEMS // self._request.k)))
+        partition = MeasuredPartition(
+            measuring=measuring,
+            values=self._users.values,
+            columns={name: lists.columns for name, lists in self._lists.items()},
+            where={name: lists.where for name, lists in self._lists.items()},
+            k=self._request.k,
+            slot=self._request.slot,
+        )
+        # All rows of a user meet in one partition, where pairing joins them: no row is sorted, and none is sent twice.
+        rows = reduce(_union, [self._users.rows, *(lists.rows for lists in self._lists.values())])
+        parts = rows.repartition(count, "key").mapInArrow(partition, PARTS)
+        while count > PARTS_HERE:
+            count = -(-count // _TOGETHER)
+            placed = parts.withColumn("place", F.spark_partition_id()).repartition(count, "place").select("asked", "part")
+            parts = placed.mapInArrow(MergedPartition(measuring=measuring), PARTS)
+        asked = 0
+        for row in parts.toLocalIterator():
+            asked += row["asked"]
+            yield bytes(row["part"])
+        if asked != self.asked.count:
+            msg = f"{self._users.where} was written anew while it was read: run the slot again, and replace tables as a whole"
+            raise SourceError(msg, permanent=False)
+
+
+def _union(rows: DataFrame, others: DataFrame) -> DataFrame:
+    return rows.unionByName(others, allowMissingColumns=True)
+
+
+class _Table:
+    """One slot's table: its rows, their columns, and keys of users."""
+
+    def __init__(self, session: SparkSession, options: SparkOptions, slot: datetime, columns: Sequence[str]) -> None:
+        self.frame, self.where = read_table(session, options, slot)
+        require_columns(columns, self.frame.columns, self.where)
+        self._kinds = {each.name: each.dataType.typeName() for each in self.frame.schema.fields}
+        self.empty: pa.Table = self.frame.select(*map(column_of, columns)).limit(0).toArrow()
+
+    def key(self, name: str) -> Column:
+        """A column of users as text, null where there is none. SourceError when it cannot hold users."""
+        user_column(one_array(self.empty[name]), f"the user column of {self.where}")
+        kind, column = self._kinds[name], column_of(name)
+        if kind in _WHOLE:
+            return column.cast("string")
+        if kind in {"float", "double"}:
+            is_whole = (column == F.floor(column)) & (F.abs(column) < float(2**53))
+            return F.when(is_whole, column.cast("long").cast("string"))
+        return self.label(name).cast("string")
+
+    def label(self, name: str) -> Column:
+        """A column of segment values: text that may be a value, and other values as they are."""
+        column = column_of(name)
+        if self._kinds[name] != "string":
+            return column
+        return F.when(F.length(column).between(1, MAX_ID_LENGTH) & ~F.contains(column, F.lit("\0")), column)
+
+
+class _AskedUsers(_Table):
+    """Everybody in the users' table, each once."""
+
+    def __init__(
+        self, session: SparkSession, options: SparkUsersOptions, dimensions: Sequence[str], request: JoinRequest
+    ) -> None:
+        super().__init__(session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions))))
+        names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
+        labels = (self.label(name).alias(column) for column, name in names.items())
+        users = self.frame.select(self.key(options.user).alias("key"), *labels).where("key IS NOT NULL")
+        ((rows, count),) = users.agg(F.count("key"), F.count_distinct("key")).collect()
+        if not count:
+            msg = f"{self.where} holds no user: check the path or table and the name of the user column"
+            raise SourceError(msg)
+        if rows > count:
+            # A table has no first row: the least segments of a user listed twice count, in any order.
+            users = users.groupBy("key").agg(*(F.min(column).alias(column) for column in names))
+        self.values = {column: self._values(users, column, name, request) for column, name in names.items()}
+        self.asked = AskedUsers(count=count, segments=(ALL, *(name for each in self.values.values() for name in each.names)))
+        self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
+
+    def _values(self, users: DataFrame, column: str, name: str, request: JoinRequest) -> SegmentValues:
+        most, value = request.max_segment_values, F.col(column)
+        counted = users.groupBy(column).agg(F.count(F.lit(1)).alias("users"))
+        ranked = counted.orderBy(value.isNull().desc(), F.col("users").desc(), value.cast("string")).limit(most + 2)
+        labels = segment_labels(one_array(ranked.toArrow()[column]), name, self.where).to_pylist()
+        return SegmentValues(list(filter(None, labels)), most, name, self.where, has_unknown=None in labels)
+
+
+class _Lists(_Table):
+    """One table of lists."""
+
+    def __init__(self, session: SparkSession, side: str, options: SparkSourceOptions, request: JoinRequest) -> None:
+        super().__init__(session, options, request.slot, options.columns)
+        names = ("user", "items", "item", "rank", "scores")
+        self.columns = ShippedColumns(**{name: getattr(options, name) for name in names})
+        key = self.key(options.user)
+        # Without a row: columns that cannot hold lists are refused before anything is joined.
+        nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
+        empty = {name: one_array(self.empty[name]) for name in options.columns}
+        TableLists(options=options, request=nobody, where=self.where).pull([empty])
+        taken = (column_of(name).alias(f"{side}_{name}") for name in self.columns.beside_user)
+        marks = {"side": F.lit(side), "asked": F.expr("false")}
+        self.rows = self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)

@@ -1,0 +1,115 @@
+"""What runs on Spark's executors, over one partition at a time. Needs numpy, pandas and pyarrow there, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monitor.model import CoverageReason, Panel, Pull, PullRequest, RankingTable, UserBatch
+from monitor.ports import Measuring
+from monitor.sources.id_columns import one_array
+from monitor.sources.lookup_tables import SegmentValues, split_by_values
+from monitor.sources.table_lists import TableLists
+
+MERGED_BYTES = 16 << 20
+"""Parts are merged until they hold this much: far from what Spark sends in one message."""
+PARTS = "asked long, part binary"
+"""Columns of what comes back: how many users were asked, and what was found of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShippedColumns:
+    """Which columns hold users and lists, as in ``ListColumnOptions``."""
+
+    user: str
+    items: str | None
+    item: str | None
+    rank: str | None
+    scores: str | None
+
+    @property
+    def beside_user(self) -> tuple[str, ...]:
+        """Columns to read but that of the users."""
+        return tuple(dict.fromkeys(filter(None, (self.items, self.item, self.rank, self.scores))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredPartition:
+    """Measures the users of a partition, in which all rows of a user stand.
+
+    ``columns`` and ``where`` by the name of the lists, which is the ``side`` of their rows; a row with ``asked`` is a user.
+    """
+
+    measuring: Measuring
+    values: Mapping[str, SegmentValues]
+    columns: Mapping[str, ShippedColumns]
+    where: Mapping[str, str]
+    k: int
+    slot: datetime
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """At most one row."""
+        held = [batch for batch in batches if batch.num_rows]
+        asked = [batch.filter(batch["asked"]) for batch in held]
+        count = sum(batch.num_rows for batch in asked)
+        if count:
+            users = pa.Table.from_batches([batch.select(["key", *self.values]) for batch in asked])
+            yield _part(count, self.measuring.measure(self._batch(users, held)))
+
+    def _batch(self, asked: pa.Table, held: Sequence[pa.RecordBatch]) -> UserBatch:
+        keys = one_array(asked["key"]).cast(pa.large_string())
+        users: pd.Index[str] = pd.Index(pd.array(keys, dtype="str"))
+        labels = {name: one_array(asked[name]) for name in self.values}
+        return UserBatch(
+            panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
+            baseline=self._pull("baseline", users, held) or unavailable(users),
+            candidate=self._pull("candidate", users, held) or unavailable(users),
+            again=self._pull("noise_floor", users, held),
+        )
+
+    def _pull(self, side: str, users: pd.Index[str], held: Sequence[pa.RecordBatch]) -> Pull | None:
+        columns = self.columns.get(side)
+        if columns is None:
+            return None
+        request = PullRequest(users=users, k=self.k, slot=self.slot, timeout_s=1.0)
+        rows = (batch.filter(pc.equal(batch["side"], side)) for batch in held)
+        lists = (
+            {columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in columns.beside_user}} for batch in rows
+        )
+        return TableLists(options=columns, request=request, where=self.where[side]).pull(lists)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedPartition:
+    """Merges what was found of many partitions."""
+
+    measuring: Measuring
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row for each `MERGED_BYTES` or so."""
+        asked, parts = 0, list[bytes]()
+        for batch in batches:
+            for row in batch.to_pylist():
+                asked += row["asked"]
+                parts.append(row["part"])
+                if sum(map(len, parts)) > MERGED_BYTES:
+                    yield _part(asked, self.measuring.merge(parts))
+                    asked, parts = 0, []
+        if parts:
+            yield _part(asked, self.measuring.merge(parts))
+
+
+def unavailable(users: pd.Index[str]) -> Pull:
+    """No list for anybody, of an arm that cannot be read as a whole."""
+    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
+    return Pull(rankings=table, failures=dict.fromkeys(users, CoverageReason.UNAVAILABLE))
+
+
+def _part(asked: int, part: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"asked": pa.array([asked], pa.int64()), "part": pa.array([part], pa.binary())})

@@ -1,0 +1,185 @@
+"""What a run costs by users, k and database: time, CPU and peak memory of `run-once` over two Parquet files, and bytes stored.
+
+`make bench ARGS="runs --json 1000000x10 1000000x100"`: each size is users x k, on SQLite and PostgreSQL unless ``--database``
+names one. Each run is a process of its own, whose CPU includes the start of the interpreter and not PostgreSQL's own;
+``--root`` is the checkout that it runs, so that two can be compared. The second file holds its users in another order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from servers.postgres import running_postgres
+
+ROOT = Path(__file__).parents[2]
+SIZES = (*((10**power, 10) for power in (4, 5, 6, 7)), *((10**power, 100) for power in (4, 5, 6)))
+ITEMS = 50_000
+SEGMENTS = 10
+WRITTEN_USERS = 100_000
+CONFIG = """
+database: {url}
+comparisons:
+  - name: sized
+    every: 1d
+    k: {k}
+    deadline: 1h
+    baseline: {{file: {{path: baseline.parquet, user: user_id, items: items}}}}
+    candidate: {{file: {{path: candidate.parquet, user: user_id, items: items}}}}
+    users: {{file: {{path: users.parquet, user: user_id}}, segments: [country]}}
+    metrics: [extended_tau, "rbo(p=0.9)", overlap]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one run cost: seconds, MB of memory, and bytes that its database grew by."""
+
+    database: str
+    users: int
+    k: int
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    stored_bytes: int
+    load: float
+
+
+def run() -> Iterator[tuple[str, float, str, float, str]]:
+    """A million users on SQLite beside what is aimed at."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_lists(Path(folder), 10**6, 10)
+        cost = measure(Path(folder), "SQLite", "sqlite:///sized.db", 10**6, 10, ROOT)
+    yield "1,000,000 users x 10, run-once into SQLite: wall clock", cost.wall_s, "aim", 5.0, "s"
+    yield "1,000,000 users x 10, run-once into SQLite: peak memory", cost.peak_mb, "aim", 650.0, "MB"
+
+
+def main(args: list[str]) -> None:
+    """Print one row a database and size."""
+    parser = argparse.ArgumentParser(prog="make bench ARGS=runs", description=__doc__)
+    parser.add_argument("sizes", nargs="*", help="users x k, such as 1000000x10")
+    parser.add_argument("--database", choices=("SQLite", "PostgreSQL"), action="append")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    asked = parser.parse_args(args)
+    sizes = [(int(users), int(k)) for users, _, k in (size.partition("x") for size in asked.sizes)] or list(SIZES)
+    costs = []
+    for cost in _costs(asked.database or ["SQLite", "PostgreSQL"], sizes, asked.root.resolve()):
+        if asked.json:
+            sys.stdout.write(json.dumps(asdict(cost)) + "\n")
+            sys.stdout.flush()
+        costs.append(cost)
+    if not asked.json:
+        _show(costs)
+
+
+def _costs(databases: list[str], sizes: list[tuple[int, int]], root: Path) -> Iterator[Cost]:
+    with ExitStack() as stack:
+        server = stack.enter_context(running_postgres()) if "PostgreSQL" in databases else None
+        for users, k in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                write_lists(Path(folder), users, k)
+                for database in databases:
+                    with server.database() if server and database == "PostgreSQL" else nullcontext("sqlite:///sized.db") as url:
+                        yield measure(Path(folder), database, url, users, k, root)
+
+
+def _show(costs: list[Cost]) -> None:
+    columns = ("database", "users", "k", "wall s", "CPU s", "peak MB", "stored MB", "bytes/user", "load")
+    table = Table(*columns, title=f"One run: 3 metrics, {SEGMENTS} segments", title_justify="left")
+    for each in costs:
+        figures = (each.wall_s, each.cpu_s, each.peak_mb, each.stored_bytes / 10**6, each.stored_bytes / each.users, each.load)
+        table.add_row(each.database, f"{each.users:,}", str(each.k), *(f"{figure:,.1f}" for figure in figures))
+    Console(width=120).print(table)
+
+
+def measure(folder: Path, database: str, url: str, users: int, k: int, root: Path) -> Cost:
+    """The cost of one run of these lists into an empty database."""
+    (folder / "rankwatch.yaml").write_text(CONFIG.format(url=url, k=k))
+    _command(folder, root, "db", "upgrade")
+    empty = _size(folder, url)
+    started = time.perf_counter()
+    usage = _command(folder, root, "run-once", "--slot", "2024-01-08", "--json")
+    wall_s = time.perf_counter() - started
+    if (paired := json.loads((folder / "out.json").read_text())["paired"]) != users:
+        sys.exit(f"the run paired {paired} of {users} users")
+    return Cost(
+        database=database,
+        users=users,
+        k=k,
+        wall_s=wall_s,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        peak_mb=usage.ru_maxrss / 1000,
+        stored_bytes=_size(folder, url) - empty,
+        load=os.getloadavg()[0],
+    )
+
+
+def _size(folder: Path, url: str) -> int:
+    # Of any schema, so that older checkouts can be measured.
+    if url.startswith("sqlite"):
+        return sum(file.stat().st_size for file in folder.glob("sized.db*"))
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        return int(connection.execute("SELECT pg_database_size(current_database())").fetchall()[0][0])
+
+
+def write_lists(folder: Path, users: int, k: int) -> None:
+    """Baseline lists, candidate lists that share about seven items in ten, and users in segments of equal size."""
+    rng = np.random.default_rng(15)
+    shuffled = rng.permutation(users)
+    schema = pa.schema({"user_id": pa.string(), "items": pa.list_(pa.int32())})
+    with ExitStack() as files:
+        names = ("baseline", "candidate")
+        writers = [files.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", schema)) for name in names]
+        for start in range(0, users, WRITTEN_USERS):
+            for writer, of in zip(writers, (np.arange(start, min(start + WRITTEN_USERS, users)), None), strict=True):
+                numbers = shuffled[start : start + WRITTEN_USERS] if of is None else of
+                lists = distinct(numbers, k)
+                if of is None:
+                    lists = np.where(rng.random(lists.shape) < 0.7, lists, lists + ITEMS)
+                offsets = np.arange(len(numbers) + 1, dtype=np.int32) * k
+                items = pa.ListArray.from_arrays(offsets, lists.ravel())
+                writer.write_table(pa.table({"user_id": _names(numbers), "items": items}, schema=schema))
+    countries = pa.array([f"c{number}" for number in range(SEGMENTS)])
+    numbers = np.arange(users)
+    table = pa.table({"user_id": _names(numbers), "country": countries.take(pa.array(numbers % SEGMENTS))})
+    pq.write_table(table, folder / "users.parquet")
+
+
+def distinct(numbers: np.ndarray, k: int) -> np.ndarray:
+    """A row of k distinct item ids for each user: where it begins and its step depend on the user's number."""
+    first, step = numbers * 7919 % ITEMS, 1 + numbers * 104_729 % (ITEMS // k - 1)
+    return ((first[:, None] + step[:, None] * np.arange(k)) % ITEMS).astype(np.int32)
+
+
+def _names(numbers: np.ndarray) -> pa.Array:
+    return pa.array(np.char.add("user-", np.char.zfill(numbers.astype(str), 8)))
+
+
+def _command(folder: Path, root: Path, *args: str) -> resource.struct_rusage:
+    """What a command of the checkout used."""
+    with (folder / "out.json").open("w") as out:
+        environment = os.environ | {"PYTHONPATH": str(root)}
+        process = subprocess.Popen([sys.executable, "-m", "monitor", *args], cwd=folder, stdout=out, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{' '.join(args)} failed: {status}")
+    return usage

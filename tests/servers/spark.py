@@ -1,0 +1,40 @@
+"""A private Spark Connect server of two cores, with an environment of its own in which this project is not installed."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_connection
+
+from servers import free_port, missing, require, running
+
+HOME = Path(os.environ.get("RANKWATCH_SPARK", Path(sys.prefix).parent / "spark"))
+"""A virtual environment with pyspark, numpy, pandas and pyarrow, made by ``make spark``."""
+
+
+@contextmanager
+def running_spark(folder: Path) -> Iterator[int]:
+    """The port of a server that tries each task three times; ``folder`` goes with it."""
+    require("java")
+    home = next(HOME.glob("lib/python*/site-packages/pyspark"), None)
+    if home is None:
+        missing(f"Spark is not installed in {HOME}: run make spark")
+    port = free_port()
+    conf = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": folder / "local",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": (folder / "tables").as_uri(),
+        "spark.ui.enabled": "false",
+    }
+    environment = (f"SPARK_HOME={home}", f"PYSPARK_PYTHON={HOME / 'bin/python'}")
+    start = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2,3]", "--driver-memory", "2g")
+    settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+    command = ["env", "-u", "PYTHONPATH", *environment, str(home / "bin/spark-class"), *start, *settings, *server]
+    with running(command, lambda: create_connection(("127.0.0.1", port)).close(), folder, within_s=300):
+        yield port

@@ -1,0 +1,250 @@
+"""Tables joined and measured by a real Spark Connect server find what files find, and each failure is one sentence."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from factories import SLOT
+from monitor.errors import SourceError
+from monitor.model import Arm, CoverageReason, Keep, Memory, NoiseFloor, UserBatch
+from monitor.pipeline import run_measurement
+from monitor.pipeline.pull import Arms
+from monitor.pipeline.remote_measuring import RemoteMeasuring
+from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
+from pipeline.canned import StillClock
+from pipeline.test_user_batches import plain
+from servers import missing
+from servers.proxy import Proxy
+from servers.spark import running_spark
+from sources.file.test_joined import PLAN, arms_of, found, rows_of, write
+
+try:
+    from pyspark import cloudpickle
+
+    from monitor.sources.spark import joined
+except ImportError:
+    missing("pyspark is not installed: pip install 'rankwatch[spark]'")
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call] # the executors have no tests
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with running_spark(tmp_path_factory.mktemp("spark")) as port:
+        yield port
+
+
+Files = tuple[FileSourceOptions, FileSourceOptions]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """Baseline and candidate, clean and wide."""
+    baseline, candidate = (write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str) for seed in (1, 2))
+    return baseline, candidate
+
+
+def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions | None, **conf: str) -> Arms:
+    """The same files, joined and measured in Spark."""
+    shared = {"remote": f"sc://127.0.0.1:{port}", "conf": {name.replace("_", "."): value for name, value in conf.items()}}
+    given = [None if each is None else each.model_dump(exclude={"format", "max_bytes"}) | shared for each in files]
+    lists = [None if each is None else SparkSourceOptions(**each) for each in (given[0], given[1], given[3])]
+    assert lists[0] is not None
+    assert lists[1] is not None
+    return replace(
+        arms, joined=joined.join_tables(lists[0], lists[1], SparkUsersOptions(**given[2] or {}), arms.dimensions, lists[2])
+    )
+
+
+def there(port: int, files: Files, **conf: str) -> Arms:
+    asked = FileUsersOptions(path=files[0].path, user="user")
+    return in_spark(arms_of(*files, asked), port, *files, asked, None, **conf)
+
+
+def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measurement:
+    plan = replace(PLAN, measuring=replace(PLAN.measuring, keep_scores=Keep.ALL, deadline=timedelta(minutes=5)))
+    plan = replace(plan, measuring=replace(plan.measuring, **changes))
+    return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
+
+
+@pytest.mark.parametrize(("form", "spell", "odd"), [("wide", str, True), ("long", int, True), ("wide", int, False)])
+def test_spark_finds_what_files_give_to_the_last_bit(
+    tmp_path: Path, spark: int, form: str, spell: Any, monkeypatch: pytest.MonkeyPatch, *, odd: bool
+) -> None:
+    baseline, candidate, again = (
+        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3)
+    )
+    listed = write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", spell)
+    asked = FileUsersOptions(path=listed.path, user="user")
+    arms = arms_of(baseline, candidate, asked, again)
+    # More parts than are sent back as they are.
+    monkeypatch.setattr(joined, "PARTS_HERE", 10)
+    monkeypatch.setattr(joined, "_TOGETHER", 4)
+
+    here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
+    for batch_users in (200, 30) if odd else (4,):
+        measured = measure(
+            in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN
+        )
+        assert found(measured) == found(here)
+        assert (measured.coverage, measured.left_out, measured.troubles) == (here.coverage, here.left_out, here.troubles)
+        assert measured.notes == here.notes
+
+
+def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
+    plan = replace(PLAN, measuring=replace(PLAN.measuring, keep_scores=5, keep_lists=6, deadline=timedelta(minutes=5)))
+    asked = FileUsersOptions(path=files[0].path, user="user")
+    runs = [
+        measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=70, sampled_users=50).run
+        for arms in (arms_of(*files, asked), there(spark, files))
+    ]
+    for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
+        assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
+    assert runs[1].scores is not None
+    assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
+
+
+class Faulty(RemoteMeasuring):
+    """Does something first, on the executor."""
+
+    def __init__(self, fault: Callable[[], object], *given: Any) -> None:
+        super().__init__(*given)
+        self._fault = fault
+
+    def measure(self, users: UserBatch) -> bytes:
+        self._fault()
+        return super().measure(users)
+
+
+def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
+    monkeypatch.setattr(run_measurement, "RemoteMeasuring", lambda *given: Faulty(fault, *given))
+
+
+def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
+    spark: int, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, mark = measure(there(spark, files), 50), str(tmp_path / "killed")
+
+    def die_once() -> None:
+        if not os.path.exists(mark):  # noqa: PTH110 - shipped by value
+            os.mkdir(mark)  # noqa: PTH102
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with_fault(monkeypatch, die_once)
+    assert found(measure(there(spark, files), 50)) == found(whole)
+    assert os.path.exists(mark)  # noqa: PTH110
+
+
+def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(
+        SourceError, match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, an executor may have been"
+    ):
+        measure(there(spark, files))
+
+
+def test_the_deadline_cancels_the_job_on_the_cluster(
+    spark: int, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats = tmp_path / "beats"
+
+    def work_on() -> None:
+        while True:
+            with open(beats, "a") as file:  # noqa: PTH123 - shipped by value
+                file.write(".")
+            time.sleep(0.05)
+
+    measure(there(spark, files))  # what starts slowly has started
+    with_fault(monkeypatch, work_on)
+    with pytest.raises(SourceError, match="did not end in time and was cancelled: raise deadline, or give the cluster more"):
+        measure(there(spark, files), deadline=timedelta(seconds=8))
+    size = -1
+    while beats.exists() and beats.stat().st_size != size:
+        size = beats.stat().st_size
+        time.sleep(1)
+
+
+def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy(spark)
+    gone = there(proxy.port, files)
+    wait = joined._MeasuredThere.measured
+
+    def measured(*given: Any) -> Iterator[bytes]:
+        proxy.refuse()
+        return wait(*given)
+
+    monkeypatch.setattr(joined._MeasuredThere, "measured", measured)
+    with pytest.raises(SourceError, match="no server answers: check that Spark Connect runs there, and remote"):
+        measure(gone)
+    proxy.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "does not exist: check table or path, and that the job which writes it has run"),
+        (
+            lambda path: pq.write_table(pa.table({"user": ["a"], "lists": [[1]]}), path),
+            "has no column 'items': it has user, lists",
+        ),
+        (lambda path: pq.write_table(pa.table({"user": ["a"], "items": [1.5]}), path), "holds double, expected lists"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
+    ],
+)
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
+    spark: int, files: Files, damage: Callable[[Path], object], reason: str
+) -> None:
+    damage(Path(files[1].path))
+    measured = measure(there(spark, files))
+    assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
+    (trouble,) = measured.troubles
+    assert reason in trouble
+
+
+def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
+    pq.write_table(
+        pa.table({"user": pa.array([None, ""]), "items": [[1], [2]], "country": ["", ""], "tier": [0.0, 0.0]}), files[0].path
+    )
+    with pytest.raises(SourceError, match="holds no user: check the path or table and the name of the user column"):
+        measure(there(spark, files))
+
+
+def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(
+    spark: int, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = joined._MeasuredThere.measured
+
+    def measured(*given: Any) -> Iterator[bytes]:
+        shutil.copyfile(files[0].path, Path(files[0].path).with_name("kept.parquet"))
+        pq.write_table(pq.read_table(files[0].path).slice(0, 9), files[0].path)
+        return wait(*given)
+
+    monkeypatch.setattr(joined._MeasuredThere, "measured", measured)
+    with pytest.raises(
+        SourceError, match="was written anew while it was read: run the slot again, and replace tables as a whole"
+    ):
+        measure(there(spark, files))
+
+
+def test_an_executor_without_numpy_says_what_to_install(spark: int, files: Files, tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    with pytest.raises(
+        SourceError, match=r"has no (numpy|pandas|pyarrow).*: install numpy>=2, pandas>=3 and pyarrow>=18 there"
+    ):
+        measure(there(spark, files, spark_sql_execution_pyspark_python=str(bare)))
