@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, pick, print_evidence, print_json, print_line, print_records, print_table
+from monitor.cli.output import instant, pick, print_evidence, print_json, print_line, print_records, print_table
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -118,11 +118,9 @@ def _print_run(
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
     print_records((_summary_dict(run, summary) for summary in summaries), columns, as_json=False)
     _print_notes(run)
-    if found := arm_rows(arm_scores):
+    if arm_scores:
         print_line()
-        arm_columns = ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>")
-        rows = ((each.segment, each.metric, number(each.baseline), number(each.candidate), f"{each.n:,}") for each in found)
-        print_table(arm_columns, rows)
+        print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(arm_scores))
     if explanation is not None:
         _print_explanation(explanation)
 
