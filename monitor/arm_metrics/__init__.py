@@ -8,30 +8,10 @@ from difflib import get_close_matches
 
 from monitor.arm_metrics.arm_lists import LastLists
 from monitor.arm_metrics.measurement import measure_arms
-from monitor.arm_metrics.measures import (
-    ArmMetric,
-    ArmNeed,
-    CatalogueCoverage,
-    ExposureEntropy,
-    ExposureEntropyNormalized,
-    ExposureGini,
-    MeanPopularity,
-    Novelty,
-    ScoreShift,
-    SelfChurn,
-)
+from monitor.arm_metrics.measures import MEASURES, ArmMetric, ArmNeed
 from monitor.errors import MetricError
 
-ARM_METRICS: Mapping[str, ArmMetric] = {
-    "catalogue_coverage": CatalogueCoverage(),
-    "exposure_entropy": ExposureEntropy(),
-    "exposure_entropy_normalized": ExposureEntropyNormalized(),
-    "exposure_gini": ExposureGini(),
-    "mean_popularity": MeanPopularity(),
-    "novelty": Novelty(),
-    "score_shift": ScoreShift(),
-    "self_churn": SelfChurn(),
-}
+ARM_METRICS: Mapping[str, ArmMetric] = {metric.name: metric for metric in MEASURES}
 
 
 def parse_arm_metric(text: object) -> ArmMetric:

@@ -41,7 +41,7 @@ def measure_arms(
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
     value = metric.measure(listing) if listing.n else None
-    return ArmScore(segment=segment, arm=arm, metric=metric.name, value=value, n=0 if value is None else metric.lists(listing))
+    return ArmScore(segment=segment, arm=arm, metric=metric.name, value=value, n=0 if value is None else metric.count(listing))
 
 
 def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]) -> dict[Arm, ArmLists]:

@@ -5,6 +5,6 @@ users were drawn, and what a promise covers, stands in the README beside this fi
 """
 
 from monitor.sequential.bounds import bounds
-from monitor.sequential.capital import STAKES, WEIGHTS, follow_capital, log_capital
+from monitor.sequential.capital import STAKES, WEIGHTS, log_capital
 from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_samples, reject
 from monitor.sequential.samples import Scale, Tally, UserSample, tally

@@ -12,19 +12,13 @@ log capital, and 1.2 where the boldest is best, which it is for scores that use 
 - a run's users may be drawn without replacement from a population of unknown size, as long as one looks between runs only:
   the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's inequality (1729) puts
   under the power of the mean.
-Where the size is known one may look after every user, and learns more from the last ones: `follow_capital` with a population.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from functools import reduce
-
 import numpy as np
 import scipy
 
-from monitor.model.arrays import Floats
 from monitor.sequential.samples import Tally
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
@@ -33,10 +27,6 @@ STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13)
 WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14))
 """Parts of the capital that begin on the stakes. Equal ones ask for a fifth more users of an excess over a noise floor."""
 
-_EDGE = 1e-9
-# By how much the scores that are due have to exceed the users not drawn yet before that is no rounding.
-_IMPOSSIBLE = 1e-6
-
 
 def log_capital(scores: Tally, mean: float) -> float:
     """Natural logarithm of the capital that bets on a mean below this one, 0 < mean < 1, after these scores; 0 without any.
@@ -44,34 +34,4 @@ def log_capital(scores: Tally, mean: float) -> float:
     The evidence that it lies above is `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
-    return mix([float(scores.counts @ np.log1p(stake * gains)) for stake in STAKES])
-
-
-def follow_capital(values: Floats, mean: float, population: int | None = None) -> Floats:
-    """The logarithm of the capital after every user: scores on [0, 1] of shape (..., n), histories by users, same shape out.
-
-    With a ``population`` users are drawn from it without replacement; infinite where what is left of it cannot have that mean.
-    """
-    gains = _gains(values, mean, population)
-    mixed: Floats = reduce(
-        np.logaddexp,
-        (np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(part) for stake, part in zip(STAKES, WEIGHTS, strict=True)),
-    )
-    return mixed
-
-
-def mix(by_stake: Sequence[float] | Floats) -> float:
-    """Logarithm of the capital over all stakes, from its logarithm on each: both per unit that began there."""
-    return float(scipy.special.logsumexp(by_stake, b=WEIGHTS))
-
-
-def _gains(values: Floats, mean: float, population: int | None) -> Floats:
-    """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be."""
-    if population is None:
-        return (mean - values) / (1.0 - mean)
-    # After t of N users of sum S that is (N m - S) / (N - t) (Waudby-Smith and Ramdas 2020).
-    left = population - np.arange(values.shape[-1])
-    due = population * mean - np.cumsum(values, axis=-1)
-    # Below 0 one bets as if it were 0, and cannot win; above 1 no population fits, and the capital is infinite.
-    rest = np.clip((due + values) / left, 0.0, 1.0 - _EDGE)
-    return np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - values) / (1.0 - rest))
+    return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))

@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import betaincinv, ndtri
 
+from capital_paths import follow_capital
 from drift_lists import lists_folder
 from monitor import compare_many
-from monitor.sequential import Scale, follow_capital
+from monitor.sequential import Scale
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

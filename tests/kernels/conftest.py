@@ -4,7 +4,6 @@ import pytest
 
 from monitor.kernels import alignment
 from monitor.kernels.engines import choice, inversions, positions
-from monitor.kernels.kendall import dominance
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,6 +36,5 @@ def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Compare items two by two up to this length of lists."""
     for module in (alignment, positions):
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
-    monkeypatch.setattr(inversions, "INVERSIONS_ALL_PAIRS_MAX_K", longest)
     for limit in ("COUNT_ALL_PAIRS_MAX_K", "SUM_ALL_PAIRS_MAX_K"):
-        monkeypatch.setattr(dominance, limit, longest)
+        monkeypatch.setattr(inversions, limit, longest)

@@ -1,17 +1,20 @@
-"""Both ways of counting inversions."""
+"""Inversions, counted two by two or by merging."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.engines.inversions import inversions, inversions_by_all_pairs, inversions_by_merging
+from kernels.conftest import limit_all_pairs
+from monitor.kernels.engines.inversions import inversions
 
 
-@pytest.mark.parametrize("count", [inversions_by_all_pairs, inversions_by_merging])
+@pytest.mark.parametrize("longest", [0, 255])
 @given(columns=st.integers(1, 40).flatmap(lambda k: st.lists(st.lists(st.integers(0, k), min_size=k, max_size=k), min_size=1)))
-def test_inversions_are_pairs_in_wrong_order_and_ties_are_none(count, columns) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - drawn
-    found = count(np.array(columns, dtype=np.uint8).T.copy())
+def test_inversions_are_pairs_in_wrong_order_and_ties_are_none(longest: int, columns: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        limit_all_pairs(patch, longest)
+        found = inversions(np.array(columns, dtype=np.uint8).T.copy())
 
     assert found.tolist() == [sum(x > y for i, y in enumerate(ranks) for x in ranks[:i]) for ranks in columns]
 

@@ -12,6 +12,7 @@ from kernels import reference_kendall as slow
 from kernels.conftest import limit_all_pairs
 from kernels.reference_rbo import Tied
 from monitor.kernels import Alignment, align
+from monitor.kernels.engines import inversions
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -19,7 +20,6 @@ from monitor.kernels.footrule import (
     footrule_normalized,
     generalized_footrule,
 )
-from monitor.kernels.kendall import dominance
 from monitor.kernels.kendall.element_weighted import (
     DISCOUNTS,
     element_weighted_kendall_distance,
@@ -183,7 +183,7 @@ def test_merging_finds_what_all_pairs_find(k: int, monkeypatch: pytest.MonkeyPat
     found = []
     for longest in (0, 2500):
         limit_all_pairs(monkeypatch, longest)
-        found.append((dominance.count_earlier_larger(ranks), dominance.sum_earlier_larger(ranks, weights)))
+        found.append((inversions.count_earlier_larger(ranks), inversions.sum_earlier_larger(ranks, weights)))
 
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-12)

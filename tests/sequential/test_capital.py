@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from capital_paths import follow_capital
 from monitor.errors import InputError
 from monitor.sequential import (
     STAKES,
     WEIGHTS,
     Scale,
     bounds,
-    follow_capital,
     log_capital,
     tally,
 )
