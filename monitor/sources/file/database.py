@@ -67,7 +67,7 @@ def readable(where: str) -> Iterator[None]:
         if "INTERRUPT" in said:
             raise OverdueError from None
         # What stood in the file is not repeated.
-        reason = on_one_line(said.partition(": Object {")[0], 300)
+        reason = on_one_line(said.partition(": Object {")[0] + (", a key stands twice" if "duplicate key" in said else ""), 300)
         msg = f"{where} cannot be read, it may be damaged or still being written: {reason}"
         if "Out of Memory" in said or "max_temp_directory_size" in said or "No space left" in said:
             msg = (

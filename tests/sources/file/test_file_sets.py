@@ -1,0 +1,83 @@
+"""Patterns, folders and parts: what belongs together is read together, and what does not fit is said."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from monitor.errors import SourceError
+from monitor.model import CoverageReason
+from servers.lists import as_lists, request, source_of
+
+
+def pull(path: Path | str, *users: str, k: int = 10) -> Any:
+    return source_of(file={"path": str(path), "user": "user", "items": "items"}).pull(request(*users, k=k))
+
+
+def part(path: Path, users: list[Any], items: list[Any]) -> None:
+    pq.write_table(pa.table({"user": users, "items": items}), path)
+
+
+@pytest.mark.parametrize("pattern", ["", "*.parquet", "**/*.parquet", "[ab].parquet"])
+def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(pattern: str, tmp_path: Path) -> None:
+    part(tmp_path / "a.parquet", ["u1", "twice"], [[1, 2], [3]])
+    part(tmp_path / "b.parquet", ["u2", "null", "twice"], [list(range(10_000)), None, [3]])
+    (tmp_path / "_SUCCESS").touch()
+
+    found = pull(f"{tmp_path}/{pattern}".rstrip("/"), "u1", "u2", "twice", "null", k=10_000)
+
+    assert {user: len(items) for user, items in as_lists(found).items()} == {"u1": 2, "u2": 10_000}
+    assert found.failures == {"twice": CoverageReason.DUPLICATE_USER, "null": CoverageReason.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (
+            lambda folder: part(folder / "b.parquet", [7], [[1]]),
+            r"b\.parquet holds int64, and that of .* holds string: write all",
+        ),
+        (lambda folder: pq.write_table(pa.table({"user": ["b"]}), folder / "b.parquet"), r"b\.parquet has no column 'items'"),
+        (lambda folder: (folder / "b.parquet").write_bytes((folder / "a.parquet").read_bytes()[:-9]), r"b\.parquet cannot be"),
+        (lambda folder: (folder / "b.csv").write_text("user,items\n"), r"files of several formats \(csv, parquet\)"),
+    ],
+)
+def test_a_part_that_does_not_fit_is_named(damage: Callable[[Path], object], reason: str, tmp_path: Path) -> None:
+    part(tmp_path / "a.parquet", ["a"], [[1]])
+    damage(tmp_path)
+
+    with pytest.raises(SourceError, match=reason) as caught:
+        pull(tmp_path, "a")
+    assert "\n" not in str(caught.value)
+
+
+def test_csv_parts_have_one_header(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('user,items\na,"[1]"\n')
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b'items,user\n"[1]",b\n'))
+
+    with pytest.raises(SourceError, match=r"the header or the line ends of .*b\.csv\.gz differ from those of .*a\.csv"):
+        pull(tmp_path, "a")
+
+
+def test_a_pattern_without_a_file_may_have_one_later(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"\*\.csv holds no file: check the path") as caught:
+        pull(tmp_path / "*.csv", "a")
+    assert not caught.value.permanent
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
+def test_a_column_that_stands_twice_is_an_error(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    twice = pa.table([pa.array(["a"]), pa.array([[1]]), pa.array([[2]])], names=["user", "items", "items"])
+    {
+        "a.parquet": lambda: pq.write_table(twice, path),
+        "a.csv": lambda: path.write_text("user,items,items\na,[1],[2]\n"),
+        "a.jsonl": lambda: path.write_text('{"user": "a", "items": [1], "items": [2]}\n'),
+    }[name]()
+
+    with pytest.raises(SourceError, match=r"more than one column 'items'|a key stands twice"):
+        pull(path, "a")

@@ -1,0 +1,93 @@
+"""Files in object storage are read as those on disk are: the same lists, the same errors, nothing left over."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from monitor.errors import SourceError
+from monitor.model import JoinRequest
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.file.joined import JoinedFiles
+from servers import missing
+from servers.lists import SLOT, as_lists, request, source_of
+
+try:
+    import s3fs
+    from moto.server import ThreadedMotoServer
+except ImportError:
+    missing("moto and s3fs are not installed: pip install 'moto[s3]' flask flask-cors s3fs")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A bucket ``lists`` of a server that the environment names."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3CR3T")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    files = s3fs.S3FileSystem(use_listings_cache=False)
+    files.makedirs("lists", exist_ok=True)
+    yield files
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def fill(folder: Path) -> None:
+    for name, start in {"a": 0, "b": 500}.items():
+        users = [f"u{number}" for number in range(start, start + 500)]
+        (folder / "day").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"user": users, "items": [[n, n + 1] for n in range(500)]}), folder / "day" / f"{name}.parquet")
+    (folder / "lists.csv").write_text('user,items\nu1,"[1, 2]"\n')
+
+
+def joined(path: str) -> dict[str, list[Any]]:
+    options = FileSourceOptions(path=path, user="user", items="items")
+    source = JoinedFiles(options, options, FileUsersOptions(path=path, user="user"), ())
+    with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
+        return {user: items for batch in answers.batches(100) for user, items in as_lists(batch.candidate).items()}
+
+
+@pytest.mark.parametrize("path", ["day", "day/*.parquet", "day/a.parquet", "lists.csv"])
+def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path) -> None:
+    fill(tmp_path)
+    store.put(str(tmp_path / "day"), "lists/day", recursive=True)
+    store.put(str(tmp_path / "lists.csv"), "lists/lists.csv")
+
+    on_disk, in_store = joined(f"{tmp_path}/{path}"), joined(f"s3://lists/{path}")
+
+    assert in_store == on_disk
+    assert "u1" in in_store
+
+
+@pytest.mark.parametrize("path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"])
+def test_what_is_not_in_the_store_may_come_later(path: str, store: Any) -> None:
+    del store
+    with pytest.raises(SourceError, match=r"does not exist|holds no file") as caught:
+        source_of(file={"path": path, "user": "user", "items": "items"}).pull(request("u1"))
+    assert not caught.value.permanent
+
+
+def test_credentials_that_are_refused_are_said_and_not_shown(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        msg = "The provided token has expired."
+        raise PermissionError(msg)
+
+    monkeypatch.setattr(type(store), "info", refused)
+    monkeypatch.setattr(type(store), "find", refused)
+    with pytest.raises(SourceError, match=r"token has expired.*check the credentials in the environment") as caught:
+        source_of(file={"path": "s3://lists/day", "user": "user", "items": "items"}).pull(request("u1"))
+    assert not caught.value.permanent
+    assert "S3CR3T" not in str(caught.value)
+
+
+def test_an_unknown_store_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"begins with ftp://, which is not known: write s3://, gs://, abfs://"):
+        FileSourceOptions(path="ftp://host/lists.csv", user="user", items="items")
