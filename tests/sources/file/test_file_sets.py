@@ -73,11 +73,12 @@ def test_a_pattern_without_a_file_may_have_one_later(tmp_path: Path) -> None:
 def test_a_column_that_stands_twice_is_an_error(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     twice = pa.table([pa.array(["a"]), pa.array([[1]]), pa.array([[2]])], names=["user", "items", "items"])
-    {
-        "a.parquet": lambda: pq.write_table(twice, path),
-        "a.csv": lambda: path.write_text("user,items,items\na,[1],[2]\n"),
-        "a.jsonl": lambda: path.write_text('{"user": "a", "items": [1], "items": [2]}\n'),
-    }[name]()
+    if path.suffix == ".parquet":
+        pq.write_table(twice, path)
+    else:
+        path.write_text(
+            "user,items,items\na,[1],[2]\n" if path.suffix == ".csv" else '{"user": "a", "items": [1], "items": [2]}\n'
+        )
 
     with pytest.raises(SourceError, match=r"more than one column 'items'|a key stands twice"):
         pull(path, "a")
