@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -129,37 +129,20 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmRow:
-    """One arm-wide metric over one segment in both arms, None where undefined; ``n``: lists that it measures, at most."""
-
-    segment: str
-    metric: str
-    baseline: float | None
-    candidate: float | None
-    n: int
-
-
 def score_by_chance(metric: str, run: Run) -> float | None:
     """Score to expect of two random lists of the run's k items from its catalogue; None where that is not known."""
     return None if run.k is None or run.catalogue_size is None else _expected(metric, run.k, run.catalogue_size)
 
 
-def arm_rows(scores: Iterable[ArmScore]) -> tuple[ArmRow, ...]:
-    """One row a segment and metric, in the order of the scores."""
+def arm_rows(scores: Iterable[ArmScore]) -> Iterator[tuple[str, ...]]:
+    """Segment, arm-wide metric, its value for the baseline and the candidate, and how many lists it measures, at most."""
     pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
         pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
-    return tuple(
-        ArmRow(
-            segment=segment,
-            metric=metric,
-            baseline=arms[Arm.BASELINE].value if Arm.BASELINE in arms else None,
-            candidate=arms[Arm.CANDIDATE].value if Arm.CANDIDATE in arms else None,
-            n=max(score.n for score in arms.values()),
-        )
-        for (segment, metric), arms in pairs.items()
-    )
+    for (segment, metric), arms in pairs.items():
+        values = (arms[arm].value if arm in arms else None for arm in Arm)
+        shown = ("-" if value is None else f"{value:.4f}" for value in values)
+        yield (segment, metric, *shown, f"{max(score.n for score in arms.values()):,}")
 
 
 @lru_cache(maxsize=4096)

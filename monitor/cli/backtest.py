@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.on_call import transition_dict
-from monitor.cli.output import instant, number, print_json, print_line, print_table
+from monitor.cli.output import print_json, print_line, print_records, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def _print(found: Backtest) -> None:
     print_line(
         f"{found.comparison.name}: {sum(found.runs.values()):,} stored runs judged again{f' ({counts})' if counts else ''}"
     )
-    columns = ("slot", "alert", "segment", "", "value>", "limit>", "reason")
-    changes = _announced(found.transitions)
-    if changes:
-        print_table(columns, (_row(each) for each in changes), title="These rules would have sent")
+    if changes := _announced(found.transitions):
+        columns, title = "slot alert segment from to value> threshold> reason", "These rules would have sent"
+        print_records(map(transition_dict, changes), columns, as_json=False, title=title)
     would, did = _pages(found.transitions), _pages(found.stored)
     alerts = dict.fromkeys([*(rule.alert for rule in found.comparison.judging.rules), *did])
     known = {rule.alert for rule in found.comparison.judging.rules}
@@ -95,9 +94,3 @@ def _print(found: Backtest) -> None:
             f"{alert} could not be judged in {count:,} of them: {statistic} of {metric} was not summarized then, "
             "and neither the lists nor the scores that it takes are kept"
         )
-
-
-def _row(change: Transition) -> tuple[str, ...]:
-    state = "firing" if change.is_start else "resolved"
-    limit = f"{change.threshold:.4g}"
-    return (instant(change.slot), change.alert, change.segment, state, number(change.value), limit, change.reason)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli.output import number, pick, print_evidence, print_json, print_line, print_table, progress
+from monitor.cli.output import number, pick, print_evidence, print_json, print_line, print_records, progress
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from monitor.metrics import Metric
-    from monitor.model import CoverageRow, Summary
+    from monitor.model import CoverageRow
     from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison, ReportProgress
 
@@ -152,30 +152,21 @@ def _print(found: FileComparison, k: int, by: str | None) -> None:
     print_line(f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}" + (f" ({reasons})" if reasons else ""))
     for note in found.notes:
         print_line(note)
-    whole = [summary for summary in found.summaries if summary.segment == coverage.segment]
-    columns = ("metric", "mean>", "by chance>", "std.error>", "p05>", "median>", "p95>", "users>", "undefined>")
-    print_table(columns, (_row(summary, found) for summary in whole))
+    _print_metrics(found, coverage)
     print_line(_chance_line(found))
     print_line(_changes_line(found.apart[coverage.segment]))
     for row in found.coverage.rows[1:] if by is not None else ():
         print_line()
-        parts = [summary for summary in found.summaries if summary.segment == row.segment]
-        title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        print_table(columns, (_row(summary, found) for summary in parts), title=title)
+        _print_metrics(found, row, title=f"{row.segment}: {row.paired:,} of {row.asked:,} users compared")
         if row.paired:
             print_line(_changes_line(found.apart[row.segment]))
     print_evidence(found.worst)
 
 
-def _row(summary: Summary, found: FileComparison) -> tuple[str, ...]:
-    figures = (summary.mean, found.by_chance[summary.metric], summary.standard_error)
-    quantiles = (summary.value(name) for name in ("p05", "p50", "p95"))
-    return (
-        summary.metric,
-        *(number(value) for value in (*figures, *quantiles)),
-        f"{summary.n:,}",
-        f"{summary.n_undefined:,}",
-    )
+def _print_metrics(found: FileComparison, row: CoverageRow, *, title: str | None = None) -> None:
+    records = ({"metric": name, **facts} for name, facts in _metric_dicts(found, row).items())
+    columns = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
+    print_records(records, columns, as_json=False, title=title)
 
 
 def _chance_line(found: FileComparison) -> str:
@@ -229,15 +220,19 @@ def _segment_dict(found: FileComparison, row: CoverageRow) -> dict[str, object]:
         "users": row.asked,
         "paired": row.paired,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()},
-        "metrics": {
-            summary.metric: {
-                "mean": summary.mean,
-                "by_chance": found.by_chance[summary.metric],
-                **pick(summary, "standard_error", "n", "n_undefined"),
-                **summary.statistics,
-            }
-            for summary in found.summaries
-            if summary.segment == row.segment
-        },
+        "metrics": _metric_dicts(found, row),
         "apart": _changes_dict(found.apart.get(row.segment)),
+    }
+
+
+def _metric_dicts(found: FileComparison, row: CoverageRow) -> dict[str, dict[str, object]]:
+    return {
+        summary.metric: {
+            "mean": summary.mean,
+            "by_chance": found.by_chance[summary.metric],
+            **pick(summary, "standard_error", "n", "n_undefined"),
+            **summary.statistics,
+        }
+        for summary in found.summaries
+        if summary.segment == row.segment
     }

@@ -62,7 +62,8 @@ def _fetch(wanted: HealthProbe, timeout_s: float) -> tuple[int, str]:
     try:
         encrypted.connect()
     except (ssl.SSLError, *_CLOSED) as error:
-        raise (_refusal(wanted, error) if _is_alert(error) else plain_error) from None
+        is_alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
+        raise (_refusal(wanted, error) if is_alert else plain_error) from None
     try:
         return _get(encrypted, wanted.path)
     except (ssl.SSLError, *_CLOSED) as error:  # of TLS 1.3, where certificates are looked at once it has been agreed on
@@ -75,10 +76,6 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
             connection.request("GET", path)
         answer = connection.getresponse()
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
-
-
-def _is_alert(error: Exception) -> bool:
-    return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 
 def _refusal(wanted: HealthProbe, error: Exception) -> ConnectionError:
@@ -108,7 +105,9 @@ def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
     try:
         for file in (cert, key):
-            _require_regular(file)  # a pipe would be waited for
+            if not S_ISREG(file.stat().st_mode):  # a pipe would be waited for
+                msg = f"{file}: is no regular file"
+                raise typer.BadParameter(msg)
         context.load_cert_chain(cert, key, password=refuse)
     except ssl.SSLError as error:
         if is_locked:
@@ -121,9 +120,3 @@ def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
     except OSError as error:
         msg = f"{error.filename or cert}: {error.strerror}"
         raise typer.BadParameter(msg) from None
-
-
-def _require_regular(file: Path) -> None:
-    if not S_ISREG(file.stat().st_mode):
-        msg = f"{file}: is no regular file"
-        raise typer.BadParameter(msg)

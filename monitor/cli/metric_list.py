@@ -92,7 +92,7 @@ def _describe(metric: Metric) -> dict[str, object]:
     declared = {name: _value_text(getattr(metric, name)) for name in ("identical", "disjoint", "one_empty", "both_empty")}
     return {
         "metric": str(metric),
-        "meaning": _first_line(metric),
+        "meaning": (type(metric).__doc__ or "").strip().splitlines()[0].rstrip(".").replace("`", ""),
         "parameters": _parameters(metric),
         **pick(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
@@ -118,10 +118,6 @@ def _chance(metric: Metric) -> dict[str, object]:
 
     found = {str(size): expected_by_chance(metric, CHANCE_K, size) for size in CHANCE_CATALOGUES}
     return {f"by_chance_k{CHANCE_K}": found if any(value is not None for value in found.values()) else None}
-
-
-def _first_line(metric: Metric) -> str:
-    return (type(metric).__doc__ or "").strip().splitlines()[0].rstrip(".").replace("`", "")
 
 
 def _parameters(metric: Metric) -> dict[str, object]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.exit_codes import DELIVERY_EXIT
-from monitor.cli.output import instant, log_errors_only, pick, print_json, print_table
+from monitor.cli.output import log_errors_only, pick, print_json, print_records, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database, parse_span
 
 if TYPE_CHECKING:
@@ -34,24 +34,8 @@ def list_deliveries(
     """
     with opened_database(config) as (store, _):
         found = store.outbox.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
-    if as_json:
-        for each in found:
-            print_json(_record_dict(each))
-        return
-    columns = (
-        "receiver",
-        "comparison",
-        "alert",
-        "segment",
-        "change",
-        "since",
-        "status",
-        "attempts>",
-        "next",
-        "reason",
-        "message",
-    )
-    print_table(columns, map(_row_of, found))
+    columns = "receiver comparison alert segment change since status attempts> next_attempt_at reason message"
+    print_records(map(_record_dict, found), columns, as_json=as_json)
 
 
 @app.command("test")
@@ -97,23 +81,6 @@ def try_receivers(
         )
     if any(each.trouble for each in replies):
         raise typer.Exit(DELIVERY_EXIT)
-
-
-def _row_of(record: DeliveryRecord) -> tuple[str, ...]:
-    change, again = record.transition, record.next_attempt_at
-    return (
-        record.receiver,
-        change.comparison,
-        change.alert,
-        change.segment,
-        _change_of(change),
-        instant(change.at),
-        record.status,
-        str(record.attempts),
-        "-" if again is None else instant(again),
-        record.reason or "-",
-        change.reason,
-    )
 
 
 def _record_dict(record: DeliveryRecord) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, pick, print_json, print_line, print_table
+from monitor.cli.output import pick, print_line, print_records
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from monitor.model import AlertState, Transition
 
+_STATE_COLUMNS = "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
+_TRANSITION_COLUMNS = "slot comparison alert segment from to value> threshold> users> reason"
 _REASONS = 4  # reasons that are listed for the quiet alerts of a comparison
 
 app = typer.Typer(
@@ -64,20 +66,14 @@ def list_alerts(
         transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     if not states and not transitions:
         require_known(comparison, configured)
-    if as_json:
-        for each in map(_state_dict, states) if only_states else map(transition_dict, transitions):
-            print_json(each)
-        return
-    columns = ("comparison", "alert", "segment", "state", "since", "value>", "threshold>", "users>", "last verdict")
-    shown = states if only_states else [state for state in states if state.state != "quiet"]
-    print_table(columns, map(_state_row, shown), title="States")
+    if only_states or not as_json:
+        shown = states if only_states else [state for state in states if state.state != "quiet"]
+        print_records(map(_state_dict, shown), _STATE_COLUMNS, as_json=as_json, title="States")
     if only_states:
         return
-    for line in _quiet_lines(states):
+    for line in () if as_json else (*_quiet_lines(states), ""):
         print_line(line)
-    print_line()
-    changes = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
-    print_table(changes, map(_transition_row, transitions), title="Transitions")
+    print_records(map(transition_dict, transitions), _TRANSITION_COLUMNS, as_json=as_json, title="Transitions")
 
 
 def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
@@ -124,95 +120,42 @@ def _state_dict(state: AlertState) -> dict[str, object]:
     return pick(state, *names, "severity", "incident", "acknowledged_by")
 
 
-def _state_row(state: AlertState) -> tuple[str, ...]:
-    return (
-        state.comparison,
-        state.alert,
-        state.segment,
-        state.state if state.acknowledged_by is None else f"{state.state}, acknowledged by {state.acknowledged_by}",
-        instant(state.since),
-        number(state.value),
-        f"{state.threshold:g}",
-        f"{state.users:,}",
-        f"{state.outcome}: {state.reason}",
-    )
-
-
-def _transition_row(transition: Transition) -> tuple[str, ...]:
-    return (
-        instant(transition.slot),
-        transition.comparison,
-        transition.alert,
-        transition.segment,
-        transition.from_state,
-        transition.to_state,
-        number(transition.value),
-        f"{transition.threshold:g}",
-        f"{transition.users:,}",
-        transition.reason,
-    )
-
-
-@app.command("ack")
-def acknowledge(  # noqa: PLR0913, PLR0917 - the command's options
+@app.command(
+    "resolve",
+    help="Resolve what fires by hand. Further runs in breach make it fire again, as a new alert; `silence` holds it back.",
+)
+@app.command(
+    "ack",
+    help="Acknowledge what fires: it is not sent again until it ends. Receivers that know acknowledgements are sent this one.",
+)
+def change_alerts(  # noqa: PLR0913 - the options of both commands
+    context: typer.Context,
     name: OneName = None,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
-    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
-) -> None:
-    """Acknowledge what fires: it is not sent again until it ends. Receivers that know acknowledgements are sent this one."""
-    _change("acknowledged", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
-
-
-@app.command("resolve")
-def resolve_alerts(  # noqa: PLR0913, PLR0917 - the command's options
-    name: OneName = None,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
-    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
-) -> None:
-    """Resolve what fires by hand. Further runs in breach make it fire again, as a new alert; use `silence` to hold it back."""
-    _change("resolved", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
-
-
-def _change(  # noqa: PLR0913, PLR0917 - the options of both commands
-    verb: str,
-    comparison: str | None,
-    alert: str | None,
-    segment: str | None,
-    by: str | None,
-    comment: str,
-    config: Config,
     *,
-    as_json: bool,
+    alert: OneAlert = None,
+    segment: OneSegment = None,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    as_json: AsJson = False,
 ) -> None:
-    author, now = author_name(by), datetime.now(UTC)
-    reason = f"{verb} by {author}" + (f": {comment}" if comment else "")
+    """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
+    is_end = context.info_name == "resolve"
+    comparison, author, now = only_one(name, comparison), author_name(by), datetime.now(UTC)
+    reason = f"{'resolved' if is_end else 'acknowledged'} by {author}" + (f": {comment}" if comment else "")
     with opened_database(config) as (store, _):
         chosen: dict[str, list[tuple[str, str]]] = {}
         for each in store.alerts.firing():
             if comparison in (None, each.comparison) and alert in (None, each.alert) and segment in (None, each.segment):
                 chosen.setdefault(each.comparison, []).append((each.alert, each.segment))
         changed: list[Transition] = []
-        for name, alerts in chosen.items():
-            if verb == "resolved":
-                changed += store.alerts.resolve(name, alerts, reason=reason, at=now)
+        for each_name, alerts in chosen.items():
+            if is_end:
+                changed += store.alerts.resolve(each_name, alerts, reason=reason, at=now)
             else:
-                changed += store.alerts.acknowledge(name, alerts, author=author, reason=reason, at=now)
+                changed += store.alerts.acknowledge(each_name, alerts, author=author, reason=reason, at=now)
     if not changed:
         msg = "no firing alert matches: see `rankwatch alerts`"
         raise ConfigError(msg)
-    if as_json:
-        for change in changed:
-            print_json(transition_dict(change))
-        return
-    columns = ("comparison", "alert", "segment", "firing since", "now")
-    print_table(columns, ((each.comparison, each.alert, each.segment, instant(each.since), each.reason) for each in changed))
+    print_records(map(transition_dict, changed), _TRANSITION_COLUMNS, as_json=as_json)

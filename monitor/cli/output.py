@@ -100,6 +100,29 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     console.print(table, width=max(console.width, least), crop=False, no_wrap=False, soft_wrap=least > console.width)
 
 
+def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_json: bool, title: str | None = None) -> None:
+    """Print each record as a JSON object, or all of them as a table of these keys, ``>`` behind those of numbers."""
+    if as_json:
+        for record in records:
+            print_json(record)
+        return
+    names = columns.split()
+    rows = [[_cell(record.get(name.removesuffix(">"))) for name in names] for record in records]
+    print_table([name.replace("_", " ") for name in names], rows, title=title)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return instant(value)
+    if isinstance(value, float):
+        return number(value) if abs(value) < _LARGE else f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _one_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
 
@@ -107,6 +130,7 @@ def _one_line(text: str) -> str:
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
+_LARGE = 1e4  # evidence of rules that learn may have any size
 _STYLES = {
     "ok": "green",
     "quiet": "green",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, pick, print_json, print_line, print_table
+from monitor.cli.output import instant, pick, print_json, print_line, print_records
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -23,8 +23,6 @@ from monitor.cli.parameters import (
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from monitor.model import Silence
 
 app = typer.Typer(
@@ -68,7 +66,7 @@ def add_silence(  # noqa: PLR0913 - the command's options
         ends_at=_end(starts_at, now, span, until),
     )
     with opened_database(config) as (store, _):
-        _print([store.alerts.add_silence(silence)], as_json=as_json)
+        print_records([_as_dict(store.alerts.add_silence(silence))], _COLUMNS, as_json=as_json)
 
 
 @app.command("ls")
@@ -81,7 +79,7 @@ def list_silences(
     """List silences that hold now or later."""
     with opened_database(config) as (store, _):
         found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
-    _print(found, as_json=as_json)
+    print_records(map(_as_dict, found), _COLUMNS, as_json=as_json)
 
 
 @app.command("expire")
@@ -107,17 +105,11 @@ def expire_silences(
         print_line(f"ended: {', '.join(map(str, numbers))}")
 
 
-def _print(found: Iterable[Silence], *, as_json: bool) -> None:
-    if as_json:
-        for each in found:
-            print_json(pick(each, "id", "matchers", "author", "comment", "starts_at", "ends_at"))
-        return
-    columns = ("id>", "matchers", "from", "until", "by", "comment")
-    rows = (
-        (str(each.id), " ".join(each.matchers), instant(each.starts_at), instant(each.ends_at), each.author, each.comment)
-        for each in found
-    )
-    print_table(columns, rows)
+_COLUMNS = "id> matchers starts_at ends_at author comment"
+
+
+def _as_dict(silence: Silence) -> dict[str, object]:
+    return pick(silence, "id", "matchers", "author", "comment", "starts_at", "ends_at")
 
 
 def _end(starts_at: datetime, now: datetime, span: str | None, until: str | None) -> datetime:

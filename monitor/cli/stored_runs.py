@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, pick, print_evidence, print_json, print_line, print_table
+from monitor.cli.output import instant, pick, print_evidence, print_json, print_line, print_records, print_table
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monitor.model import ArmScore, Evidence, Explanation, Run, Summary
-    from monitor.presentation import ArmRow
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -116,13 +115,12 @@ def _print_run(
         print_line(run.reason)
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
-    columns = ("segment", "metric", "mean>", "std.error>", "p05>", "median>", "users>", "by chance>")
-    print_table(columns, (_summary_row(run, summary) for summary in summaries))
+    columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
+    print_records((_summary_dict(run, summary) for summary in summaries), columns, as_json=False)
     _print_notes(run)
     if arm_scores:
         print_line()
-        arm_columns = ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>")
-        print_table(arm_columns, map(_arm_row, arm_rows(arm_scores)))
+        print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(arm_scores))
     if explanation is not None:
         _print_explanation(explanation)
 
@@ -146,18 +144,6 @@ def _print_explanation(explanation: Explanation) -> None:
         print_table(table.columns, table.rows, title=table.title)
     if (bounds := drop_bounds(explanation)) is not None:
         print_line(bounds)
-
-
-def _summary_row(run: Run, summary: Summary) -> tuple[str, ...]:
-    from monitor.presentation import score_by_chance
-
-    figures = (summary.mean, summary.standard_error, summary.value("p05"), summary.value("p50"))
-    chance = number(score_by_chance(summary.metric, run))
-    return (summary.segment, summary.metric, *map(number, figures), f"{summary.n:,}", chance)
-
-
-def _arm_row(row: ArmRow) -> tuple[str, ...]:
-    return (row.segment, row.metric, number(row.baseline), number(row.candidate), f"{row.n:,}")
 
 
 def _shown_dict(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, pick, print_json, print_line, print_table
+from monitor.cli.output import instant, pick, print_json, print_line, print_records
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
 
 if TYPE_CHECKING:
@@ -75,32 +75,16 @@ def _as_dict(found: Suggestion) -> dict[str, object]:
 
 
 def _print(found: tuple[Suggestion, ...], every: timedelta) -> None:
-    columns = ("metric", "statistic", "segment", "healthy runs>", "normal>", "limit>", "seen 50%>", "seen 95%>", "pages>", "")
-    print_table(columns, (_row(each) for each in found))
+    names = "metric statistic segment runs> expected> direction threshold>"
+    columns = f"{names} seen_with_50_percent> seen_with_95_percent> obstacle note"
+    print_records(map(_as_dict, found), columns, as_json=False)
     print_line(f"all together: one false page in {every.total_seconds() / 86400:,.3g} days")
-    print_line("seen 50%, seen 95%: the change that one run shows with that chance")
+    print_line("seen with 50 or 95 percent: the change that one run shows with that chance")
     for each in found:
         if each.caught:
             slots = ", ".join(instant(page.slot) for page in each.caught)
             print_line(f"{each.rule.alert} would have paged at {slots}")
     print_line()
-
-
-def _row(found: Suggestion) -> tuple[str, ...]:
-    rule = found.rule
-    is_proposed = found.obstacle is None
-    return (
-        rule.metric,
-        str(rule.statistic),
-        found.segment,
-        f"{found.runs:,}",
-        number(found.expected),
-        f"{rule.direction} {rule.threshold:.4f}" if is_proposed else "-",
-        number(found.usually),
-        number(found.nearly_always),
-        f"{len(found.caught):,}" if is_proposed else "-",
-        found.obstacle or found.note or "",
-    )
 
 
 def _print_yaml(found: tuple[Suggestion, ...]) -> None:

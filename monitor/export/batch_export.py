@@ -31,7 +31,8 @@ FINAL_SERIES = frozenset(
 
 def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
     """Those of the families that a process leaves behind when it ends."""
-    return tuple(family for family in families if _name_of(family) in FINAL_SERIES)
+    named = ((f"{family.name}_info" if family.type == Kind.INFO else family.name, family) for family in families)
+    return tuple(family for name, family in named if name in FINAL_SERIES)
 
 
 def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:
@@ -44,10 +45,6 @@ def write_families(families: Iterable[Metric]) -> bytes:
     """The families in Prometheus' text format, without timestamps."""
     # node_exporter and Pushgateway take a gauge histogram for a histogram, and would show 0 without `_sum` and `_count`.
     return generate_latest(FamilyCollector([_counted(family) for family in families]))
-
-
-def _name_of(family: Metric) -> str:
-    return f"{family.name}_info" if family.type == Kind.INFO else family.name
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -67,9 +68,9 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     batch_users: int | None = None,
     sampled_users: int = SAMPLED_USERS,
 ) -> Measurement:
-    """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage.
+    """Measure one slot; ``scores`` gathers those that are stored or written.
 
-    ``scores`` gathers those that are kept in the database or written elsewhere.
+    SourceError when the users cannot be read; what else goes wrong is in the coverage.
     """
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
@@ -79,20 +80,9 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     gathered, size = scores or RunScores(), batch_users or users_at_once(measuring.k)
     keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
     with _answers(comparison, asked, slot, watch, deadline, last) as answers:
-        found = RunAccumulator(
-            comparison,
-            answers.asked,
-            watch.stage,
-            sampled_users=sampled_users,
-            gather=lambda batch: gathered.add(draw_scores(_without_floors(batch), keep, comparison)),
-        )
-        if answers.measured is None:
-            for batch in watch.each("pull", answers.batches(size)):
-                found.add(batch)
-        else:
-            there = RemoteMeasuring(comparison, answers, sampled_users, keep)
-            for part in watch.each("pull", answers.measured(there, size)):
-                found.merge(there.unpack(part), answers.weights, answers.relevance)
+        gather = partial(_gather, gathered, comparison, keep)
+        found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
+        _add_all(found, answers, RemoteMeasuring(comparison, answers, sampled_users, keep), watch, size)
     sample = found.sample()
     with watch.stage("arms"):
         arm_scores = _measure_arms(measuring, sample, memory.last_lists)
@@ -117,10 +107,20 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=found.notes, left_out=left_out)
 
 
-def _without_floors(scores: Scores) -> Scores:
-    # The floor's own score is the score and what the candidate lies beyond it.
+def _add_all(found: RunAccumulator, answers: Answers, there: RemoteMeasuring, watch: Stopwatch, size: int) -> None:
+    """Everybody, so many at once, here or where the lists are."""
+    if answers.measured is None:
+        for batch in watch.each("pull", answers.batches(size)):
+            found.add(batch)
+        return
+    for part in watch.each("pull", answers.measured(there, size)):
+        found.merge(there.unpack(part), answers.weights, answers.relevance)
+
+
+def _gather(gathered: RunScores, comparison: Comparison, keep: Keep | int, scores: Scores) -> None:
+    # Without the floor's own score, which is the score and what the candidate lies beyond it.
     told = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
-    return replace(scores, by_metric=told)
+    gathered.add(draw_scores(replace(scores, by_metric=told), keep, comparison))
 
 
 @contextmanager

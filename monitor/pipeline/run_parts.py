@@ -60,6 +60,7 @@ _VALUES = {
     )
 }
 _ENUMS: dict[str, type[Enum]] = {each.__name__: each for each in (Arm, CoverageReason, EvidenceKind)}
+_LARGE = 10_000  # numbers; of as many that mostly are zero, such as counts in bins, only the others are packed
 _FASTEST = 1  # of zlib: what compresses at all compresses well
 
 
@@ -84,12 +85,15 @@ def unpack_part(data: bytes) -> RunPart:
     return part
 
 
-def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - one line a type
+def _packed(value: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401, PLR0911 - a few lines a type
     if isinstance(value, Enum):
         return {"enum": type(value).__name__, "value": value.value}
     if value is None or isinstance(value, int | float | str):
         return value
     if isinstance(value, np.ndarray):
+        if value.size >= _LARGE and 4 * np.count_nonzero(value) < value.size:
+            places = np.flatnonzero(value)
+            return {"size": value.size, "places": _packed(places, arrays), "at": _packed(value[places], arrays)}
         arrays.append(np.ascontiguousarray(value).tobytes())
         return {"dtype": value.dtype.str, "shape": value.shape}
     if isinstance(value, pd.Index | ExtensionArray):
@@ -120,6 +124,11 @@ class _Unpacking:
             return packed
         if "enum" in packed:
             return _ENUMS[packed["enum"]](packed["value"])
+        if "places" in packed:
+            places, values = self.value(packed["places"]), self.value(packed["at"])
+            whole = np.zeros(packed["size"], values.dtype)
+            whole[places] = values
+            return whole
         if "dtype" in packed:
             return self._numbers(np.dtype(packed["dtype"]), packed["shape"])
         if "texts" in packed:

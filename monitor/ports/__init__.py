@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.ports.notification import Publisher, Receiver, RunWatcher
-from monitor.ports.score_sinks import ScoreSink
+from monitor.ports.score_sinks import ScoreSink, ScoreSpool
 from monitor.ports.sources import (
     ItemTitleSource,
     ItemWeightSource,
@@ -19,7 +19,7 @@ from monitor.ports.sources import (
     Source,
     UserSource,
 )
-from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, ScoreSpool, Store
+from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
 
 
 class Clock(Protocol):

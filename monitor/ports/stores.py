@@ -6,7 +6,7 @@ All are safe to share between threads, and several processes may work on one dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -43,6 +43,7 @@ from monitor.model import (
     UserScore,
     Watermark,
 )
+from monitor.ports.score_sinks import ScoreSpool
 from monitor.ports.sources import Closable
 
 
@@ -60,19 +61,6 @@ class Leases(Closable, Protocol):
 
     def release(self, lease: Lease) -> None:
         """Give it back, so that others need not wait; nothing where somebody else has taken it."""
-
-
-class ScoreSpool(Closable, Protocol):
-    """Scores of one run that wait outside of memory until they are stored. Called from one thread; nothing is left when closed.
-
-    OutputError when they cannot be taken or given back, as when the disk is full.
-    """
-
-    def add(self, scores: Scores) -> None:
-        """Take scores of users who have not come before."""
-
-    def batches(self) -> Iterator[Scores]:
-        """All of them by user, ascending, as often as it is called; each batch has all metrics, NaN where there is no score."""
 
 
 class RunStore(Protocol):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import Field
 
 from monitor.model import Condition, ConditionRule, Severity
 from monitor.options import Options
 from monitor.settings.value_types import PublicUrl, RunCount
-
-_ConditionT = TypeVar("_ConditionT", bound="ConditionOptions")
 
 # Names of the alerts; a rule of the same name takes the place of one.
 CONDITION_ALERTS = {
@@ -79,7 +77,10 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: ConditionsOptions) -> ConditionsOptions:
         """These where they are given, key by key, else the defaults."""
-        given = {name: _over(own, getattr(defaults, name)) for name, own in self._by_condition()}
+        given = {
+            name: getattr(defaults, name).model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+            for name, own in self._by_condition()
+        }
         return ConditionsOptions.model_validate(given)
 
     @property
@@ -93,10 +94,6 @@ class ConditionsOptions(Options):
 
     def _by_condition(self) -> Iterator[tuple[Condition, ConditionOptions]]:
         return ((condition, getattr(self, condition)) for condition in Condition)
-
-
-def _over(own: _ConditionT, defaults: _ConditionT) -> _ConditionT:
-    return defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
 def _to_rule(condition: Condition, options: ConditionOptions) -> ConditionRule:

@@ -123,7 +123,11 @@ def _meaning(value: object) -> object:
         fields = type(value).model_fields
         named = ((name, getattr(value, name)) for name, field in fields.items() if NOT_IN_HASH not in field.metadata)
         # A setting that is added later and left out must not change the hash of what stood before: hence no nulls.
-        return {name: _meaning(found) for name, found in named if _is_hashed(name, found)}
+        return {
+            name: _meaning(found)
+            for name, found in named
+            if found is not None and (name == "url" or not isinstance(found, SecretStr))
+        }
     if isinstance(value, SecretStr):
         return _without_credentials(value.get_secret_value())
     if isinstance(value, Mapping):
@@ -131,10 +135,6 @@ def _meaning(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_meaning(found) for found in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _is_hashed(name: str, value: object) -> bool:
-    return value is not None and (name == "url" or not isinstance(value, SecretStr))
 
 
 def _without_credentials(url: str) -> str:

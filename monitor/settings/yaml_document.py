@@ -155,7 +155,9 @@ class _Builder:
             return self._scalar(node, path, line)
         self._open.add(id(node))
         try:
-            return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            return [self.build(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
         finally:
             self._open.discard(id(node))
 
@@ -171,9 +173,6 @@ class _Builder:
             return
         msg = f"{self._name}:{node.start_mark.line + 1}: {message}"
         raise ConfigError(msg)
-
-    def _sequence(self, node: yaml.Node, path: KeyPath) -> list[object]:
-        return [self.build(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         built: dict[str, object] = {}

@@ -25,11 +25,10 @@ def render_index(latest: Sequence[LatestRun], notice: str | None = None) -> str:
 
 def render_comparison(latest: LatestRun) -> str:
     """One comparison: its newest run, alerts, explanation, similarity, arms and coverage by segment."""
-    arms = ((each, _number(each.baseline), _number(each.candidate)) for each in arm_rows(latest.arm_scores))
     shown = {
         "states": map(_state_row, latest.states),
         "summaries": _summary_rows(latest),
-        "arms": ((each.segment, each.metric, baseline, candidate, _count(each.n)) for each, baseline, candidate in arms),
+        "arms": arm_rows(latest.arm_scores),
         "coverage": map(_coverage_row, latest.coverage.rows if latest.coverage else ()),
     }
     return _templates().get_template("comparison.html").render(latest=latest, run=latest.run, **shown)

@@ -33,7 +33,6 @@ from servers.postgres import running_postgres
 ROOT = Path(__file__).parents[2]
 SIZES = (*((10**power, 10) for power in (4, 5, 6, 7)), *((10**power, 100) for power in (4, 5, 6)))
 ITEMS = 50_000
-SEGMENTS = 10
 WRITTEN_USERS = 100_000
 CONFIG = """
 database: {url}
@@ -44,7 +43,7 @@ comparisons:
     deadline: 1h
     baseline: {{file: {{path: baseline.parquet, user: user_id, items: items}}}}
     candidate: {{file: {{path: candidate.parquet, user: user_id, items: items}}}}
-    users: {{file: {{path: users.parquet, user: user_id}}, segments: [country]}}
+    users: {{all: true}}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
 """
 
@@ -104,7 +103,7 @@ def _costs(databases: list[str], sizes: list[tuple[int, int]], root: Path) -> It
 
 def _show(costs: list[Cost]) -> None:
     columns = ("database", "users", "k", "wall s", "CPU s", "peak MB", "stored MB", "bytes/user", "load")
-    table = Table(*columns, title=f"One run: 3 metrics, {SEGMENTS} segments", title_justify="left")
+    table = Table(*columns, title="One run: 3 metrics", title_justify="left")
     for each in costs:
         figures = (each.wall_s, each.cpu_s, each.peak_mb, each.stored_bytes / 10**6, each.stored_bytes / each.users, each.load)
         table.add_row(each.database, f"{each.users:,}", str(each.k), *(f"{figure:,.1f}" for figure in figures))
@@ -142,7 +141,7 @@ def _size(folder: Path, url: str) -> int:
 
 
 def write_lists(folder: Path, users: int, k: int) -> None:
-    """Baseline lists, candidate lists that share about seven items in ten, and users in segments of equal size."""
+    """Baseline lists, candidate lists that share about seven items in ten."""
     rng = np.random.default_rng(15)
     shuffled = rng.permutation(users)
     schema = pa.schema({"user_id": pa.string(), "items": pa.list_(pa.int32())})
@@ -158,10 +157,6 @@ def write_lists(folder: Path, users: int, k: int) -> None:
                 offsets = np.arange(len(numbers) + 1, dtype=np.int32) * k
                 items = pa.ListArray.from_arrays(offsets, lists.ravel())
                 writer.write_table(pa.table({"user_id": _names(numbers), "items": items}, schema=schema))
-    countries = pa.array([f"c{number}" for number in range(SEGMENTS)])
-    numbers = np.arange(users)
-    table = pa.table({"user_id": _names(numbers), "country": countries.take(pa.array(numbers % SEGMENTS))})
-    pq.write_table(table, folder / "users.parquet")
 
 
 def distinct(numbers: np.ndarray, k: int) -> np.ndarray:

@@ -25,6 +25,8 @@ def running_spark(folder: Path) -> Iterator[int]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": port,
         "spark.driver.bindAddress": "127.0.0.1",
+        # What lives for a minute is not worth compiling well.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": folder / "local",
         "spark.sql.shuffle.partitions": 2,

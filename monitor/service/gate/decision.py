@@ -95,7 +95,10 @@ def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[
     if not runs:
         return ()
     names = _wanted(question, list(dict.fromkeys(name for run in runs for name in run.segments)))
-    samples = [_pool([run.segments.get(name, _NOBODY) for run in runs]) for name in names]
+    parts = ([run.segments.get(name, _NOBODY) for run in runs] for name in names)
+    samples = [
+        UserSample(tally(np.concatenate([one.unit for one in each])), sum(one.missing for one in each)) for each in parts
+    ]
     # The t-th look at a census may err with alpha / (t (t + 1)), so that all looks together err with alpha at most.
     share, scale = alpha_share(question, looks), question.excess.scale
     found = gate_samples(samples, scale.margin(question.margin), question.alpha, share=share)
@@ -112,10 +115,6 @@ def _wanted(question: Question, known: Sequence[str]) -> list[str]:
         raise InputError(msg)
     listed = [name for wanted in question.segments for name in (each if wanted == EACH else [wanted])]
     return list(dict.fromkeys(listed))
-
-
-def _pool(parts: Sequence[SampledSegment]) -> UserSample:
-    return UserSample(tally(np.concatenate([part.unit for part in parts])), sum(part.missing for part in parts))
 
 
 def _run(sampled: SampledRun) -> JudgedRun:

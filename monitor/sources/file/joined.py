@@ -7,18 +7,18 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import duckdb
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import AskedUsers, CoverageReason, JoinRequest, Panel, Pull, PullRequest, RankingTable, UserBatch
+from monitor.model import AskedUsers, JoinRequest, Panel, Pull, PullRequest, UserBatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
 from monitor.sources.file.list_view import ListView, user_index
 from monitor.sources.file.user_view import SegmentColumns, UserView
+from monitor.sources.list_collector import unavailable_pull
 
 _BATCH_BYTES = 1 << 27
 
@@ -176,15 +176,10 @@ class _JoinedAnswers:
 
     def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
         users = user_index(record["key"])
-        nothing = partial(_unavailable, users)
+        nothing = partial(unavailable_pull, users)
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
             baseline=pulls.get("baseline") or nothing(),
             candidate=pulls.get("candidate") or nothing(),
             again=pulls.get("noise_floor"),
         )
-
-
-def _unavailable(users: pd.Index[str]) -> Pull:
-    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
-    return Pull(rankings=table, failures=dict.fromkeys(users, CoverageReason.UNAVAILABLE))

@@ -22,8 +22,6 @@ from monitor.sources.spark.session import Column, DataFrame, SparkSession, colum
 from monitor.sources.spark.session import functions as F  # noqa: N812 - its usual name
 from monitor.sources.table_lists import TableLists
 
-MEASURED_ITEMS = 2_000_000
-"""Most items of one arm that an executor's task holds at once, if no user has more than k."""
 PARTS_HERE = 64
 """Most parts that come back as they are; more of them are merged on the cluster first, `_TOGETHER` in one task."""
 _TOGETHER = 32
@@ -124,7 +122,7 @@ class _MeasuredThere:
 
     def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
         """What is found of all users."""
-        count = -(-self.asked.count // max(1, min(size, MEASURED_ITEMS // self._request.k)))
+        count = -(-self.asked.count // size)
         partition = MeasuredPartition(
             measuring=measuring,
             values=self._users.values,

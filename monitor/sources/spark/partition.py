@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.model import CoverageReason, Panel, Pull, PullRequest, RankingTable, UserBatch
+from monitor.model import Panel, Pull, PullRequest, UserBatch
 from monitor.ports import Measuring
 from monitor.sources.id_columns import one_array
+from monitor.sources.list_collector import unavailable_pull
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import TableLists
 
@@ -68,8 +68,8 @@ class MeasuredPartition:
         labels = {name: one_array(asked[name]) for name in self.values}
         return UserBatch(
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
-            baseline=self._pull("baseline", users, held) or unavailable(users),
-            candidate=self._pull("candidate", users, held) or unavailable(users),
+            baseline=self._pull("baseline", users, held) or unavailable_pull(users),
+            candidate=self._pull("candidate", users, held) or unavailable_pull(users),
             again=self._pull("noise_floor", users, held),
         )
 
@@ -103,12 +103,6 @@ class MergedPartition:
                     asked, parts = 0, []
         if parts:
             yield _part(asked, self.measuring.merge(parts))
-
-
-def unavailable(users: pd.Index[str]) -> Pull:
-    """No list for anybody, of an arm that cannot be read as a whole."""
-    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
-    return Pull(rankings=table, failures=dict.fromkeys(users, CoverageReason.UNAVAILABLE))
 
 
 def _part(asked: int, part: bytes) -> pa.RecordBatch:

@@ -116,6 +116,9 @@ def _one_sentence(where: str, deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except (PySparkException, grpc.RpcError, ValueError) as error:
+        # What is asked of a closed channel is a ValueError.
+        if not isinstance(error, PySparkException | grpc.RpcError) and "closed channel" not in str(error):
+            raise
         # Cancelled at the deadline, which may surface as any error.
         if deadline.is_past:
             reason = "did not end in time and was cancelled: raise deadline, or give the cluster more executors"

@@ -17,7 +17,7 @@ import pytest
 
 from factories import SLOT
 from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, Keep, Memory, NoiseFloor, UserBatch
+from monitor.model import Arm, CoverageReason, JoinRequest, Keep, Memory, NoiseFloor, UserBatch
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.remote_measuring import RemoteMeasuring
@@ -96,7 +96,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     monkeypatch.setattr(joined, "_TOGETHER", 4)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
-    for batch_users in (200, 30) if odd else (4,):
+    for batch_users in {(True, "wide"): (200, 30), (True, "long"): (50,), (False, "wide"): (4,)}[odd, form]:
         measured = measure(
             in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN
         )
@@ -205,14 +205,21 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monk
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
     ],
 )
-def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
+def test_a_candidate_that_cannot_be_read_is_said_before_anything_is_joined(
     spark: int, files: Files, damage: Callable[[Path], object], reason: str
 ) -> None:
     damage(Path(files[1].path))
-    measured = measure(there(spark, files))
-    assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
-    (trouble,) = measured.troubles
+    source = there(spark, files).joined
+    assert source is not None
+    with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)) as answers:
+        (trouble,) = answers.troubles
+    assert trouble.startswith("candidate: ")
     assert reason in trouble
+
+
+def test_without_the_candidate_everybody_is_unavailable(spark: int, files: Files) -> None:
+    Path(files[1].path).unlink()
+    assert measure(there(spark, files)).coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
 
 
 def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
