@@ -99,9 +99,11 @@ def find_first_places(rows: npt.NDArray[np.signedinteger[Any]]) -> Flags:
     """Which places of padded rows (n, k) hold an item that does not stand before them in their row."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
-    is_first = np.ones(rows.shape, dtype=np.bool_)
-    np.put_along_axis(is_first, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
-    return is_first & (rows != PAD)
+    is_first: Flags = rows != PAD
+    is_new = np.ones(rows.shape, dtype=np.bool_)
+    np.put_along_axis(is_new, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
+    is_first &= is_new
+    return is_first
 
 
 def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
