@@ -31,6 +31,8 @@ def scratch_database(
             if threads is not None:
                 database.execute(f"SET threads = {threads:d}")
             database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
+            # It would stand in the midst of what a command prints.
+            database.execute("SET enable_progress_bar = false")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
             yield database

@@ -141,8 +141,9 @@ class _PanelPull:
         self._rows = find_users(panel.users, pull.rankings.users)
         failed = list(pull.failures)
         self._failed = np.full(len(panel), -1, dtype=np.intp)
-        positions = panel.users.get_indexer(pd.Index(failed, dtype="str"))
-        self._failed[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
+        if failed:  # an index of all users is dear
+            positions = panel.users.get_indexer(pd.Index(failed, dtype="str"))
+            self._failed[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         self._failures = failed
 
     def take(self, positions: Rows) -> Pull:

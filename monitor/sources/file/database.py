@@ -46,24 +46,34 @@ def open_database(
 
 @contextmanager
 def _one_sentence(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
-    where = " and ".join(dict.fromkeys(each.where for each in files))
+    try:
+        with readable(" and ".join(dict.fromkeys(each.where for each in files))):
+            yield
+    except SourceError:
+        # Interrupted at the deadline, which may surface as any error.
+        if deadline is not None and deadline.is_past:
+            raise OverdueError from None
+        raise
+
+
+@contextmanager
+def readable(where: str) -> Iterator[None]:
+    """Turn what goes wrong over these files into a SourceError of one sentence, an interrupt into an OverdueError."""
     try:
         yield
     # What a stream of batches runs into comes as an error of Arrow's or the system's.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        if deadline is not None and deadline.is_past:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        if "INTERRUPT" in said:
             raise OverdueError from None
-        raise SourceError(database_reason(error, where), permanent=False) from None
-
-
-def database_reason(error: Exception, where: str) -> str:
-    """A sentence about what went wrong in the database over these files."""
-    said = (str(error).splitlines() or [type(error).__name__])[0]
-    if "Out of Memory" in said:
-        return f"{where} cannot be read in {MEMORY} of memory and {SPILL} of temporary files: free disk, or write shorter rows"
-    # What stood in the file is not repeated.
-    said = said.partition(": Object {")[0]
-    return f"{where} cannot be read, it may be damaged or still being written: {on_one_line(said, 300)}"
+        # What stood in the file is not repeated.
+        reason = on_one_line(said.partition(": Object {")[0], 300)
+        msg = f"{where} cannot be read, it may be damaged or still being written: {reason}"
+        if "Out of Memory" in said or "max_temp_directory_size" in said or "No space left" in said:
+            msg = (
+                f"{where} cannot be read in {MEMORY} of memory and {SPILL} of temporary files: free disk, or write shorter rows"
+            )
+        raise SourceError(msg, permanent=False) from None
 
 
 def sql_name(name: str) -> str:

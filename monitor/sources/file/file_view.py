@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from monitor.errors import SourceError
 from monitor.scratch import sql_text
-from monitor.sources.file.database import database_reason, sql_name
+from monitor.sources.file.database import readable, sql_name
 from monitor.sources.file.file_set import FileSet, source_errors
 from monitor.sources.id_columns import MAX_ID_LENGTH, is_list, is_text, require_columns, user_column
 
@@ -37,12 +37,10 @@ class FileView:
         self.name, self.where = name, files.where
         self.is_json = files.format == "jsonl"
         self._database = database
-        try:
+        with readable(files.where):
             rows = _READERS[files.format](database, files, columns)
             database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
             empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise SourceError(database_reason(error, files.where), permanent=False) from None
         self._empty = {each: empty[each].combine_chunks() for each in columns}
         if files.format == "parquet":
             self._refuse_long_texts()

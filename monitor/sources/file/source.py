@@ -25,6 +25,7 @@ from monitor.sources.table_readers import (
 )
 
 _BATCH_ROWS = 8192
+_USER_BYTES = 64
 
 
 class FileLists:
@@ -62,12 +63,13 @@ class FileUsers:
         files = find_files(self._options, slot)
         with open_database([files]) as database:
             asked = UserView(database, files, self._options.user, dimensions)
-            rows, size, columns = [], 0, ", ".join(("key", *asked.columns))
+            ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
+            # Known before any is read: what is kept of them goes beyond their texts.
+            check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
+            rows, columns = [], ", ".join(("key", *asked.columns))
             for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
                 segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
                 rows.append((record["key"], segments))
-                size += record.nbytes
-                check_size(size, self._options.max_bytes, files.where)
         files.require_unchanged()
         return user_table(rows, files.where)
 

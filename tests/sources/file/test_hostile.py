@@ -1,0 +1,117 @@
+"""Files that are small on disk and huge when they are read: refused or read in bounded memory, and nothing runs on."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.sources import SourceOptions, UsersOptions, open_users
+from monitor.sources.file.database import MEMORY
+from servers.lists import SLOT
+
+LONG_TEXT = "x" * 2**20
+MOST_MB = int(MEMORY.removesuffix("MB")) + 200
+
+
+def long_lines(path: Path) -> None:
+    line = b'{"user": "u", "items": [' + b"1, " * 200_000 + b"1]}\n"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.writelines(line for _ in range(1000))
+
+
+def long_users(path: Path) -> None:
+    users = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int32)), pa.array([LONG_TEXT]))
+    pq.write_table(pa.table({"user": users, "items": [[1]] * 200_000}), path)
+
+
+def long_items(path: Path) -> None:
+    count = 200_000
+    items = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([LONG_TEXT]))
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), items)
+    pq.write_table(pa.table({"user": np.arange(count).astype(str), "items": lists}), path)
+
+
+def long_list(path: Path) -> None:
+    lists = pa.LargeListArray.from_arrays(pa.array([0, 10**8]), pa.array(np.zeros(10**8, np.int8)))
+    pq.write_table(pa.table({"user": ["1"], "items": lists}), path)
+
+
+def many_columns(path: Path) -> None:
+    path.write_text(",".join(f"c{number}" for number in range(450_000)) + "\n")
+
+
+def many_users(path: Path) -> None:
+    rows = gzip.compress(b"\n".join(b"%d,1" % number for number in range(1_000_000)) + b"\n", 1)
+    path.write_bytes(gzip.compress(b"user,items\n") + rows * 4)
+
+
+_READ = """
+import json, resource, sys
+sys.path.insert(0, "tests")
+from monitor.errors import SourceError
+from monitor.sources import SourceOptions, UsersOptions, open_users
+from servers.lists import SLOT, request, source_of
+path, most = sys.argv[1], int(sys.argv[2])
+lists = {"file": {"path": path, "user": "user", "items": "items", "max_bytes": most}}
+before, said = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
+for read in (
+    lambda: source_of(**lists).pull(request("1", "u")),
+    lambda: open_users(UsersOptions(all=True), SourceOptions.model_validate(lists)).users(SLOT, ()),
+):
+    try:
+        said.append(type(read()).__name__)
+    except SourceError as error:
+        said.append(str(error))
+print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "lists", "users"),
+    [
+        ("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
+        ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
+        ("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
+        ("list.parquet", long_list, "holds lists of 100000000 items", "UserTable"),
+        ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
+        ("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
+    ],
+)
+def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str, users: str, tmp_path: Path) -> None:
+    write(tmp_path / name)
+    assert (tmp_path / name).stat().st_size < 2**24
+
+    command = [sys.executable, "-c", _READ, str(tmp_path / name), str(2**24)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=300, check=True)
+
+    said, peak_mb = json.loads(done.stdout.splitlines()[0])
+    assert peak_mb < MOST_MB
+    for expected, found in zip((lists, users), said, strict=True):
+        assert re.search(expected, found), found
+        assert "\n" not in found
+
+
+def test_a_reading_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    path = tmp_path / "lists.csv.gz"
+    path.write_bytes(gzip.compress(b"user,items\n") + gzip.compress(b"\n" * 30_000_000) * 100)
+    baseline = SourceOptions.model_validate({"file": {"path": str(path), "user": "user", "items": "items"}})
+    users = open_users(UsersOptions(all=True), baseline)
+    before = set(threading.enumerate())
+
+    call = BackgroundCall(lambda: users.users(SLOT, ()), name="users of a file")
+    (reading,) = set(threading.enumerate()) - before
+    with pytest.raises(OverdueError):
+        call.wait(Deadline.after(1))
+
+    reading.join(60)
+    assert not reading.is_alive()
