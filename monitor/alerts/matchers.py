@@ -61,7 +61,6 @@ class Matcher:
 @lru_cache(maxsize=1000)
 def _trouble_of(pattern: str) -> str | None:
     try:
-        # By itself: within what it is wrapped in, `a)(b` would be one.
         _search(pattern, "")  # by itself: within what it is wrapped in, `a)(b` would be one
         _search(_whole(pattern), "")
     except ValueError as error:

@@ -12,7 +12,7 @@ import pandas as pd
 from monitor.errors import InputError
 from monitor.frames.columns import read_users, take_column
 from monitor.frames.lists import as_scores, checked_users, from_array, from_objects, offsets_of, shown
-from monitor.frames.tables import ArrowTable, is_table, read_table
+from monitor.frames.tables import ArrowTable, as_frame
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.model.arrays import Codes, Floats, Ids, Integers
 from monitor.pairing.ids import count_distinct, encode, equality_key, ids_of
@@ -44,7 +44,7 @@ def read_item_weights(data: Weights) -> ItemWeights:
 
 
 def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
-    frame = read_table(data, _ITEM_WEIGHTS) if not isinstance(data, pd.DataFrame) and is_table(data) else data
+    frame = as_frame(data, _ITEM_WEIGHTS)
     if not isinstance(frame, pd.DataFrame):
         kind = type(data).__name__
         msg = f"item_weights is of type {kind}: expected a dict of item -> weight, a Series or a frame of two columns"
@@ -94,7 +94,7 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
     if isinstance(data, Mapping):
         graded = _read_mapping(data)
     else:
-        frame = read_table(data, _RELEVANCE) if not isinstance(data, pd.DataFrame) and is_table(data) else data
+        frame = as_frame(data, _RELEVANCE)
         if not isinstance(frame, pd.DataFrame):
             msg = (
                 f"relevance is of type {type(data).__name__}: expected a dict of user -> items or user -> {{item: grade}}, "

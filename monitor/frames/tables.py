@@ -41,6 +41,11 @@ def read_table(data: Any, arm: str) -> pd.DataFrame:  # noqa: ANN401 - any table
         raise InputError(msg) from None
 
 
+def as_frame(data: object, what: str) -> object:
+    """A table of Arrow's as a frame; anything else as it is."""
+    return read_table(data, what) if not isinstance(data, pd.DataFrame) and is_table(data) else data
+
+
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too
     """The array as a column of pandas' own types."""
     return cast("pd.Series", pd.Series.from_arrow(data))  # type: ignore[attr-defined] # pandas-stubs lags

@@ -95,13 +95,20 @@ def _has_duplicates(block: Codes) -> Flags:
     return np.asarray(np.logical_or.reduce(equal.reshape(k, n), axis=0))
 
 
-def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
-    """Rows without later duplicates, padded again, and their lengths."""
+def find_first_places(rows: npt.NDArray[np.signedinteger[Any]]) -> Flags:
+    """Which places of padded rows (n, k) hold an item that does not stand before them in their row."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
-    keep = np.ones(rows.shape, dtype=np.bool_)
-    np.put_along_axis(keep, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
-    keep &= rows != PAD
+    is_first: Flags = rows != PAD
+    is_new = np.ones(rows.shape, dtype=np.bool_)
+    np.put_along_axis(is_new, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
+    is_first &= is_new
+    return is_first
+
+
+def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
+    """Rows without later duplicates, padded again, and their lengths."""
+    keep = find_first_places(rows)
     lengths = keep.sum(axis=1, dtype=np.int32)
     kept = np.full_like(rows, PAD)
     kept[np.arange(rows.shape[1]) < lengths[:, None]] = rows[keep]

@@ -17,9 +17,6 @@ def overlap(alignment: Alignment) -> Floats:
     For two lists of k items that is overlap@k, |A ∩ B| / k. A list cut short scores under 1 against its whole, however right
     its items are. Order plays no part. Identical: 1. Disjoint or one empty: 0. Both empty: NaN. Symmetric.
     """
-    if alignment.is_full:
-        share: Floats = alignment.common / np.float64(alignment.k)
-        return share
     return divide(alignment.common, alignment.long)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.kernels.labels import place_grades, place_weights
-from monitor.kernels.ragged import pad, take_lists
+from monitor.kernels.ragged import PAD, find_first_places, pad, take_lists
 from monitor.model import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
 from monitor.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
@@ -184,21 +184,11 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
     # Places behind a list's end point into other lists or beyond the last one.
     scores = lists.scores.take(cells, mode="clip")
     scores[~is_inside] = np.nan
-    # An item that stood twice has the score of its first place.
     rows = np.flatnonzero(had_duplicates)
     if len(rows):
-        raw = np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), -1)
-        scores[rows] = _at_first_places(raw, scores[rows])
+        # An item that stood twice has the score of its first place.
+        is_first = find_first_places(np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), PAD))
+        kept = np.full(is_first.shape, np.nan)
+        kept[places < is_first.sum(axis=1)[:, None]] = scores[rows][is_first]
+        scores[rows] = kept
     return scores
-
-
-def _at_first_places(raw: Integers, scores: Floats) -> Floats:
-    """Scores of rows with duplicates: those of first places, moved up."""
-    order = np.argsort(raw, axis=1, kind="stable")
-    ordered = np.take_along_axis(raw, order, axis=1)
-    is_first = np.ones(raw.shape, dtype=np.bool_)
-    np.put_along_axis(is_first, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
-    is_first &= raw >= 0
-    kept = np.full(scores.shape, np.nan)
-    kept[np.arange(raw.shape[1]) < is_first.sum(axis=1)[:, None]] = scores[is_first]
-    return kept

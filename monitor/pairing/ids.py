@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.kernels.engines.codes import code_integers, code_texts, mark, recode
+from monitor.kernels.engines.codes import code_integers, code_texts
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
@@ -109,7 +109,7 @@ def count_distinct(*parts: Integers) -> int:
         return len(pd.unique(np.concatenate(parts)))
     seen = np.zeros(top + 1, dtype=np.bool_)
     for part in parts:
-        mark(part, seen)
+        seen[part] = True
     return int(np.count_nonzero(seen))
 
 
@@ -154,7 +154,7 @@ def _own_code(item: object) -> int:
 
 def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
     """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
-    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else recode(own, shared)
+    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else shared.take(own)
 
 
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:

@@ -34,7 +34,7 @@ from monitor.ports import (
     ItemTitleSource,
     ItemWeightSource,
     JoinedSource,
-    Measuring,
+    Measurer,
     RelevanceSource,
     RemoteAnswers,
     ScoreSink,
@@ -94,7 +94,7 @@ class Answers:
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]]
-    measured: Callable[[Measuring, int], Iterator[bytes]] | None = None
+    measured: Callable[[Measurer, int], Iterator[bytes]] | None = None
     troubles: tuple[str, ...]
     lacks: tuple[str, ...]
     weights: ItemWeights | None

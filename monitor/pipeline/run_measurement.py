@@ -35,7 +35,7 @@ from monitor.model import (
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
-from monitor.pipeline.remote_measuring import RemoteMeasuring
+from monitor.pipeline.remote_measurer import RemoteMeasurer
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
@@ -82,7 +82,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     with _answers(comparison, asked, slot, watch, deadline, last) as answers:
         gather = partial(_gather, gathered, comparison, keep)
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
-        _add_all(found, answers, RemoteMeasuring(comparison, answers, sampled_users, keep), watch, size)
+        _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep), watch, size)
     sample = found.sample()
     with watch.stage("arms"):
         arm_scores = _measure_arms(measuring, sample, memory.last_lists)
@@ -107,7 +107,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=found.notes, left_out=left_out)
 
 
-def _add_all(found: RunAccumulator, answers: Answers, there: RemoteMeasuring, watch: Stopwatch, size: int) -> None:
+def _add_all(found: RunAccumulator, answers: Answers, there: RemoteMeasurer, watch: Stopwatch, size: int) -> None:
     """Everybody, so many at once, here or where the lists are."""
     if answers.measured is None:
         for batch in watch.each("pull", answers.batches(size)):

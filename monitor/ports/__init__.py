@@ -13,7 +13,7 @@ from monitor.ports.sources import (
     ItemWeightSource,
     JoinedAnswers,
     JoinedSource,
-    Measuring,
+    Measurer,
     RelevanceSource,
     RemoteAnswers,
     Source,

@@ -55,7 +55,7 @@ class JoinedAnswers(Answered, Protocol):
         """All users, each in one batch, about ``size`` in each, in any order. SourceError when reading fails halfway."""
 
 
-class Measuring(Protocol):
+class Measurer(Protocol):
     """What measures users wherever their lists are: it can be pickled, and needs numpy and pandas there. All calls are pure."""
 
     def measure(self, users: UserBatch) -> bytes:
@@ -69,7 +69,7 @@ class Measuring(Protocol):
 class RemoteAnswers(Answered, Protocol):
     """Lists that stay where they are, and are measured there."""
 
-    def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
+    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """Parts that cover each user once; about ``size`` are measured at once. SourceError when that fails halfway."""
 
 

@@ -1,7 +1,5 @@
 """Ids as codes by machine code: as pandas codes them, whatever they are made of."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -10,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.kernels.engines import choice, compiled_codes
-from monitor.kernels.engines.codes import code_integers, code_text, mark, recode
+from monitor.kernels.engines.codes import code_integers, code_text
 
 TEXTS = st.one_of(
     st.text(max_size=40),
@@ -122,14 +120,3 @@ def test_offsets_that_lead_out_of_the_data_are_refused(offsets: list[int], monke
 def test_without_machine_code_coding_is_left_to_the_caller() -> None:
     assert code_text(*as_arrays(["a"])) is None
     assert code_integers(np.array([1])) is None
-
-
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_codes_are_replaced_and_marked(dtype: Any) -> None:
-    codes, seen = np.array([2, 0, 2], dtype=dtype), np.zeros(4, dtype=np.bool_)
-
-    mark(codes, seen)
-
-    assert seen.tolist() == [True, False, True, False]
-    assert recode(codes, np.array([7, 8, 9], dtype=np.int32)).tolist() == [9, 7, 9]

@@ -35,7 +35,7 @@ from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.run_scores import RunScores
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.ports import JoinedSource, Measuring
+from monitor.ports import JoinedSource, Measurer
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]
@@ -143,8 +143,8 @@ class MeasuredThere:
     def read(self, request: JoinRequest) -> AbstractContextManager["MeasuredThere"]:
         return nullcontext(self)
 
-    def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
-        there = pickle.loads(pickle.dumps(measuring))  # noqa: S301 - as it is shipped
+    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
+        there = pickle.loads(pickle.dumps(measurer))  # noqa: S301 - as it is shipped
         parts = [there.measure(replace(each, weights=None, relevance=None)) for each in self._batches(size)]
         return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
 

@@ -103,8 +103,6 @@ class Engines:
                 find=pairs.find,
                 weigh=pairs.weigh_counts,
                 code_by_table=codes.code_by_table,
-                replace_codes=codes.replace_codes,
-                mark_seen=codes.mark_seen,
             )
         return self._compiled
 

@@ -11,7 +11,7 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.results import Coded
-from monitor.model.arrays import Codes, Integers
+from monitor.model.arrays import Integers
 
 Texts = tuple[Integers, npt.NDArray[np.uint8]]
 """Offsets and bytes: text ``i`` is ``data[offsets[i]:offsets[i + 1]]``."""
@@ -53,21 +53,6 @@ def code_integers(values: npt.NDArray[np.int64]) -> Coded | None:
         return None
     data = np.ascontiguousarray(values).view(np.uint8)
     return machine.code_by_table(np.arange(0, values.nbytes + 1, values.itemsize), data)
-
-
-def recode(codes: Integers, others: Codes) -> Codes:
-    """``others[code]`` for each code."""
-    if codes.dtype != np.int32 or (machine := choice.compiled()) is None:
-        return others.take(codes)
-    return machine.replace_codes(codes.astype(np.int32, copy=False), others)
-
-
-def mark(codes: Integers, seen: npt.NDArray[np.bool_]) -> None:
-    """Mark each of these codes, int32 or int64, as seen."""
-    if (machine := choice.compiled()) is None:
-        seen[codes] = True
-    else:
-        machine.mark_seen(codes, seen)
 
 
 def _read(chunk: Any) -> Texts:  # noqa: ANN401 - an array of Arrow's

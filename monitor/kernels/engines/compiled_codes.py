@@ -29,7 +29,7 @@ import numpy.typing as npt
 from numba import njit, types
 
 from monitor.kernels.engines.results import Coded
-from monitor.model.arrays import Codes, Flags, Offsets
+from monitor.model.arrays import Offsets
 
 CompiledStep = TypeVar("CompiledStep", bound=Callable[..., Any])
 Bits = Any
@@ -78,18 +78,6 @@ def code_by_table(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Coded | None
     codes = np.empty(len(offsets) - 1, dtype=np.int32)
     firsts, has_long = _code_by_table(offsets, data, _draw_seed(), codes)
     return None if has_long and not _are_same(offsets, data, codes, firsts) else (codes, firsts)
-
-
-def replace_codes(codes: Codes, others: Codes) -> Codes:
-    """``others[code]`` for each code."""
-    recoded = np.empty(len(codes), dtype=np.int32)
-    _replace_codes(np.ascontiguousarray(codes), others, recoded)
-    return recoded
-
-
-def mark_seen(codes: npt.NDArray[Any], seen: Flags) -> None:
-    """Mark each of these codes, int32 or int64, as seen."""
-    _mark_seen(np.ascontiguousarray(codes), seen)
 
 
 def _draw_seed() -> npt.NDArray[np.uint64]:
@@ -245,15 +233,3 @@ def _are_same(offsets: Bits, data: Bits, codes: Bits, firsts: Bits) -> Bits:
         for at in range(start, end - _WORD, _WORD):
             differs |= _read_word(data, at) ^ _read_word(data, first + (at - start))
     return differs == Word(0)
-
-
-@_compile(types.void(_read_only(types.int32), _CODES, _CODES))
-def _replace_codes(codes: Bits, others: Bits, recoded: Bits) -> None:
-    for i in range(len(codes)):
-        recoded[i] = others[np.uint32(codes[i])]
-
-
-@_compile(*(types.void(_read_only(kind), types.boolean[::1]) for kind in (types.int32, types.int64)))
-def _mark_seen(codes: Bits, seen: Bits) -> None:
-    for i in range(len(codes)):
-        seen[np.uint32(codes[i])] = True

@@ -2,9 +2,9 @@
 
 Why a compiler: numpy goes through memory once an operation, which k**2 operations a pair cannot afford. Compiled, a tile of
 users stays in the first-level cache. Millions of pairs a second for {extended tau, RBO} on one core of an EPYC, numpy and
-machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Three ways, each where it was
-measured to be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of hashes, one user after another, beyond;
-beyond 255 ranks take two bytes, and inversions are counted in sets of bits.
+machine code: 15 and 21 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Two ways, each where it was
+measured to be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of hashes, one user after another, beyond.
+Ranks beyond 255 take two bytes, and their inversions are counted in sets of bits.
 
 To compile takes ten to twenty seconds, to load what was compiled 0.8 s, numba's own import included:
 `monitor.kernels.engines.choice` decides who waits for that and when. Import this module from nowhere else.
@@ -58,10 +58,8 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
     shift = 32 - max(12, (32 * k - 1).bit_length())
     if k <= PAIRS_MAX_K:
         _find_by_pairs(ours, theirs, k, PAIRS_TILE, positions, agreement, sums, inversions)
-    elif k <= _BYTE_MAX_K:
-        _find_by_hash(ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions)
     else:
-        _find_by_wide_hash(ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions)
+        _find_by_hash(ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions)
     return AlignedRanks(positions=positions, agreement=agreement, position_sums=sums, inversions=inversions)
 
 
@@ -248,7 +246,7 @@ def _find_by_pairs(
 _LISTS = "int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64, int64, int64"
 
 
-@_compile(f"void({_LISTS}, uint8[:,::1], uint8[:,::1], int32[::1], int32[::1])")
+@_compile(*(f"void({_LISTS}, {ranks}[:,::1], {ranks}[:,::1], int32[::1], int32[::1])" for ranks in ("uint8", "uint16")))
 def _find_by_hash(
     baseline: Codes,
     candidate: Codes,
@@ -262,43 +260,9 @@ def _find_by_hash(
     sums: Codes,
     inversions: Codes,
 ) -> None:
-    table = np.zeros(1 << (32 - shift), np.uint8)
-    lost, found = np.empty(k + 1, np.uint8), np.empty(k, np.uint8)
-    ranks, seen = np.empty(k * tile, np.uint8), np.empty(k * tile, np.uint8)
-    for low in range(0, len(baseline), tile):
-        seen[:] = 0
-        for row in range(low, min(low + tile, len(baseline))):
-            length = baseline_lengths[row]
-            count = _write_places(candidate, row, candidate_lengths[row], np.uint32(shift), table, lost)
-            _read_places(baseline, candidate, row, length, np.uint32(shift), table, found)
-            if count:
-                _find_lost(baseline, candidate, row, length, lost[:count], found)
-            _spread(found, row - low, ranks, seen)
-        _add_downwards(seen, k, tile)
-        _keep_ranks(seen, k, tile, low, agreement)
-        _keep_ranks(ranks, k, tile, low, positions)
-        _keep_sums(ranks, k, tile, low, sums)
-        _invert_by_pairs(ranks, k, tile, seen)
-        _keep_sums(seen, k, tile, low, inversions)
-
-
-@_compile(f"void({_LISTS}, uint16[:,::1], uint16[:,::1], int32[::1], int32[::1])")
-def _find_by_wide_hash(
-    baseline: Codes,
-    candidate: Codes,
-    baseline_lengths: Codes,
-    candidate_lengths: Codes,
-    k: int,
-    shift: int,
-    tile: int,
-    positions: Ranks,
-    agreement: Ranks,
-    sums: Codes,
-    inversions: Codes,
-) -> None:
-    table = np.zeros(1 << (32 - shift), np.uint16)
-    lost, found = np.empty(k + 1, np.uint16), np.empty(k, np.uint16)
-    ranks, seen = np.empty(k * tile, np.uint16), np.empty(k * tile, np.uint16)
+    table = np.zeros(1 << (32 - shift), positions.dtype)
+    lost, found = np.empty(k + 1, positions.dtype), np.empty(k, positions.dtype)
+    ranks, seen = np.empty(k * tile, positions.dtype), np.empty(k * tile, positions.dtype)
     taken, below = np.empty((k >> 6) + 1, np.uint64), np.empty((k >> 6) + 1, np.int32)
     for low in range(0, len(baseline), tile):
         seen[:] = 0
@@ -308,12 +272,16 @@ def _find_by_wide_hash(
             _read_places(baseline, candidate, row, length, np.uint32(shift), table, found)
             if count:
                 _find_lost(baseline, candidate, row, length, lost[:count], found)
-            inversions[row] = _invert_by_bits(found, k, taken, below)
+            if k > _BYTE_MAX_K:
+                inversions[row] = _invert_by_bits(found, k, taken, below)
             _spread(found, row - low, ranks, seen)
         _add_downwards(seen, k, tile)
         _keep_ranks(seen, k, tile, low, agreement)
         _keep_ranks(ranks, k, tile, low, positions)
         _keep_sums(ranks, k, tile, low, sums)
+        if k <= _BYTE_MAX_K:
+            _invert_by_pairs(ranks, k, tile, seen)
+            _keep_sums(seen, k, tile, low, inversions)
 
 
 @_compile("void(uint8[:,::1], float64[::1], float64[::1])", "void(uint16[:,::1], float64[::1], float64[::1])")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +36,8 @@ class Compiled:
     ``find(baseline, candidate, (baseline_lengths, candidate_lengths), k)`` goes over the first k places of codes
     (n, at least k). ``weigh(counts, weights)`` is ``weights @ counts`` for counts (k, n), added up from the first row on.
     ``code_by_table(offsets, data)`` codes texts, as it hardly ever cannot: None.
-    ``replace_codes(codes, others)`` is ``others[codes]``. ``mark_seen(codes, seen)`` sets ``seen[code]``.
     """
 
     find: Callable[[Codes, Codes, tuple[Codes, Codes], int], AlignedRanks]
     weigh: Callable[[Ranks, npt.NDArray[np.float64]], npt.NDArray[np.float64]]
     code_by_table: Callable[[npt.NDArray[np.int64], npt.NDArray[np.uint8]], Coded | None]
-    replace_codes: Callable[[npt.NDArray[np.int32], npt.NDArray[np.int32]], npt.NDArray[np.int32]]
-    mark_seen: Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], None]

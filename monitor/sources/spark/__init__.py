@@ -71,7 +71,7 @@ SPARK = SourceKind(
     ),
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: SparkUsersOptions(**{name: getattr(options, name) for name in SparkUsersOptions.model_fields}),
-    joined="monitor.sources.spark.joined:join_tables",
+    joined="monitor.sources.spark.joined:join_in_spark",
     is_pulled=False,
     users=Reader(SparkUsersOptions, "monitor.sources.spark.joined:only_joined", "Users in a table or path that Spark reads."),
     item_weights=None,

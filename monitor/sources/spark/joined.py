@@ -13,13 +13,21 @@ import pyarrow as pa
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers, JoinRequest, Pull, PullRequest, UserTable
-from monitor.ports import Measuring
+from monitor.ports import Measurer
 from monitor.sources.id_columns import MAX_ID_LENGTH, one_array, require_columns, user_column
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
+from monitor.sources.spark.connect_session import (
+    Column,
+    DataFrame,
+    SparkSession,
+    column_of,
+    open_session,
+    open_table,
+    ship_program,
+)
+from monitor.sources.spark.connect_session import functions as F  # noqa: N812 - its usual name
 from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPartition, ShippedColumns
-from monitor.sources.spark.session import Column, DataFrame, SparkSession, column_of, open_session, read_table, ship_program
-from monitor.sources.spark.session import functions as F  # noqa: N812 - its usual name
 from monitor.sources.table_lists import TableLists
 
 PARTS_HERE = 64
@@ -29,7 +37,7 @@ _TOGETHER = 32
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 
-def join_tables(
+def join_in_spark(
     baseline: SparkSourceOptions,
     candidate: SparkSourceOptions,
     users: SparkUsersOptions,
@@ -120,11 +128,11 @@ class _MeasuredThere:
         self.asked, self.troubles, self.lacks = users.asked, troubles, lacks
         self._users, self._lists, self._request = users, lists, request
 
-    def measured(self, measuring: Measuring, size: int) -> Iterator[bytes]:
+    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """What is found of all users."""
         count = -(-self.asked.count // size)
         partition = MeasuredPartition(
-            measuring=measuring,
+            measurer=measurer,
             values=self._users.values,
             columns={name: lists.columns for name, lists in self._lists.items()},
             where={name: lists.where for name, lists in self._lists.items()},
@@ -137,7 +145,7 @@ class _MeasuredThere:
         while count > PARTS_HERE:
             count = -(-count // _TOGETHER)
             placed = parts.withColumn("place", F.spark_partition_id()).repartition(count, "place").select("asked", "part")
-            parts = placed.mapInArrow(MergedPartition(measuring=measuring), PARTS)
+            parts = placed.mapInArrow(MergedPartition(measurer=measurer), PARTS)
         asked = 0
         for row in parts.toLocalIterator():
             asked += row["asked"]
@@ -155,7 +163,7 @@ class _Table:
     """One slot's table: its rows, their columns, and keys of users."""
 
     def __init__(self, session: SparkSession, options: SparkOptions, slot: datetime, columns: Sequence[str]) -> None:
-        self.frame, self.where = read_table(session, options, slot)
+        self.frame, self.where = open_table(session, options, slot)
         require_columns(columns, self.frame.columns, self.where)
         self._kinds = {each.name: each.dataType.typeName() for each in self.frame.schema.fields}
         self.empty: pa.Table = self.frame.select(*map(column_of, columns)).limit(0).toArrow()

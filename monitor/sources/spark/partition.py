@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.model import Panel, Pull, PullRequest, UserBatch
-from monitor.ports import Measuring
+from monitor.ports import Measurer
 from monitor.sources.id_columns import one_array
 from monitor.sources.list_collector import unavailable_pull
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
@@ -46,7 +46,7 @@ class MeasuredPartition:
     ``columns`` and ``where`` by the name of the lists, which is the ``side`` of their rows; a row with ``asked`` is a user.
     """
 
-    measuring: Measuring
+    measurer: Measurer
     values: Mapping[str, SegmentValues]
     columns: Mapping[str, ShippedColumns]
     where: Mapping[str, str]
@@ -60,7 +60,7 @@ class MeasuredPartition:
         count = sum(batch.num_rows for batch in asked)
         if count:
             users = pa.Table.from_batches([batch.select(["key", *self.values]) for batch in asked])
-            yield _part(count, self.measuring.measure(self._batch(users, held)))
+            yield _part(count, self.measurer.measure(self._batch(users, held)))
 
     def _batch(self, asked: pa.Table, held: Sequence[pa.RecordBatch]) -> UserBatch:
         keys = one_array(asked["key"]).cast(pa.large_string())
@@ -89,7 +89,7 @@ class MeasuredPartition:
 class MergedPartition:
     """Merges what was found of many partitions."""
 
-    measuring: Measuring
+    measurer: Measurer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A row for each `MERGED_BYTES` or so."""
@@ -99,10 +99,10 @@ class MergedPartition:
                 asked += row["asked"]
                 parts.append(row["part"])
                 if sum(map(len, parts)) > MERGED_BYTES:
-                    yield _part(asked, self.measuring.merge(parts))
+                    yield _part(asked, self.measurer.merge(parts))
                     asked, parts = 0, []
         if parts:
-            yield _part(asked, self.measuring.merge(parts))
+            yield _part(asked, self.measurer.merge(parts))
 
 
 def _part(asked: int, part: bytes) -> pa.RecordBatch:

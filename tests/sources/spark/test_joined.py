@@ -20,7 +20,7 @@ from monitor.errors import SourceError
 from monitor.model import Arm, CoverageReason, JoinRequest, Keep, Memory, NoiseFloor, UserBatch
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.remote_measuring import RemoteMeasuring
+from monitor.pipeline.remote_measurer import RemoteMeasurer
 from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
@@ -66,7 +66,7 @@ def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions
     assert lists[0] is not None
     assert lists[1] is not None
     return replace(
-        arms, joined=joined.join_tables(lists[0], lists[1], SparkUsersOptions(**given[2] or {}), arms.dimensions, lists[2])
+        arms, joined=joined.join_in_spark(lists[0], lists[1], SparkUsersOptions(**given[2] or {}), arms.dimensions, lists[2])
     )
 
 
@@ -118,7 +118,7 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
 
 
-class Faulty(RemoteMeasuring):
+class Faulty(RemoteMeasurer):
     """Does something first, on the executor."""
 
     def __init__(self, fault: Callable[[], object], *given: Any) -> None:
@@ -131,7 +131,7 @@ class Faulty(RemoteMeasuring):
 
 
 def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> None:
-    monkeypatch.setattr(run_measurement, "RemoteMeasuring", lambda *given: Faulty(fault, *given))
+    monkeypatch.setattr(run_measurement, "RemoteMeasurer", lambda *given: Faulty(fault, *given))
 
 
 def test_an_executor_that_is_killed_in_mid_run_costs_nothing(

@@ -75,7 +75,7 @@ def ship_program(session: SparkSession) -> None:
         session.addArtifacts(str(target), pyfile=True)
 
 
-def read_table(session: SparkSession, options: SparkOptions, slot: datetime) -> tuple[DataFrame, str]:
+def open_table(session: SparkSession, options: SparkOptions, slot: datetime) -> tuple[DataFrame, str]:
     """The slot's table, and what errors call it. SourceError when it is not there."""
     where = fill_slot(options.table or options.path or "", slot)
     try:

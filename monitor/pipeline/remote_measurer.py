@@ -13,8 +13,8 @@ from monitor.pipeline.run_parts import RunPart, pack_part, unpack_part
 from monitor.pipeline.run_scores import draw_scores, join_scores
 
 
-class RemoteMeasuring:
-    """Measures users as `RunAccumulator` does here, and packs what it found. Port: Measuring; can be pickled.
+class RemoteMeasurer:
+    """Measures users as `RunAccumulator` does here, and packs what it found. Port: Measurer; can be pickled.
 
     ``keep``: whose scores are to come back.
     """
