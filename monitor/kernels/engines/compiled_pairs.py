@@ -2,7 +2,7 @@
 
 Why a compiler: numpy goes through memory once an operation, which k**2 operations a pair cannot afford. Compiled, a tile of
 users stays in the first-level cache. Millions of pairs a second for {extended tau, RBO} on one core of an EPYC, numpy and
-machine code: 15 and 21 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Two ways, each where it was
+machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Two ways, each where it was
 measured to be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of hashes, one user after another, beyond.
 Ranks beyond 255 take two bytes, and their inversions are counted in sets of bits.
 

@@ -25,9 +25,11 @@ def extended_tau(alignment: Alignment) -> Floats:
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14 July 2016); Fagin, Kumar,
     Sivakumar, Comparing Top k Lists (2003), section 3.
     """
-    surplus, norm, product = _surplus(alignment)
-    norm += product == 0  # where a list is empty all else is 0: -1 / 1
-    tau: Floats = (2 * surplus + (product - norm)) / (norm + product)
+    a, b, _ = _lengths(alignment)
+    product = (a * b).astype(np.float64)
+    # Where a list is empty all else is 0: -1 / 1.
+    norm = _norm(a, b) + (product == 0)
+    tau: Floats = (2 * _surplus(alignment) + (product - norm)) / (norm + product)
     tau[alignment.long == 0] = np.nan
     return tau
 
@@ -46,12 +48,17 @@ def count_misordered(alignment: Alignment) -> Integers:
     return misordered
 
 
-def _surplus(alignment: Alignment) -> tuple[Integers, Floats, Integers]:
-    """S, D and a b of `extended_tau`."""
+def _surplus(alignment: Alignment) -> Integers:
+    """S of `extended_tau`."""
     a, b, z = _lengths(alignment)
-    product = a * b
-    norm = np.sqrt((product + pairs(a)).astype(np.float64) * (product + pairs(b)))
-    return product + pairs(z) - 2 * count_misordered(alignment), norm, product
+    surplus: Integers = a * b + pairs(z) - 2 * count_misordered(alignment)
+    return surplus
+
+
+def _norm(a: Integers, b: Integers) -> Floats:
+    """D of `extended_tau`."""
+    norm: Floats = np.sqrt((a * b + pairs(a)).astype(np.float64) * (a * b + pairs(b)))
+    return norm
 
 
 def extended_tau_unscaled(alignment: Alignment) -> Floats:
@@ -65,8 +72,8 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
 
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14 July 2016).
     """
-    surplus, norm, _ = _surplus(alignment)
-    return divide(surplus, norm)
+    a, b, _ = _lengths(alignment)
+    return divide(_surplus(alignment), _norm(a, b))
 
 
 def appended_tau(alignment: Alignment) -> Floats:
@@ -88,7 +95,6 @@ def appended_tau(alignment: Alignment) -> Floats:
     return divide(surplus, np.sqrt((whole - pairs(a - z)).astype(np.float64) * (whole - pairs(b - z))))
 
 
-@derive_once
 def _lengths(alignment: Alignment) -> tuple[Integers, Integers, Integers]:
     a, b = (lengths.astype(np.int64) for lengths in (alignment.baseline_lengths, alignment.candidate_lengths))
     return a, b, count_shared(alignment)
