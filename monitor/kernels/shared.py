@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,10 +61,16 @@ def count_discordant(alignment: Alignment) -> Integers:
 
     `Alignment.inversions` counts an absent item ahead of a common one as well: those are taken off.
     """
-    k = alignment.k
-    places = np.add.reduce((alignment.positions < k) * np.arange(k, dtype=np.int64)[:, None], axis=0)
-    discordant: Integers = alignment.inversions - (places - pairs(count_shared(alignment)))
-    return discordant
+    return alignment.inversions.astype(np.int64) - count_absent_ahead(alignment.positions)
+
+
+def count_absent_ahead(positions: npt.NDArray[Any]) -> Integers:
+    """Pairs of an absent item ahead of a common one, positions as `Alignment.positions`: int64 (n,)."""
+    k = len(positions)
+    is_common = positions < k
+    places = np.add.reduce(is_common * np.arange(k, dtype=np.int64)[:, None], axis=0)
+    ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
+    return ahead
 
 
 def reverse(alignment: Alignment) -> Alignment:
