@@ -1,6 +1,7 @@
 """Every module of the program: a process that is forked from one that has imported this begins in a moment."""
 
 import pkgutil
+import re
 from functools import cache
 from importlib import import_module
 
@@ -9,10 +10,11 @@ import typer.main
 import monitor
 from monitor.cli.main import app
 
-_LEFT_OUT = {"__main__", "compiled"}  # the first runs the program, the other makes machine code
+# They run the program, make machine code, or end a process that has no main module (pyspark takes it for one of its own tests).
+_LEFT_OUT = re.compile(r"\.(__main__|compiled|migrations\b.*|sources\.spark\.\w+)$")
 
 for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):
-    if _module.name.rpartition(".")[2] not in _LEFT_OUT and "migrations" not in _module.name:
+    if not _LEFT_OUT.search(_module.name):
         import_module(_module.name)
 import_module("alembic.command")  # the program loads it where it makes tables
 
