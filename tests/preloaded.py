@@ -10,7 +10,7 @@ import typer.main
 import monitor
 from monitor.cli.main import app
 
-# They run the program, make machine code, or end a process that has no main module (pyspark takes it for one of its own tests).
+# They run the program, make machine code, or load pyspark, which few tests need.
 _LEFT_OUT = re.compile(r"\.(__main__|compiled|migrations\b.*|sources\.spark\.\w+)$")
 
 for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):

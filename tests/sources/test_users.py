@@ -91,6 +91,21 @@ def test_a_csv_of_users_keeps_its_spelling(tmp_path: Path) -> None:
     assert segments(table) == {"country": ["NA", None]}
 
 
+def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
+    file = tmp_path / "users.csv"
+    file.write_text("id\n1\n", encoding="utf-8")
+    source = open_users(UsersOptions.model_validate({"file": {"path": str(file), "user": "id"}}), HTTP)
+
+    first, second = source.users(SLOT, ()), source.users(SLOT, ())
+    with_segments = source.users(SLOT, ("id",))
+    file.write_text("id\n1\n2\n", encoding="utf-8")
+
+    assert second is first
+    assert segments(with_segments) == {"id": ["1"]}
+    assert source.users(SLOT, ()).users.tolist() == ["1", "2"]
+    source.close()
+
+
 def test_the_user_column_may_be_a_segment_too(tmp_path: Path) -> None:
     table = users_of(parquet(ROWS, tmp_path, user="id"), "id")
 

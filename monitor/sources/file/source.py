@@ -26,6 +26,7 @@ from monitor.sources.table_readers import (
 
 _BATCH_ROWS = 8192
 _USER_BYTES = 64
+_KEPT_USERS = 100_000
 
 
 class FileLists:
@@ -57,10 +58,14 @@ class FileUsers:
 
     def __init__(self, options: FileUsersOptions) -> None:
         self._options = options
+        self._read: tuple[tuple[object, ...], UserTable] | None = None
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users of the files, with these columns as segments."""
+        """All users of the files, with these columns as segments; files that are not many are read anew when they changed."""
         files = find_files(self._options, slot)
+        seen = (files.paths, files.signatures, tuple(dimensions))
+        if self._read is not None and self._read[0] == seen:
+            return self._read[1]
         with open_database([files]) as database:
             asked = UserView(database, files, self._options.user, dimensions)
             ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
@@ -71,10 +76,13 @@ class FileUsers:
                 segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
                 rows.append((record["key"], segments))
         files.require_unchanged()
-        return user_table(rows, files.where)
+        table = user_table(rows, files.where)
+        self._read = (seen, table) if count <= _KEPT_USERS else None
+        return table
 
     def close(self) -> None:
-        """Nothing is held between reads."""
+        """Let go what is kept."""
+        self._read = None
 
 
 class FileTable:

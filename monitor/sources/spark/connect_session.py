@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 import threading
 import warnings
@@ -20,6 +21,10 @@ from monitor.slot_templates import fill_slot
 from monitor.sources.id_columns import on_one_line
 from monitor.sources.spark import SparkOptions
 
+# In a process whose main module is no file, such as ``python -c``, pyspark thinks that its own tests run, and ends the process.
+_main = sys.modules["__main__"]
+if _is_bare := not hasattr(_main, "__file__"):
+    _main.__file__ = ""
 try:
     # What it says of pandas 3 concerns parts that are not used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -33,6 +38,9 @@ try:
 except ImportError:
     msg = "spark: needs an extra: install it with pip install 'rankwatch[spark]'"
     raise ConfigError(msg) from None
+finally:
+    if _is_bare:
+        del _main.__file__
 
 CANCEL_S = 5.0
 """How long after the deadline a server may take to cancel, before nothing more is asked of it."""
