@@ -202,6 +202,11 @@ class World:
             yield comparison_of(f"sql-{name}", {"sql": options})
         for way in FAULTS:
             yield comparison_of(f"http-{way}", self.http(way, f"source{way}"))
+        remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
+        spark = self.given("remote", remote) | {"conf": self.given("spark.key", canary("sparkconf"))}
+        rows = {"spark": spark | {"table": "lists", "user": "user_id", "items": "items"}}
+        users = {"spark": spark | {"table": "users", "user": "user_id"}}
+        yield comparison_of("spark", rows) | {"baseline": rows, "users": users}
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
 

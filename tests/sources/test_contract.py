@@ -20,6 +20,7 @@ from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import LONG, SLOT, SOURCES, TEXTS, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS
 
+PULLED = {kind: each for kind, each in sources.SOURCES.items() if each.is_pulled}
 every_source = pytest.mark.parametrize("kind", SOURCES)
 
 ODD_USERS = ["007", "a/b c?d=e&f#g%41", "Zoë 🐙", "O'Brien; DROP TABLE wide", "..x", '{user}"', "null", "NA", "{k}"]
@@ -209,7 +210,7 @@ def test_scores_come_when_the_options_say_so(kind: str, tmp_path: Path) -> None:
     assert scores.tolist() == ([1, 2] if kind in LONG else [3, 1])
 
 
-@pytest.mark.parametrize("kind", [kind for kind, source in sources.SOURCES.items() if source.all_users is not None])
+@pytest.mark.parametrize("kind", [kind for kind, source in PULLED.items() if source.all_users is not None])
 def test_a_kind_that_can_list_all_users_does(kind: str, tmp_path: Path) -> None:
     found = []
     for entry in (SOURCES[name] for name in SOURCES if name.split()[0] == kind):
@@ -235,7 +236,7 @@ READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
 
 @every_loss
 @pytest.mark.parametrize(
-    ("kind", "role"), [(kind, role) for kind, each in sources.SOURCES.items() for role in READ if getattr(each, role)]
+    ("kind", "role"), [(kind, role) for kind, each in PULLED.items() for role in READ if getattr(each, role)]
 )
 def test_all_that_a_kind_declares_is_read(kind: str, role: str, lose: Callable[[Path], None], tmp_path: Path) -> None:
     (columns, is_read), reader = READ[role], getattr(sources.SOURCES[kind], role)

@@ -29,7 +29,7 @@ class SparkOptions(Options):
     """One table a slot, of a catalogue or at a path."""
 
     remote: Annotated[SecretStr, AfterValidator(_check_remote), NOT_IN_HASH] = Field(
-        description="Address of the Spark Connect server: `sc://host:15002`. the same for both arms and the users."
+        description="Address of the Spark Connect server: `sc://host:15002`, the same for both arms and the users."
     )
     table: _Place | None = Field(
         default=None,
