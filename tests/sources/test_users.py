@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from monitor.errors import ConfigError, SourceError
 from monitor.model import UserTable
 from monitor.sources import SourceOptions, UsersOptions, open_users
+from monitor.sources.lookup_tables import user_table
 from servers.lists import SLOT, fill_database
 from sources.tables import jsonl, parquet
 
@@ -58,12 +59,15 @@ every_kind = pytest.mark.parametrize(
 
 
 @every_kind
-def test_each_user_counts_once_with_the_segments_of_the_first_row(write: Any, tmp_path: Path) -> None:
-    table = users_of(write(tmp_path), "country", "paid", "age")
+def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_values_of_files(write: Any, tmp_path: Path) -> None:
+    options = write(tmp_path)
+    table = users_of(options, "country", "paid", "age")
 
-    assert table.users.tolist() == ["3", "1", "2"]
+    found = {user: values for user, *values in zip(table.users, *segments(table).values(), strict=True)}
     assert table.users.dtype == "str"
-    assert segments(table) == {"country": ["UK", None, None], "paid": ["true", "false", None], "age": ["30", None, "5"]}
+    assert len(table.users) == 3
+    listed_twice = ["UK", "true", "30"] if "sql" in options else ["FR", "false", "30"]
+    assert found == {"3": listed_twice, "1": [None, "false", None], "2": [None, None, "5"]}
 
 
 @every_kind
@@ -106,10 +110,34 @@ def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
     source.close()
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_files_that_are_replaced_while_they_are_read_are_read_again(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, left = tmp_path / "users.csv", [times]
+    file.write_text("id\n1\n", encoding="utf-8")
+
+    def replaced_meanwhile(*rows: Any) -> UserTable:
+        if left[0]:
+            left[0] -= 1
+            (tmp_path / "new").write_text(f"id\n{left[0] + 7}\n", encoding="utf-8")
+            (tmp_path / "new").replace(file)
+        return user_table(*rows)
+
+    monkeypatch.setattr("monitor.sources.file.source.user_table", replaced_meanwhile)
+    options = {"file": {"path": str(file), "user": "id"}}
+    if times == 1:
+        assert users_of(options).users.tolist() == ["7"]
+    else:
+        with pytest.raises(SourceError, match="was written anew while it was read"):
+            users_of(options)
+
+
 def test_the_user_column_may_be_a_segment_too(tmp_path: Path) -> None:
     table = users_of(parquet(ROWS, tmp_path, user="id"), "id")
 
-    assert segments(table) == {"id": ["3", "1", "2"]}
+    assert segments(table) == {"id": table.users.tolist()}
+    assert sorted(table.users) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("name", ["users.parquet", "users.csv", "users.jsonl"])
@@ -132,8 +160,7 @@ def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) 
 
     table = users_of({"all": True, "segments": ["country"]}, "country", baseline=baseline)
 
-    assert table.users.tolist() == ["b", "a"]
-    assert segments(table) == {"country": ["UK", "FR"]}
+    assert dict(zip(table.users, segments(table)["country"], strict=True)) == {"a": "FR", "b": "UK"}
 
 
 def test_all_needs_a_baseline_that_can_list_its_users() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from monitor.errors import SourceError
 from monitor.slot_templates import fill_slot
@@ -19,6 +19,7 @@ from monitor.sources.table_readers import MissingTableError
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MOST_PARTS = 10_000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,17 @@ class FileSet:
         opened: IO[bytes] = Path(path).open("rb") if self.store is None else self.store.open(path, "rb")  # noqa: SIM115 - the caller closes
         return opened
 
-    def require_unchanged(self) -> None:
-        """SourceError where a file is another one by now, is gone, or has come."""
+    def is_changed(self) -> bool:
+        """Whether a file is another one by now, is gone, or has come."""
         try:
             found = self.find()
         except SourceError:
-            found = None
-        if found is None or (found.paths, found.signatures) != (self.paths, self.signatures):
+            return True
+        return (found.paths, found.signatures) != (self.paths, self.signatures)
+
+    def require_unchanged(self) -> None:
+        """SourceError where a file is another one by now, is gone, or has come."""
+        if self.is_changed():
             msg = f"{self.where} was written anew while it was read: run the slot again, and replace files by renaming"
             raise SourceError(msg, permanent=False)
 
@@ -66,6 +71,21 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
         return FileSet(where, tuple(paths), options.format or _format_of(paths, where), store, tuple(signatures), find)
 
     return find()
+
+
+def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T]) -> T:
+    """What ``read`` makes of the slot's files, again where they were replaced meanwhile. SourceError at the third time."""
+    for tries_left in (2, 1, 0):
+        files = find_files(options, slot)
+        try:
+            found = read(files)
+            files.require_unchanged()
+        except SourceError:
+            if not tries_left or not files.is_changed():
+                raise
+        else:
+            return found
+    raise AssertionError  # pragma: no cover - the last try returns or raises
 
 
 def _on_disk(where: str) -> tuple[list[str], list[object], None]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.model import CoverageReason, Pull, PullRequest, UserTable
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import open_database
-from monitor.sources.file.file_set import find_files
+from monitor.sources.file.file_set import FileSet, find_files, read_files
 from monitor.sources.file.file_view import FileView
 from monitor.sources.file.list_view import ListView
 from monitor.sources.file.user_view import UserView
@@ -38,16 +39,17 @@ class FileLists:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         options, deadline = self._options, Deadline.after(request.timeout_s)
-        files = find_files(options, request.slot)
-        try:
-            deadline.require_time()
-            with open_database([files], deadline) as database:
-                lists = ListView(database, "asked", options, files, request)
-                pull = lists.pull_rows(request.users, deadline, options.max_bytes)
-        except OverdueError:
-            return failed_pull(request.users, CoverageReason.TIMEOUT, f"{files.where} was not read in time")
-        files.require_unchanged()
-        return pull
+
+        def read(files: FileSet) -> Pull:
+            try:
+                deadline.require_time()
+                with open_database([files], deadline) as database:
+                    lists = ListView(database, "asked", options, files, request)
+                    return lists.pull_rows(request.users, deadline, options.max_bytes)
+            except OverdueError:
+                return failed_pull(request.users, CoverageReason.TIMEOUT, f"{files.where} was not read in time")
+
+        return read_files(options, request.slot, read)
 
     def close(self) -> None:
         """Nothing is held between reads."""
@@ -62,7 +64,9 @@ class FileUsers:
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the files, with these columns as segments; files that are not many are read anew when they changed."""
-        files = find_files(self._options, slot)
+        return read_files(self._options, slot, partial(self._users, dimensions))
+
+    def _users(self, dimensions: Sequence[str], files: FileSet) -> UserTable:
         seen = (files.paths, files.signatures, tuple(dimensions))
         if self._read is not None and self._read[0] == seen:
             return self._read[1]
@@ -75,8 +79,8 @@ class FileUsers:
             for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
                 segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
                 rows.append((record["key"], segments))
-        files.require_unchanged()
         table = user_table(rows, files.where)
+        files.require_unchanged()
         self._read = (seen, table) if count <= _KEPT_USERS else None
         return table
 

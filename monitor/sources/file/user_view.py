@@ -39,7 +39,9 @@ class UserView:
         labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
         keys = ", ".join([f"{rows.key(user)} AS key", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names
-        (counted,) = database.execute("SELECT count(key), count(DISTINCT hash(key)) FROM asked_keys").fetchall()
+        (counted,) = database.execute(
+            "SELECT count(key), count(DISTINCT hash(key)) FILTER (key IS NOT NULL) FROM asked_keys"
+        ).fetchall()
         if not counted[0]:
             msg = f"{self.where} holds no user: check the path and the name of the user column"
             raise SourceError(msg)
