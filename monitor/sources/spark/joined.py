@@ -203,7 +203,8 @@ class _AskedUsers(_Table):
             raise SourceError(msg)
         if rows > count:
             # A table has no first row: the least segments of a user listed twice count, in any order.
-            users = users.groupBy("key").agg(*(F.min(column).alias(column) for column in names))
+            least = [F.min(column).alias(column) for column in names]
+            users = users.groupBy("key").agg(*least) if least else users.distinct()
         self.values = {column: self._values(users, column, name, request) for column, name in names.items()}
         self.asked = AskedUsers(count=count, segments=(ALL, *(name for each in self.values.values() for name in each.names)))
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})

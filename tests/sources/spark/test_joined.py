@@ -118,6 +118,13 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
 
 
+def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, files: Files) -> None:
+    pq.write_table(pa.concat_tables([pq.read_table(files[0].path)] * 2), Path(files[0].path).with_name("twice.parquet"))
+    asked = FileUsersOptions(path=str(Path(files[0].path).with_name("twice.parquet")), user="user")
+    arms = replace(arms_of(*files, asked), dimensions=())
+    assert measure(in_spark(arms, spark, *files, asked, None)).coverage.all.asked == 200
+
+
 class Faulty(RemoteMeasurer):
     """Does something first, on the executor."""
 
