@@ -96,13 +96,11 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     monkeypatch.setattr(joined, "_TOGETHER", 4)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
-    for batch_users in {(True, "wide"): (200, 30), (True, "long"): (50,), (False, "wide"): (4,)}[odd, form]:
-        measured = measure(
-            in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN
-        )
-        assert found(measured) == found(here)
-        assert (measured.coverage, measured.left_out, measured.troubles) == (here.coverage, here.left_out, here.troubles)
-        assert measured.notes == here.notes
+    batch_users = {(True, "wide"): 200, (True, "long"): 50, (False, "wide"): 4}[odd, form]
+    measured = measure(in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN)
+    assert found(measured) == found(here)
+    assert (measured.coverage, measured.left_out, measured.troubles) == (here.coverage, here.left_out, here.troubles)
+    assert measured.notes == here.notes
 
 
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
@@ -144,7 +142,7 @@ def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> 
 def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
     spark: int, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, mark = measure(there(spark, files), 50), str(tmp_path / "killed")
+    mark = str(tmp_path / "killed")
 
     def die_once() -> None:
         if not os.path.exists(mark):  # noqa: PTH110 - shipped by value
@@ -152,7 +150,10 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
             os.kill(os.getpid(), signal.SIGKILL)
 
     with_fault(monkeypatch, die_once)
-    assert found(measure(there(spark, files), 50)) == found(whole)
+    measured = measure(there(spark, files), 50)
+    monkeypatch.undo()
+    asked = FileUsersOptions(path=files[0].path, user="user")
+    assert found(measured) == found(measure(arms_of(*files, asked)))
     assert os.path.exists(mark)  # noqa: PTH110
 
 
