@@ -39,6 +39,7 @@ try:
 except ImportError:
     missing("pyspark is not installed: pip install 'rankwatch[spark]'")
 
+pytestmark = pytest.mark.early
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call] # the executors have no tests
 
 
