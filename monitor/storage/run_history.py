@@ -67,8 +67,9 @@ WAITS_FOR_RELEVANCE = and_(
 )
 """Whether the measures of relevance of a run are missing and can still be added."""
 
-_HEALTHY_AMONG = 2000
-"""Newest ok runs among which healthy ones are searched: an alert that has fired for longer leaves none."""
+_HEALTHY_AMONG = (64, 2000)
+"""Newest ok runs among which healthy ones are searched, the further ones where the first are too few: an alert that has fired
+for longer leaves none."""
 
 
 class SqlHistory:
@@ -119,9 +120,12 @@ class SqlHistory:
         was suspicious. One without a split is passed over.
         """
         with self._database.read() as connection:
-            newest = _newest_ok(connection, request, _HEALTHY_AMONG)
-            states = _states_after(connection, request.comparison, [slot for _, slot in newest])
-            quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
+            for among in _HEALTHY_AMONG:
+                newest = _newest_ok(connection, request, among)
+                states = _states_after(connection, request.comparison, [slot for _, slot in newest])
+                quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
+                if len(quiet) >= request.splits or len(newest) < among:
+                    break
             chosen = quiet[-request.splits :] if request.splits else []
             # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
             of_all = expectations_of(connection, chosen, segment=ALL)

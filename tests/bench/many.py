@@ -222,13 +222,20 @@ def _scraped(url: str) -> tuple[float, int, int]:
     return time.perf_counter() - started, len(gzip.decompress(packed)), len(packed)
 
 
+def _family(pid: int) -> list[int]:
+    """A process and its children."""
+    return [pid, *(int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split())]
+
+
 def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of the process and its children, those that have ended too."""
+    stats = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid)]
+    return sum(int(ticks) for fields in stats for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_mb(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    pages = sum(int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in _family(pid))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _lags(database: Path, start: float, end: float) -> np.ndarray:

@@ -26,7 +26,7 @@ from monitor.model import (
     State,
     describe_series,
 )
-from monitor.storage import SqlStore
+from monitor.storage import SqlStore, run_history
 from monitor.storage.tables import explanations
 from storage import worked
 
@@ -160,7 +160,11 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
     assert past(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-def test_each_run_knows_its_alerts_and_those_in_alarm_or_under_suspicion_are_not_healthy(store: SqlStore) -> None:
+@pytest.mark.parametrize("among", [run_history._HEALTHY_AMONG, (2, 2000)], ids=["newest", "further ones too"])
+def test_each_run_knows_its_alerts_and_those_in_alarm_or_under_suspicion_are_not_healthy(
+    store: SqlStore, among: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_history, "_HEALTHY_AMONG", among)
     changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
     for day in range(7):
         slot = SLOT + day * DAY

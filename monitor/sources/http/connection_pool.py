@@ -12,6 +12,7 @@ import atexit
 import os
 import ssl
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -32,6 +33,9 @@ _ADDRESS_S = 10
 """How long a host's address is kept."""
 _RESOLVERS = 256
 """Name servers that hang, one a host, must not keep other hosts from being looked up."""
+_LOOK_S = 2.0
+_MANY = 4
+"""Pulls at once that one run alone does not make."""
 
 
 class _PullLoop:
@@ -39,6 +43,8 @@ class _PullLoop:
 
     def __init__(self) -> None:
         self.under_way = 0
+        self.is_busy = False
+        self._looked = (time.monotonic(), 0.0)
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolve"))
         self._session: aiohttp.ClientSession | None = None
@@ -76,7 +82,15 @@ class _PullLoop:
                 cookie_jar=aiohttp.DummyCookieJar(),  # one user's session must not colour another's list
                 auto_decompress=False,  # read_body inflates, no further than max_bytes
             )
+        self._look()
         return await pull(self._session)
+
+    def _look(self) -> None:
+        """From time to time, whether this thread kept half a core busy since it looked before."""
+        (before, used_before), now, used = self._looked, time.monotonic(), time.thread_time()
+        if now - before >= _LOOK_S:
+            self.is_busy = used - used_before > (now - before) / 2
+            self._looked = (now, used)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -106,6 +120,11 @@ def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) 
             mine.under_way -= 1
             if not mine.under_way:
                 mine.end_later()
+
+
+def is_busy() -> bool:
+    """Whether the pulls of several runs at once keep half a core busy."""
+    return (current := _current) is not None and current.is_busy and current.under_way >= _MANY
 
 
 @atexit.register

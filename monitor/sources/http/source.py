@@ -20,6 +20,7 @@ from monitor.deadline import Deadline
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import end_unused, run_pull, trust
+from monitor.sources.http.pull_process import pull_elsewhere
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
@@ -43,11 +44,17 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        return run_pull(_HttpPull(self._options, request, trust(self._options.ca_file)).pull)
+        pull = pull_elsewhere(self._options, request)
+        return pull_here(self._options, request) if pull is None else pull
 
     def close(self) -> None:
         """Close the connections that all sources share, where none of them is pulling."""
         end_unused()
+
+
+def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
+    """Lists of the requested users, asked for by this process."""
+    return run_pull(_HttpPull(options, request, trust(options.ca_file)).pull)
 
 
 class _HttpPull:

@@ -1,0 +1,91 @@
+"""Pulls in a process of their own are those of this one, whatever becomes of it."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from monitor.errors import SourceError
+from monitor.sources.http import connection_pool, pull_process
+from monitor.sources.http.pull_process import PullProcess
+from servers.daemon import wait_for
+from servers.lists import as_lists, request, source_of
+from servers.recommender import Recommender
+
+USERS = [f"u{number}" for number in range(40)]
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that pulls a lot on more than one core."""
+    monkeypatch.setattr(pull_process, "is_busy", lambda: True)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(pull_process, "_current", None)
+    yield
+    if isinstance(current := pull_process._current, PullProcess):
+        current._child.kill()
+        wait_for(lambda: current.is_gone, "its end")
+
+
+def current() -> PullProcess:
+    assert pull_process._current is not None
+    return pull_process._current
+
+
+@pytest.mark.usefixtures("busy")
+def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:
+    recommender.lists.update({user: [user] for user in USERS})
+    with ThreadPoolExecutor(8) as threads:
+        pulls = list(threads.map(lambda user: source_of(http={"url": recommender.url}).pull(request(user)), USERS))
+    assert [as_lists(pull) for pull in pulls] == [{user: [user]} for user in USERS]
+    assert not current().is_gone
+
+
+@pytest.mark.usefixtures("busy")
+def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> None:
+    source = source_of(http={"url": recommender.url, "ca_file": "/nowhere.pem"})
+    with pytest.raises(SourceError, match="cannot read certificates from ca_file /nowhere") as caught:
+        source.pull(request("u"))
+    assert caught.value.permanent
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender: Recommender) -> None:
+    recommender.otherwise = "slow"
+    source = source_of(http={"url": recommender.url})
+    with ThreadPoolExecutor(1) as threads:
+        pulling = threads.submit(source.pull, request(*USERS))
+        wait_for(lambda: recommender.asked, "the first request")
+        recommender.otherwise, killed = "ok", current()
+        os.kill(killed._child.pid, signal.SIGKILL)
+        assert len(as_lists(pulling.result())) == len(USERS)
+    assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
+    assert current() is not killed
+
+
+@pytest.mark.usefixtures("busy")
+def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommender: Recommender) -> None:
+    source = source_of(http={"url": recommender.url})
+    source.pull(request("u"))
+    child = current()._child
+    child.send_signal(signal.SIGTERM)
+    assert as_lists(source.pull(request("u", k=1))) == {"u": ["0"]}
+    assert child.poll() is None
+    with socket.socket(fileno=os.dup(current()._connection.fileno())) as ours:
+        ours.shutdown(socket.SHUT_RDWR)  # as the parent's end does
+    child.wait(60)
+
+
+def test_only_pulls_of_several_runs_are_worth_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not connection_pool.is_busy()
+    loop = connection_pool._PullLoop()
+    monkeypatch.setattr(connection_pool, "_current", loop)
+    loop.is_busy = True
+    for under_way, is_worth_it in ((2, False), (4, True)):
+        loop.under_way = under_way
+        assert connection_pool.is_busy() is is_worth_it
+    loop.under_way = 0
+    loop.end_now()
