@@ -1,7 +1,6 @@
 """The command `db`: what it prints for people and for machines, and its exit codes."""
 
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -20,7 +19,8 @@ from monitor.errors import DatabaseError, SchemaError
 from monitor.model import Lease, Pruned
 from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.file_lock import FileLock
-from servers import missing, require
+from servers import require
+from servers.disk import small_disk
 from storage.worked import run
 
 DAY = timedelta(days=1)
@@ -267,15 +267,8 @@ def test_check_tells_of_a_file_that_is_not_there_and_makes_none(db: Callable[...
 
 
 def test_a_file_system_that_cannot_be_written_is_named(db: Callable[..., Any], tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        missing("only root may mount a disk")
-    disk = tmp_path / "disk"
-    disk.mkdir()
     (tmp_path / "rankwatch.yaml").write_text(CONFIG.replace("rankwatch.db", "disk/rankwatch.db"), encoding="utf-8")
-    subprocess.run([require("mount"), "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
-    try:
+    with small_disk(tmp_path / "disk", "8m") as disk:
         db("upgrade")
         subprocess.run([require("mount"), "-o", "remount,ro", str(disk)], check=True)
         assert "lies on a file system that is read-only" in str(db("size").exception)
-    finally:
-        subprocess.run([require("umount"), "--lazy", str(disk)], check=True)

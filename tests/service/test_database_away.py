@@ -1,10 +1,7 @@
 """A database that is away, cut, silent, slow or full: who notices, who is told, and that work goes on by itself."""
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,8 +13,8 @@ from monitor.errors import DatabaseError
 from monitor.service.daemon import outage
 from monitor.service.daemon.daemon import Daemon
 from monitor.storage import schema_version
-from servers import missing, require
 from servers.daemon import wait_for
+from servers.disk import small_disk
 from servers.proxy import Proxy, proxying
 from servers.webhook import Collector
 from service.lists_world import write_world
@@ -153,18 +150,6 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
         schema_version.upgrade(url)
         watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", 5 * SECOND, is_idle=True)
         wait_for(lambda: logged() == [*before, "database back"], "the line that says so")
-
-
-@contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        missing("only root may mount a small disk")
-    place.mkdir()
-    subprocess.run([require("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run([require("umount"), "--lazy", str(place)], check=True)
 
 
 def test_on_a_full_disk_nothing_is_stored_by_halves_and_once_there_is_space_work_goes_on(

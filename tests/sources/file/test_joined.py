@@ -26,6 +26,7 @@ from monitor.sources.file.joined import JoinedFiles
 from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
+from servers.disk import small_disk
 
 PLAN = comparison(
     k=4,
@@ -294,7 +295,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
     assert list(spill.iterdir()) == []
 
 
-def test_what_does_not_fit_into_memory_is_spilled_and_removed(
+def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(
     tmp_path: Path, spill: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = [f"user-{number:06}-{'x' * 40}" for number in range(150_000)]
@@ -309,12 +310,18 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
     assert source is not None
     seen = 0
 
-    with source.read(JoinRequest(k=20, slot=SLOT, timeout_s=300, max_segment_values=2)) as answers:
+    request = JoinRequest(k=20, slot=SLOT, timeout_s=300, max_segment_values=2)
+    with source.read(request) as answers:
         for batch in answers.batches(5000):
             assert len(batch.candidate.rankings) == len(batch.panel)
             seen += len(batch.panel)
         assert [path.name for path in spill.iterdir()]
     assert (seen, list(spill.iterdir())) == (len(users), [])
+    with small_disk(tmp_path / "small", "2m") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises(SourceError, match="temporary files: free disk"), source.read(request) as answers:
+            list(answers.batches(5000))
+        assert list(disk.iterdir()) == []
 
 
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:

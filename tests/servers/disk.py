@@ -1,0 +1,22 @@
+"""A disk of a few megabytes, to be filled or taken away."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from servers import missing, require
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    """Mounted at ``place``, where nothing stands yet. Needs root."""
+    if os.geteuid() != 0:
+        missing("only root may mount a small disk")
+    place.mkdir()
+    subprocess.run([require("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run([require("umount"), "--lazy", str(place)], check=True)
