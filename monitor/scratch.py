@@ -28,6 +28,8 @@ def scratch_database(
         with duckdb.connect(config={**_limits(folder, memory), "preserve_insertion_order": in_order}) as database:
             for store in stores:
                 database.register_filesystem(store)
+            # Given when connecting it would be shown as set and not be kept to.
+            database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
             if threads is not None:
                 database.execute(f"SET threads = {threads:d}")
             database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
@@ -49,7 +51,6 @@ def _limits(folder: str, memory: str) -> dict[str, str | bool | int | float | li
     return {
         "memory_limit": memory,
         "temp_directory": folder,
-        "max_temp_directory_size": SPILL,
         "arrow_large_buffer_size": True,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

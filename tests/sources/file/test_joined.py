@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT, comparison, rule
+from monitor import scratch
 from monitor.errors import SourceError
 from monitor.model import Arm, CoverageReason, JoinRequest, Memory, NoiseFloor
 from monitor.pipeline.pull import Arms
@@ -318,10 +319,12 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert [path.name for path in spill.iterdir()]
     assert (seen, list(spill.iterdir())) == (len(users), [])
     with small_disk(tmp_path / "small", "2m") as disk:
-        monkeypatch.setattr(tempfile, "tempdir", str(disk))
-        with pytest.raises(SourceError, match="temporary files: free disk"), source.read(request) as answers:
-            list(answers.batches(5000))
-        assert list(disk.iterdir()) == []
+        for folder, most in ((disk, scratch.SPILL), (spill, "2MB")):
+            monkeypatch.setattr(tempfile, "tempdir", str(folder))
+            monkeypatch.setattr(scratch, "SPILL", most)
+            with pytest.raises(SourceError, match="temporary files: free disk"), source.read(request) as answers:
+                list(answers.batches(5000))
+            assert list(folder.iterdir()) == []
 
 
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
