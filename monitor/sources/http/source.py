@@ -8,6 +8,7 @@ import ssl
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -44,8 +45,9 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
+        deadline = Deadline.after(request.timeout_s)
         pull = pull_elsewhere(self._options, request)
-        return pull_here(self._options, request) if pull is None else pull
+        return pull_here(self._options, replace(request, timeout_s=deadline.remaining_s)) if pull is None else pull
 
     def close(self) -> None:
         """Close the connections that all sources share, where none of them is pulling."""
