@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -22,8 +23,10 @@ USERS = [f"u{number}" for number in range(40)]
 def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that pulls a lot on more than one core."""
     monkeypatch.setattr(pull_process, "is_busy", lambda: True)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(pull_process, "_current", None)
+    monkeypatch.setattr(pull_process, "_not_before_s", 0.0)
+    begin()
     yield
     if isinstance(current := pull_process._current, PullProcess):
         current._child.kill()
@@ -33,6 +36,12 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def current() -> PullProcess:
     assert pull_process._current is not None
     return pull_process._current
+
+
+def begin() -> None:
+    """What is pulled before the process is ready is pulled here."""
+    pull_process._living()
+    wait_for(lambda: current().is_ready, "the process")
 
 
 @pytest.mark.usefixtures("busy")
@@ -63,7 +72,22 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
         os.kill(killed._child.pid, signal.SIGKILL)
         assert len(as_lists(pulling.result())) == len(USERS)
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
-    assert current() is not killed
+    assert pull_process._current is None, "not again and again"
+    pull_process._not_before_s = 0.0
+    begin()
+    assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_process, "_LATE_S", 0.5)
+    stopped = current()
+    stopped._child.send_signal(signal.SIGSTOP)
+    with pytest.raises(SourceError, match="did not answer in time") as caught:
+        source_of(http={"url": recommender.url}).pull(replace(request("u"), timeout_s=0.5))
+    assert not caught.value.permanent
+    wait_for(lambda: stopped.is_gone, "its end")
+    assert as_lists(source_of(http={"url": recommender.url}).pull(request("u", k=1))) == {"u": ["0"]}
 
 
 @pytest.mark.usefixtures("busy")

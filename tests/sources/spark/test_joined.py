@@ -23,6 +23,7 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.remote_measurer import RemoteMeasurer
 from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
+from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
 from pipeline.canned import StillClock
@@ -34,6 +35,7 @@ from sources.file.test_joined import PLAN, arms_of, found, rows_of, write
 
 try:
     from pyspark import cloudpickle
+    from pyspark.sql.connect.session import SparkSession
 
     from monitor.sources.spark import joined
 except ImportError:
@@ -122,6 +124,24 @@ def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, 
     asked = FileUsersOptions(path=str(Path(files[0].path).with_name("twice.parquet")), user="user")
     arms = replace(arms_of(*files, asked), dimensions=())
     assert measure(in_spark(arms, spark, *files, asked, None)).coverage.all.asked == 200
+
+
+def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spark: int, files: Files, tmp_path: Path) -> None:
+    asked = FileUsersOptions(path=files[0].path, user="user")
+    arms, name = in_spark(arms_of(*files, asked), spark, *files, asked, None), "lists_{slot:%Y%m%d}"
+    session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
+    session.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
+    session.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
+    shared: dict[str, Any] = {"remote": f"sc://127.0.0.1:{spark}", "user": "user"}
+    baseline = SparkSourceOptions(items="items", table=name, **shared)
+    candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **shared)
+    users = SparkUsersOptions(table=f"default.{name}", **shared)
+    joined_there = joined.join_in_spark(baseline, candidate, users, arms.dimensions, None)
+    assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms_of(*files, asked)))
+    session.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
+    with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
+        measure(replace(arms, joined=joined_there))
+    session.stop()
 
 
 class Faulty(RemoteMeasurer):
