@@ -10,13 +10,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
+
+_AGAIN_S = 0.5
+"""What was interrupted while no statement was under way is interrupted again."""
 
 
 class OverdueError(Exception):
@@ -74,10 +77,16 @@ class BackgroundCall(Generic[T]):
             outcome = self._done.get(timeout=deadline.remaining_s)
         except queue.Empty:
             self._given_up.set()
-            for interrupt in tuple(self._interrupts):
-                interrupt()
+            if self._interrupts:
+                threading.Thread(target=self._interrupt_to_the_end, name="interrupt", daemon=True).start()
             raise OverdueError from None
         return outcome()
+
+    def _interrupt_to_the_end(self) -> None:
+        while self._interrupts:
+            for interrupt in tuple(self._interrupts):
+                _interrupt(interrupt)
+            time.sleep(_AGAIN_S)
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], object]) -> Iterator[None]:
@@ -89,6 +98,31 @@ class BackgroundCall(Generic[T]):
             yield
         finally:
             self._interrupts.remove(interrupt)
+
+
+@contextmanager
+def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -> Iterator[None]:
+    """What is done inside is interrupted once the deadline has passed: an interrupt between two statements stops neither."""
+    ended = threading.Event()
+
+    def watch(deadline: Deadline) -> None:
+        wait_s = deadline.remaining_s
+        while not ended.wait(wait_s):
+            _interrupt(interrupt)
+            wait_s = _AGAIN_S
+
+    if deadline is not None:
+        threading.Thread(target=watch, args=(deadline,), name="deadline", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _interrupt(interrupt: Callable[[], object]) -> None:
+    # What has just ended cannot be interrupted.
+    with suppress(Exception):
+        interrupt()
 
 
 _CALL: ContextVar[BackgroundCall[Any] | None] = ContextVar("call", default=None)

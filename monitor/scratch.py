@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
+import fcntl
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 SPILL = "200GB"
 """Most that a scratch database writes to its directory."""
+_PREFIX = "rankwatch-spill-"
+_YOUNG_S = 60
+_folders: set[str] = set()
 
 
 @contextmanager
@@ -23,23 +32,57 @@ def scratch_database(
     ``threads``: as many as there are processors where it is not given; memory that is small is too small for many of them.
     ``stores``: fsspec file systems through which some of the paths are read. ``in_order``: whether rows keep their order.
     """
-    folder = tempfile.mkdtemp(prefix="rankwatch-")
+    config = {**_limits(memory), "preserve_insertion_order": in_order}
+    with _own_folder() as folder, duckdb.connect(config={**config, "temp_directory": folder}) as database:
+        for store in stores:
+            database.register_filesystem(store)
+        # Given when connecting it would be shown as set and not be kept to.
+        database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
+        if threads is not None:
+            database.execute(f"SET threads = {threads:d}")
+        database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
+        # It would stand in the midst of what a command prints.
+        database.execute("SET enable_progress_bar = false")
+        database.execute("SET enable_external_access = false")
+        database.execute("SET lock_configuration = true")
+        yield database
+
+
+@contextmanager
+def _own_folder() -> Iterator[str]:
+    """An empty folder, locked as long as this process lives, so that what a killed one left is told from what is in use."""
+    _remove_left_over()
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    _folders.add(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with duckdb.connect(config={**_limits(folder, memory), "preserve_insertion_order": in_order}) as database:
-            for store in stores:
-                database.register_filesystem(store)
-            # Given when connecting it would be shown as set and not be kept to.
-            database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
-            if threads is not None:
-                database.execute(f"SET threads = {threads:d}")
-            database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
-            # It would stand in the midst of what a command prints.
-            database.execute("SET enable_progress_bar = false")
-            database.execute("SET enable_external_access = false")
-            database.execute("SET lock_configuration = true")
-            yield database
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield folder
     finally:
+        os.close(descriptor)
         shutil.rmtree(folder, ignore_errors=True)
+        _folders.discard(folder)
+
+
+@atexit.register
+def _remove_own() -> None:
+    # Runs are threads that nobody waits for at the end.
+    for folder in tuple(_folders):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _remove_left_over() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # One that was made a moment ago may be locked a moment later; others' folders are theirs.
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _YOUNG_S:
+                descriptor = os.open(folder, os.O_RDONLY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+                finally:
+                    os.close(descriptor)
 
 
 def sql_text(value: str) -> str:
@@ -47,10 +90,9 @@ def sql_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _limits(folder: str, memory: str) -> dict[str, str | bool | int | float | list[str]]:
+def _limits(memory: str) -> dict[str, str | bool | int | float | list[str]]:
     return {
         "memory_limit": memory,
-        "temp_directory": folder,
         "arrow_large_buffer_size": True,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,

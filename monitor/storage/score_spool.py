@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -26,7 +25,8 @@ class DuckSpool:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._columns: dict[str, str] = {}
-        self._database = self._open.enter_context(scratch_database(MEMORY, threads=THREADS))
+        with _one_sentence():
+            self._database = self._open.enter_context(scratch_database(MEMORY, threads=THREADS))
         self._database.execute("CREATE TEMP TABLE spool (name VARCHAR)")
 
     def add(self, scores: Scores) -> None:
@@ -59,9 +59,11 @@ class DuckSpool:
 def _one_sentence() -> Iterator[None]:
     try:
         yield
-    except duckdb.Error as error:
+    # What a stream of batches runs into comes as an error of Arrow's or the system's.
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        said = (str(error).splitlines() or [""])[0][:200]
         msg = (
-            f"the scores of the run do not fit into temporary files in {tempfile.gettempdir()}, {SPILL} at most: free disk "
-            f"there, or set keep_scores to a number of users ({str(error).splitlines()[0][:200]})"
+            f"the scores of the run do not fit into temporary files, {SPILL} at most: free disk where TMPDIR says, or set "
+            f"keep_scores to a number of users ({said})"
         )
         raise OutputError(msg, permanent=False) from None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
 
-from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up
+from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at
 from monitor.errors import SourceError
 from monitor.scratch import SPILL, scratch_database
 from monitor.sources.file.file_set import FileSet
@@ -17,6 +16,9 @@ from monitor.sources.id_columns import on_one_line
 
 MEMORY = "250MB"
 """Most memory that a reading takes; what does not fit goes to a temporary directory, which is removed in the end."""
+KEY = "rankwatch_key"
+"""The column of users' keys that views add to those of files, which have none of this name."""
+_NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "temporary directory")
 _THREADS = 2  # of more of them each would have too little of the memory
 
 
@@ -31,17 +33,13 @@ def open_database(
     """
     paths = [path for each in files for path in each.paths]
     stores = {id(each.store): each.store for each in files if each.store is not None}.values()
-    with scratch_database(MEMORY, paths, threads=_THREADS, stores=stores, in_order=in_order) as database:
-        timer = None if deadline is None else threading.Timer(deadline.remaining_s, database.interrupt)
-        try:
-            if timer is not None:
-                timer.daemon = True
-                timer.start()
-            with interrupt_when_given_up(database.interrupt), _one_sentence(files, deadline):
-                yield database
-        finally:
-            if timer is not None:
-                timer.cancel()
+    with (
+        _one_sentence(files, deadline),
+        scratch_database(MEMORY, paths, threads=_THREADS, stores=stores, in_order=in_order) as database,
+        interrupted_at(deadline, database.interrupt),
+        interrupt_when_given_up(database.interrupt),
+    ):
+        yield database
 
 
 @contextmanager
@@ -69,10 +67,8 @@ def readable(where: str) -> Iterator[None]:
         # What stood in the file is not repeated.
         reason = on_one_line(said.partition(": Object {")[0] + (", a key stands twice" if "duplicate key" in said else ""), 300)
         msg = f"{where} cannot be read, it may be damaged or still being written: {reason}"
-        if "Out of Memory" in said or "max_temp_directory_size" in said or "No space left" in said:
-            msg = (
-                f"{where} cannot be read in {MEMORY} of memory and {SPILL} of temporary files: free disk, or write shorter rows"
-            )
+        if any(reason in said for reason in _NO_ROOM):
+            msg = f"{where} cannot be read in {MEMORY} of memory and {SPILL} of temporary files: free disk where TMPDIR says"
         raise SourceError(msg, permanent=False) from None
 
 

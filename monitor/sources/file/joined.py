@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import Any, TypeVar
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from monitor.deadline import Deadline, OverdueError
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import AskedUsers, JoinRequest, Panel, Pull, PullRequest, UserBatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import open_database, sql_name
+from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
 from monitor.sources.file.list_view import ListView, user_index
 from monitor.sources.file.user_view import SegmentColumns, UserView
 from monitor.sources.list_collector import unavailable_pull
 
 _BATCH_BYTES = 1 << 27
+_T = TypeVar("_T")
 
 
 class JoinedFiles:
@@ -57,24 +59,31 @@ class JoinedFiles:
     @contextmanager
     def _read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
         deadline, unread = Deadline.after(request.timeout_s), _Unread()
-        users, found = find_files(self._users, request.slot), dict[str, FileSet]()
-        for name, options in self._lists.items():
-            with unread.of(name):
-                found[name] = find_files(options, request.slot)
-        files = [users, *found.values()]
-        with self._late_is_an_error(), open_database(files, deadline) as database:
-            nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
-            lists = dict[str, ListView]()
-            for name, each in found.items():
+        nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
+        timely = partial(_timely, deadline)
+        with self._late_is_an_error():
+            users, found = timely(find_files, self._users, request.slot), dict[str, FileSet]()
+            for name, options in self._lists.items():
                 with unread.of(name):
-                    lists[name] = ListView(database, name, self._lists[name], each, nobody)
-            same = (each for each in lists.values() if each.read == (users.paths, self._users.user))
-            also = [column for each in same for column in each.options.columns]
-            asked = UserView(database, users, self._users.user, self._dimensions, also)
-            segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)
-            yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
-            for each in files:
-                each.require_unchanged()
+                    found[name] = timely(find_files, options, request.slot)
+            files = [users, *found.values()]
+            with open_database(files, deadline) as database:
+                lists = dict[str, ListView]()
+                for name, each in found.items():
+                    with unread.of(name):
+                        lists[name] = timely(ListView, database, name, self._lists[name], each, nobody)
+                same = (each for each in lists.values() if each.read == (users.paths, self._users.user))
+                also = [column for each in same for column in each.options.columns]
+                asked = timely(UserView, database, users, self._users.user, self._dimensions, also)
+                segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)
+                yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
+                for each in files:
+                    each.require_unchanged()
+
+
+def _timely(deadline: Deadline, call: Callable[..., _T], *given: Any) -> _T:  # noqa: ANN401 - what it takes
+    """What looks at each of many files, on a disk or a store that may hang."""
+    return BackgroundCall(partial(call, *given), name="files").wait(deadline)
 
 
 class _Unread:
@@ -123,10 +132,10 @@ class _JoinedAnswers:
             pulls = {name: lists.pull_joined(record, f"{name}_") for name, lists in self._lists.items()}
             yield self._batch(record, pulls)
         if repeated:
-            columns = ", ".join(("key", *self._users.columns))
-            query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING (key) ORDER BY key"  # noqa: S608 - names of ours
+            columns = ", ".join((KEY, *self._users.columns))
+            query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"  # noqa: S608 - names of ours
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
-                users = user_index(record["key"])
+                users = user_index(record[KEY])
                 yield self._batch(record, {name: lists.pull_rows(users, self._deadline) for name, lists in self._lists.items()})
 
     def _records(self, query: str, size: int) -> Iterator[pa.RecordBatch]:
@@ -148,34 +157,34 @@ class _JoinedAnswers:
 
     def _find_repeated(self) -> bool:
         """Whether any user stands twice in a file of lists; the table ``repeated`` then holds them."""
-        self._database.execute("CREATE TEMP TABLE repeated (key VARCHAR)")
+        self._database.execute(f"CREATE TEMP TABLE repeated ({KEY} VARCHAR)")
         for lists in self._lists.values():
             if not lists.is_long and not self._holds(lists):
                 # Hashes are grouped first: they take a fraction of the memory that all keys would take.
-                hashes = f"SELECT h FROM (SELECT hash(key) AS h FROM {lists.rows}) GROUP BY h HAVING count(*) > 1"  # noqa: S608
-                some = f"SELECT key FROM {lists.rows} WHERE hash(key) IN ({hashes}) GROUP BY key HAVING count(*) > 1"  # noqa: S608
+                hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.rows}) GROUP BY h HAVING count(*) > 1"  # noqa: S608
+                some = f"SELECT {KEY} FROM {lists.rows} WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY} HAVING count(*) > 1"  # noqa: S608
                 self._database.execute(f"INSERT INTO repeated {some}")
         return bool(self._database.execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
     def _join(self, *, has_repeated: bool) -> str:
-        columns, joins, held = ["u.key", *(f"u.{name}" for name in self._users.columns)], [], []
+        columns, joins, held = [f"u.{KEY}", *(f"u.{name}" for name in self._users.columns)], [], []
         for name, lists in self._lists.items():
             if is_held := self._holds(lists):
                 here = "TRUE"
                 held += [f"{lists.taken(each)} AS {sql_name(f'{name}_{each}')}" for each in lists.names]
             else:
-                here = f"{name}.key IS NOT NULL"
-                joins.append(f"LEFT JOIN {lists.joined} AS {name} ON {name}.key = u.key")
-            columns.append(f"{here} AS {name}_here")
+                here = f"{name}.{KEY} IS NOT NULL"
+                joins.append(f"LEFT JOIN {lists.joined} AS {name} ON {name}.{KEY} = u.{KEY}")
+            columns.append(f"{here} AS {name}_{KEY}")
             for each in lists.names:
                 named = sql_name(f"{name}_{each}")
                 columns.append(f"u.{named}" if is_held else f"{name}.{sql_name(each)} AS {named}")
-        once = "ANTI JOIN repeated USING (key)" if has_repeated else ""
+        once = f"ANTI JOIN repeated USING ({KEY})" if has_repeated else ""
         users = f"SELECT {', '.join(['*', *held])} FROM asked {once}"  # noqa: S608 - quoted names
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"  # noqa: S608
 
     def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
-        users = user_index(record["key"])
+        users = user_index(record[KEY])
         nothing = partial(unavailable_pull, users)
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),

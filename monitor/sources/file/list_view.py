@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from monitor.deadline import Deadline
 from monitor.model import Pull, PullRequest
 from monitor.sources.file import FileSourceOptions
-from monitor.sources.file.database import sql_name
+from monitor.sources.file.database import KEY, sql_name
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.file_view import FileView
 from monitor.sources.id_columns import one_array
@@ -37,10 +37,10 @@ class ListView:
         # Read without a row: columns that cannot hold lists are refused before anything is joined.
         self._pull(request.users[:0], [self._file.empty(options.columns)])
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
-        rows = f"SELECT {self._file.key(options.user)} AS key, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
-        database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM ({rows}) WHERE key IS NOT NULL")  # noqa: S608
+        rows = f"SELECT {self._file.key(options.user)} AS {KEY}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
+        database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM ({rows}) WHERE {KEY} IS NOT NULL")  # noqa: S608
         gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
-        whole = f"SELECT key, {gathered} FROM {self.rows} GROUP BY key" if self.is_long else f"SELECT * FROM {self.rows}"  # noqa: S608
+        whole = f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}" if self.is_long else f"SELECT * FROM {self.rows}"  # noqa: S608
         database.execute(f"CREATE TEMP VIEW {self.joined} AS {whole}")
 
     def taken(self, column: str) -> str:
@@ -66,28 +66,28 @@ class ListView:
 
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
         """The lists of a batch of the join, in which every user stands once."""
-        here = record[f"{prefix}here"]
+        here = record[f"{prefix}{KEY}"]
         columns = {name: record[f"{prefix}{name}"].filter(here) for name in self.names}
-        users = record["key"].filter(here)
+        users = record[KEY].filter(here)
         if self.is_long:
             # One row an item again.
             lists = columns[self.names[0]]
             users = users.take(pc.list_parent_indices(lists))
             columns = {name: column.flatten() for name, column in columns.items()}
-        return self._pull(user_index(record["key"]), [self._batch(users, columns)])
+        return self._pull(user_index(record[KEY]), [self._batch(users, columns)])
 
     def pull_rows(self, users: pd.Index[str], deadline: Deadline, max_bytes: int | None = None) -> Pull:
         """The lists of these users, who may stand in several rows."""
-        self._database.register("wanted", pa.table({"key": pa.array(users, pa.large_string())}))
+        self._database.register("wanted", pa.table({KEY: pa.array(users, pa.large_string())}))
         pull = self._pull(users, self._wanted(deadline), max_bytes)
         self._database.unregister("wanted")
         return pull
 
     def _wanted(self, deadline: Deadline) -> Iterator[Mapping[str, Any]]:
-        query = f"SELECT * FROM {self.rows} SEMI JOIN wanted USING (key)"  # noqa: S608 - a name of ours
+        query = f"SELECT * FROM {self.rows} SEMI JOIN wanted USING ({KEY})"  # noqa: S608 - a name of ours
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
-            yield self._batch(record["key"], {name: record[name] for name in self.names})
+            yield self._batch(record[KEY], {name: record[name] for name in self.names})
         yield self._file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from monitor.deadline import Deadline, OverdueError
 from monitor.model import CoverageReason, Pull, PullRequest, UserTable
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import open_database
+from monitor.sources.file.database import KEY, open_database
 from monitor.sources.file.file_set import FileSet, find_files, read_files
 from monitor.sources.file.file_view import FileView
 from monitor.sources.file.list_view import ListView
@@ -75,10 +75,10 @@ class FileUsers:
             ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
             # Known before any is read: what is kept of them goes beyond their texts.
             check_size(count * _USER_BYTES, self._options.max_bytes, files.where)
-            rows, columns = [], ", ".join(("key", *asked.columns))
+            rows, columns = [], ", ".join((KEY, *asked.columns))
             for record in database.sql(f"SELECT {columns} FROM asked").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - names of ours
                 segments = {name: record[column] for name, column in zip(dimensions, asked.columns, strict=True)}
-                rows.append((record["key"], segments))
+                rows.append((record[KEY], segments))
         table = user_table(rows, files.where)
         files.require_unchanged()
         self._read = (seen, table) if count <= _KEPT_USERS else None

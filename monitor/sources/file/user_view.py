@@ -10,6 +10,7 @@ import pyarrow as pa
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers
 from monitor.model.arrays import Rows
+from monitor.sources.file.database import KEY
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.file_view import FileView
 from monitor.sources.id_columns import one_array
@@ -17,7 +18,7 @@ from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_b
 
 
 class UserView:
-    """The users of files as the view ``asked``: a ``key``, and in ``columns`` a value for each segment dimension.
+    """The users of files as the view ``asked``: a column `KEY`, and in ``columns`` a value for each segment dimension.
 
     Of a user who stands in several rows the smallest value of each dimension counts, so that the order of rows and parts never
     does. Rows of distinct users keep the columns of ``also``. SourceError where there is not one user.
@@ -33,22 +34,22 @@ class UserView:
         dimensions: Sequence[str],
         also: Sequence[str] = (),
     ) -> None:
-        self.columns = tuple(f"segment_{place}" for place in range(len(dimensions)))
+        self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
         self.where, self.read = files.where, (files.paths, user)
         rows = FileView(database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows")
         labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
-        keys = ", ".join([f"{rows.key(user)} AS key", *labels, "*"])
+        keys = ", ".join([f"{rows.key(user)} AS {KEY}", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names
         (counted,) = database.execute(
-            "SELECT count(key), count(DISTINCT hash(key)) FILTER (key IS NOT NULL) FROM asked_keys"
+            f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM asked_keys"  # noqa: S608 - a name of ours
         ).fetchall()
         if not counted[0]:
             msg = f"{self.where} holds no user: check the path and the name of the user column"
             raise SourceError(msg)
         self.is_distinct = counted[0] == counted[1]
         least = "".join(f", min({each}) AS {each}" for each in self.columns)
-        taken, together = ("*", "") if self.is_distinct else (f"key{least}", " GROUP BY key")
-        database.execute(f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE key IS NOT NULL{together}")  # noqa: S608
+        taken, together = ("*", "") if self.is_distinct else (f"{KEY}{least}", f" GROUP BY {KEY}")
+        database.execute(f"CREATE TEMP VIEW asked AS SELECT {taken} FROM asked_keys WHERE {KEY} IS NOT NULL{together}")  # noqa: S608
 
 
 class SegmentColumns:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -71,8 +72,9 @@ class _PullLoop:
     def end_now(self) -> None:
         """End the thread, where nothing is under way, before the interpreter takes its parts away."""
         if not self.under_way:
-            self._loop.call_soon_threadsafe(self.end_if_idle)
-            self._thread.join(5.0)
+            with suppress(RuntimeError):  # it has just ended by itself
+                self._loop.call_soon_threadsafe(self.end_if_idle)
+            self._thread.join(1.0)
 
     async def _with_session(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
         if self._session is None:

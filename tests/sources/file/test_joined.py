@@ -3,6 +3,8 @@
 import csv
 import json
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +24,13 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.ports import JoinedAnswers
-from monitor.sources.file import FileSourceOptions, FileUsersOptions, database
+from monitor.sources.file import FileSourceOptions, FileUsersOptions, database, joined
 from monitor.sources.file.joined import JoinedFiles
 from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
 from servers.disk import small_disk
+from servers.lists import as_lists, request
 
 PLAN = comparison(
     k=4,
@@ -284,6 +287,11 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files,
 
 
 def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
+    def late(answers: Any) -> None:
+        time.sleep(2.2)  # an interrupt meets nothing to interrupt
+        # Nothing else is asked of the database: only another interrupt ends this.
+        answers._database.execute("SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1")
+
     source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
 
@@ -291,9 +299,18 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
         pytest.raises(SourceError, match="were not read in time: raise deadline"),
         source.read(JoinRequest(k=4, slot=SLOT, timeout_s=2, max_segment_values=2)) as answers,
     ):
-        # Nothing else is asked of the database: only an interrupt ends this.
-        answers._database.execute("SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1")
+        late(answers)
     assert list(spill.iterdir()) == []
+
+
+@pytest.mark.parametrize("hung", ["find_files", "ListView"])
+def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+    monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
+    with pytest.raises(SourceError, match="were not read in time: raise deadline"):
+        source.read(JoinRequest(k=4, slot=SLOT, timeout_s=0.5, max_segment_values=2)).__enter__()
+    release.set()
 
 
 def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is_said(
@@ -322,9 +339,30 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         for folder, most in ((disk, scratch.SPILL), (spill, "2MB")):
             monkeypatch.setattr(tempfile, "tempdir", str(folder))
             monkeypatch.setattr(scratch, "SPILL", most)
-            with pytest.raises(SourceError, match="temporary files: free disk"), source.read(request) as answers:
+            with (
+                pytest.raises(SourceError, match="files: free disk where TMPDIR says"),
+                source.read(request) as answers,
+            ):
                 list(answers.batches(5000))
             assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("names", [("user", "key"), ("key", "KEY_1"), ("segment_0", "Here")])
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, str]) -> None:
+    files = [write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, str) for seed in (1, 2)]
+    given = {"user": names[0], "items" if form == "wide" else "item": names[1]}
+    renamed = []
+    for file in files:
+        table = pq.read_table(file.path)
+        write_parquet(table.rename_columns([given.get(name, name) for name in table.column_names]), tmp_path / "named")
+        (tmp_path / "named").rename(path := f"{file.path}.named.parquet")
+        renamed.append(file.model_copy(update={"path": path} | {role: given.get(role) for role in ("user", "items", "item")}))
+    users = [FileUsersOptions(path=each.path, user=each.user) for each in (files[0], renamed[0])]
+    runs = [arms_of(one, other, asked) for (one, other), asked in ((files, users[0]), (renamed, users[1]))]
+    assert found(measure(runs[1])) == found(measure(runs[0]))
+    some = request("user-001", "user-003", k=4)
+    assert as_lists(runs[1].candidate.pull(some)) == as_lists(runs[0].candidate.pull(some)) != {}
 
 
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Folders of scratch databases: none is left behind, and none that is in use is taken."""
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from monitor import scratch
+from monitor.scratch import scratch_database
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("spill-left", "spill-used", "spill-young", "other"):
+        (tmp_path / f"rankwatch-{name}").mkdir()
+        (tmp_path / f"rankwatch-{name}" / "file").touch()
+    for name in ("spill-left", "spill-used", "other"):
+        os.utime(tmp_path / f"rankwatch-{name}", (0, 0))
+    used = os.open(tmp_path / "rankwatch-spill-used", os.O_RDONLY)
+    fcntl.flock(used, fcntl.LOCK_EX)
+    scratch._remove_left_over.cache_clear()
+
+    with scratch_database("60MB"):
+        found = {path.name for path in tmp_path.iterdir()}
+    os.close(used)
+    assert {"rankwatch-spill-used", "rankwatch-spill-young", "rankwatch-other"} < found
+    assert len(found) == 4
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch_database("60MB"):
+        scratch._remove_own()
+        assert list(tmp_path.iterdir()) == []
