@@ -21,6 +21,9 @@ LOCK_WAIT_S = 30.0
 # FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
+# The connection used last is used next: each keeps pages and statements in memory.
+_ENGINE: dict[str, Any] = {"hide_parameters": True, "pool_use_lifo": True}
+
 # Prepared statements would break behind a pooler that hands each transaction to another server connection.
 _POSTGRES_SETTINGS: dict[str, Any] = {
     "application_name": "rankwatch",
@@ -175,7 +178,7 @@ def require_file(url: URL) -> None:
 
 def _sqlite_engine(url: URL) -> Engine:
     arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
-    engine = create_engine(url, connect_args=arguments, hide_parameters=True)
+    engine = create_engine(url, connect_args=arguments, **_ENGINE)
 
     @event.listens_for(engine, "do_connect")
     def make_file(*_: object) -> None:
@@ -202,7 +205,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     if patience_s is not None:
         arguments |= {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
     try:
-        return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, hide_parameters=True)
+        return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, **_ENGINE)
     except ModuleNotFoundError:
         msg = "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
         raise ConfigError(msg) from None

@@ -35,7 +35,6 @@ from sources.file.test_joined import PLAN, arms_of, found, rows_of, write
 
 try:
     from pyspark import cloudpickle
-    from pyspark.sql.connect.session import SparkSession
 
     from monitor.sources.spark import joined
 except ImportError:
@@ -127,6 +126,9 @@ def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, 
 
 
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spark: int, files: Files, tmp_path: Path) -> None:
+    # In a process whose main module is no file, pyspark wants to be imported by us first.
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415
+
     asked = FileUsersOptions(path=files[0].path, user="user")
     arms, name = in_spark(arms_of(*files, asked), spark, *files, asked, None), "lists_{slot:%Y%m%d}"
     session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
