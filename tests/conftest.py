@@ -39,7 +39,7 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(("127.0.0.1", "localh
 
 pytest_plugins = ["servers.postgres"]
 
-hypothesis.settings.register_profile("steady", deadline=None)  # timing decides no test
+hypothesis.settings.register_profile("steady", deadline=None, max_examples=50)  # timing decides no test; each run tries others
 hypothesis.settings.load_profile("steady")
 
 # The tree of commands is made once, not for each call.

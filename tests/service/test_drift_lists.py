@@ -64,7 +64,7 @@ Runs = dict[tuple[str, str], dict[str, Any]]
 
 def replay(folder: Path, faulty: Iterable[str], *, has_floor: bool) -> tuple[str, Runs]:
     """The configuration of healthy and of these candidates under the default rules, whose runs are stored, and its runs."""
-    names = (*(HEALTHY[1:] if has_floor else HEALTHY), *faulty)
+    names = (*(HEALTHY[-1:] if has_floor else HEALTHY), *faulty)
     config = str(write_config(folder, *(compare_by_default(name, has_floor=has_floor) for name in names)))
     found: Runs = {}
     for name in names:
