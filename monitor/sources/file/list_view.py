@@ -67,8 +67,10 @@ class ListView:
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
         """The lists of a batch of the join, in which every user stands once."""
         here = record[f"{prefix}{KEY}"]
-        columns = {name: record[f"{prefix}{name}"].filter(here) for name in self.names}
-        users = record[KEY].filter(here)
+        columns = {name: record[f"{prefix}{name}"] for name in self.names} | {KEY: record[KEY]}
+        if here.true_count < len(here):
+            columns = {name: column.filter(here) for name, column in columns.items()}
+        users = columns.pop(KEY)
         if self.is_long:
             # One row an item again.
             lists = columns[self.names[0]]
