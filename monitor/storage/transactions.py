@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, Pool, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from monitor.errors import ConfigError, DatabaseError
@@ -153,19 +153,24 @@ class Database:
 
     def renew(self) -> None:
         """Use new connections from now on; those still in use are closed when they are given back."""
-        old = self._engine.pool
+        keep_none(self._engine.pool)
         self._engine.dispose()
-        event.listen(old, "checkin", lambda _, record: record.invalidate())  # nobody takes from the old pool any more
 
     def close(self) -> None:
-        """Close every connection."""
-        self._engine.dispose()
+        """Close every connection; those that another thread still uses, when it gives them back."""
+        self.renew()
+        keep_none(self._engine.pool)
         pinned, self._pinned = self._pinned, None
         if pinned is not None:
             pinned.anchor.close()
 
     def __repr__(self) -> str:
         return f"Database({describe(self.url)})"
+
+
+def keep_none(pool: Pool) -> None:
+    """Let the pool close each connection that is given back to it."""
+    event.listen(pool, "checkin", lambda _, record: record.invalidate())
 
 
 def require_file(url: URL) -> None:

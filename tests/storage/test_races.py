@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TypeVar
 
 import pytest
+from sqlalchemy import Pool, event
 
 from factories import SLOT
 from forking import context
@@ -37,6 +38,26 @@ def stores(store: SqlStore) -> Iterator[list[SqlStore]]:
     yield [store, *others]
     for other in others:
         other.close()
+
+
+@pytest.mark.parametrize("when", ["used", "opened"])
+def test_what_is_still_used_when_the_store_is_closed_is_closed_when_it_is_given_back(stores: list[SqlStore], when: str) -> None:
+    is_open: dict[int, bool] = {}
+    event.listen(Pool, "connect", opened := lambda connection, _: is_open.update({id(connection): True}))
+    event.listen(Pool, "close", closed := lambda connection, _: is_open.update({id(connection): False}))
+    try:
+        stores[1].database.renew()
+        if when == "opened":
+            stores[1].close()
+        with stores[1].database.read():
+            if when == "used":
+                stores[1].close()
+            assert True in is_open.values()
+    finally:
+        event.remove(Pool, "connect", opened)
+        event.remove(Pool, "close", closed)
+
+    assert True not in is_open.values()
 
 
 @pytest.mark.parametrize("slot_is", ["fresh", "expired", "abandoned", "finished"])
