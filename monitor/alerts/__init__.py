@@ -15,4 +15,4 @@ from monitor.alerts.notification_policy import (
 from monitor.alerts.retirement import retire_alerts
 from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.stale_condition import Staleness, judge_stale
-from monitor.alerts.verdicts import CHURN, find_churn, other_arm
+from monitor.alerts.verdicts import find_churn, find_shares, other_arm

@@ -75,6 +75,7 @@ from monitor.model.rules import (
     LearnedLimit,
     Learning,
     Limit,
+    ListsRule,
     Rule,
     RuleKind,
     SeriesRule,
@@ -110,4 +111,14 @@ from monitor.model.runs import (
     UserScore,
     Watermark,
 )
-from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived
+from monitor.model.statistics import (
+    CHURN,
+    CoverageShare,
+    DerivedMetric,
+    Lack,
+    ListShare,
+    ListTrait,
+    NoiseFloor,
+    Statistic,
+    parse_derived,
+)
