@@ -10,13 +10,13 @@ from typing import Any
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
 from monitor.alerts.limits import apply_bounds, judge_reading
+from monitor.alerts.list_shares import find_shares
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import (
-    find_shares,
     judge_standstill,
     judge_unknown_segment,
     read_coverage,
-    read_lists,
+    read_share,
     read_similarity,
 )
 from monitor.model import (
@@ -175,7 +175,7 @@ def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
 
 
 def _judge_lists(rule: ListsRule, segment: str, run: _Run) -> Verdict:
-    reading = read_lists(rule, segment, run.found.status, run.shares.get((segment, rule.share)), run.found.reason)
+    reading = read_share(rule, segment, run.found.status, run.shares.get((segment, rule.share)), run.found.reason)
     return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from monitor.model import (
@@ -18,7 +18,6 @@ from monitor.model import (
     Direction,
     FixedLimit,
     Lack,
-    ListShare,
     ListsRule,
     ListTrait,
     Outcome,
@@ -30,9 +29,6 @@ from monitor.model import (
     Summary,
     Verdict,
 )
-
-LEAST_MOVED = 0.25
-"""Unless so many of the other users' lists changed the arm was not trained, and lists that did not change are no news."""
 
 _MOST_NAMED = 3
 _REST = "other"
@@ -111,10 +107,10 @@ def read_coverage(
     return Reading(rule.share.count(row) / row.asked, row.asked, segment)
 
 
-def read_lists(
+def read_share(
     rule: ListsRule, segment: str, status: RunStatus, score: ArmScore | None, run_reason: str | None
 ) -> Reading | Verdict:
-    """The share among the users of whom it is known, or why there is none; ``score`` is one of `find_shares`."""
+    """The share among the users of whom it is known, or why there is none; ``score`` is one of `list_shares`."""
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     if score is None or score.value is None:
@@ -126,29 +122,6 @@ def read_lists(
         few = f"only {count_users(score.n, segment)} can be looked at, fewer than the {rule.min_users:,} needed"
         return undecided(Outcome.TOO_FEW, few, score.n)
     return Reading(score.value, score.n, segment)
-
-
-def find_shares(scores: Sequence[ArmScore]) -> dict[tuple[str, ListShare], ArmScore]:
-    """The arm-wide metrics that are shares of users, by segment; those of unchanged lists only where other lists changed."""
-    traits = set(ListTrait)
-    found = {(each.segment, ListShare(ListTrait(each.metric), each.arm)): each for each in scores if each.metric in traits}
-    return {key: each for key, each in found.items() if each.value is not None and _have_others_moved(key, found)}
-
-
-def _have_others_moved(key: tuple[str, ListShare], found: Mapping[tuple[str, ListShare], ArmScore]) -> bool:
-    """Whether the arm changed lists of users outside the segment; of all users, where it has no outside."""
-    segment, share = key
-    whole = found.get((ALL, share))
-    if share.trait is not ListTrait.UNCHANGED or whole is None:
-        return share.trait is not ListTrait.UNCHANGED
-    part = found[key]
-    is_whole = segment == ALL or part.n == whole.n
-    others = whole.n - (0 if is_whole else part.n)
-    return _moved(whole) - (0.0 if is_whole else _moved(part)) >= LEAST_MOVED * others
-
-
-def _moved(unchanged: ArmScore) -> float:
-    return unchanged.n * (1.0 - (unchanged.value or 0.0))
 
 
 def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
