@@ -44,7 +44,7 @@ def verdict(trait: ListTrait, *scores: ArmScore, status: RunStatus = RunStatus.O
         (ListTrait.SHARED, "the candidate gives one and the same list to 400 of 2,000 users"),
         (
             ListTrait.UNCHANGED,
-            "the candidate left the lists of 400 of 2,000 users as they were in its last run (0.2), above 0.05",
+            "the candidate left the lists of 400 of 2,000 users as they were in its last run",
         ),
         (
             ListTrait.REVERSED,
