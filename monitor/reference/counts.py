@@ -21,7 +21,7 @@ DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 CALM = 0.01
 """Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
-_MOST, _STEPS = 1000.0, 30  # users among whom the limit is looked for, and halvings
+_MOST, _STEPS = 1000.0, 16  # users among whom the limit is looked for, and halvings: to a sixtieth of a user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from monitor.reference import (
     correlate,
     count_suspects,
     discount,
+    judge_rare,
     no_evidence,
     refer,
     surprise,
@@ -35,7 +36,7 @@ from monitor.reference import (
     update_evidence,
 )
 
-from .worlds import SERIES, WEEK, Floats, World, draw
+from .worlds import FIRST_SHARE, SERIES, WEEK, Floats, World, draw
 
 Flags = npt.NDArray[np.bool_]
 
@@ -62,6 +63,8 @@ class Watch:
         past = self._without_suspects()
         reference = refer(past, self.errors, phases=phases)
         p = surprise(reference, now, errors)
+        is_share = np.arange(now.size) % len(SERIES) >= FIRST_SHARE
+        _, p = judge_rare(is_share, (-past, self.errors), (-now, errors), self.share, by_angle=(np.zeros(now.shape), p))
         self.z = np.concatenate((self.z, to_normal(p)[np.newaxis]))[-KEPT_RUNS:]
         self.evidence = update_evidence(self.evidence, discount(self.z[-1], correlate(past)))
         return np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
@@ -141,9 +144,9 @@ def measure_power() -> Table:
     """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
     table = Table("collapsed", "users", *SERIES, "together", "3 sigma on the mean")
     table.title = "Runs until a fault is paged (1: its first run), and comparisons that page it within 30 runs"
-    for collapsed, users in itertools.product((0.01, 0.02, 0.05, 0.1, 0.2), (500, 2000, 20000)):
+    for collapsed, users in itertools.product((0.005, 0.01, 0.02, 0.05, 0.1), (500, 1500, 20000)):
         world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
-        table.add_row(f"{collapsed:.0%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
+        table.add_row(f"{collapsed:.1%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
     return table
 
 

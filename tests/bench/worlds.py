@@ -26,7 +26,12 @@ USUAL = np.diff(betainc(5.0, 1.8, (EDGES + 1) / 2))
 """Mean 0.47, deviation 0.31, one user in ten below 0: close to extended tau of a retrained shop recommender."""
 SHOCK = 0.3
 """Moves the mean by 0.03 from run to run."""
-SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)")
+SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)", "unchanged_list", "shared_list")
+FIRST_SHARE = 2  # the others, from here on, are shares of users
+UNCHANGED = 0.002
+"""Share of users whose list a training leaves as it is, in clusters of twice their variance."""
+ALIKE = 0.0005
+"""Mean share of users who happen to have the most common list, beside the one who always has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +64,28 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         if world.collapsed and run >= MIN_HEALTHY_RUNS + world.onset:
             odds = (1 - world.collapsed) * odds + world.collapsed * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
-        yield measure(np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1) if world.segments > 1 else counts)
+        ill = world.collapsed if world.collapsed and run >= MIN_HEALTHY_RUNS + world.onset else 0.0
+        rare = draw_rare(world, ill, rng)
+        if world.segments > 1:
+            counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
+            rare = [
+                np.concatenate((whole(each, axis=1, keepdims=True), each), axis=1)
+                for each, whole in zip(rare, (np.sum, np.max), strict=True)
+            ]
+        values, errors = measure(counts)
+        found = [to_angle(each / counts.sum(axis=-1), counts.sum(axis=-1)) for each in rare]
+        yield (
+            np.concatenate((values, np.stack([-angle for angle, _ in found], axis=-1)), axis=-1),
+            np.concatenate((errors, np.stack([error for _, error in found], axis=-1)), axis=-1),
+        )
+
+
+def draw_rare(world: World, ill: float, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
+    """Users whose list is unchanged, and who have the most common one, which a share ``ill`` gets, (copies, segments) each."""
+    shape = (world.copies, world.segments)
+    unchanged = rng.negative_binomial(UNCHANGED * world.users, 0.5, shape)
+    shared = 1 + rng.poisson(ALIKE * world.users, shape)
+    return [np.minimum(unchanged, world.users), np.maximum(shared, rng.binomial(world.users, ill, shape))]
 
 
 def measure(counts: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
