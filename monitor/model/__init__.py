@@ -77,6 +77,7 @@ from monitor.model.rules import (
     LearnedLimit,
     Learning,
     Limit,
+    ListsRule,
     Rule,
     RuleKind,
     SeriesRule,
@@ -114,4 +115,14 @@ from monitor.model.runs import (
     Watermark,
     kept_name,
 )
-from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived
+from monitor.model.statistics import (
+    CHURN,
+    CoverageShare,
+    DerivedMetric,
+    Lack,
+    ListShare,
+    ListTrait,
+    NoiseFloor,
+    Statistic,
+    parse_derived,
+)

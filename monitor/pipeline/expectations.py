@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from monitor.model import (
     Findings,
     LearnedLimit,
     Learning,
+    ListsRule,
     PastRun,
     Rule,
     SeriesRule,
@@ -43,6 +45,7 @@ from monitor.reference import (
     count_suspects,
     discount,
     find_median,
+    judge_rare,
     no_evidence,
     predict,
     refer,
@@ -62,6 +65,14 @@ REMEMBERED = 120
 """Newest runs that are looked back at. A reference takes the newest 60 that count (`reference.WINDOW`), which leaves room for
 as many in alarm; seasons and correlation, seen over 17 weeks of days, gain little from more. Judging 1,000 series takes 0.3 s
 on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=rule_evaluation`)."""
+
+
+class _Past(NamedTuple):
+    """What is normal for the series, and the past values and errors that say so, (runs, m), NaN where one does not count."""
+
+    reference: Reference
+    values: Floats
+    errors: Floats
 
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
@@ -85,7 +96,7 @@ def compute_expectations(
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(found.measured.summaries, rows if learns_coverage else ())
+    figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
@@ -106,8 +117,10 @@ def compute_expectations(
         settled=_runs_of_a_new_normal(past, found.slot),
     )
     reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=before)
-    expected = _build(series, figures, reference, evidence, (shares, correlate(reference.taught)))
-    usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
+    values = reference.taught
+    errors, lacked = (np.where(np.isnan(values), np.nan, each) for each in (lessons.errors, lessons.lost))
+    expected = _build(series, figures, _Past(reference, values, errors), evidence, (shares, correlate(values)))
+    usual = np.nan_to_num(find_median(lacked))
     since = [format_instant(past[row].slot) if row >= 0 else None for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
@@ -159,7 +172,7 @@ def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]])
 
 def _weight(rule: SeriesRule) -> float:
     # On trial is the candidate.
-    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
+    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule | ListsRule) and rule.share.arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
@@ -191,13 +204,14 @@ def _forget(evidence: TrendEvidence, where: Flags) -> TrendEvidence:
 def _build(
     series: Sequence[RuleSeries[SeriesRule]],
     figures: Figures,
-    reference: Reference,
+    past: _Past,
     before: TrendEvidence,
     given: tuple[Floats, Floats],
 ) -> tuple[Expectation, ...]:
     shares, correlation = given
+    reference = past.reference
     values, errors = measure_all(series, figures)
-    (limits, opposites), z = _hold_against(series, reference, (values, errors), shares)
+    (limits, opposites), z = _hold_against(series, past, (values, errors), shares)
     steady = discount(z, correlation)
     evidence = update_evidence(before, steady).total
     found = []
@@ -230,14 +244,16 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _hold_against(
-    series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[RuleSeries[SeriesRule]], past: _Past, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """The limits on the watched side and on the other, and how far out this run lies (z), (m,) each."""
     values, errors = now
-    prediction = predict(reference, np.nan_to_num(errors), shares)
+    prediction = predict(past.reference, np.nan_to_num(errors), shares)
+    far = {side: surprise(past.reference, values, errors, direction=side) for side in Direction}
     is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
-    far = {side: to_normal(surprise(reference, values, errors, direction=side)) for side in Direction}
-    z = np.where(is_below, far[Direction.BELOW], far[Direction.ABOVE])
-    limits = np.where(is_below, prediction.low, prediction.high), np.where(is_below, prediction.high, prediction.low)
+    can_be_rare = np.array([each.rule.is_share for each in series]) & ~is_below & np.isfinite(values)
+    high, p = judge_rare(can_be_rare, (past.values, past.errors), now, shares, by_angle=(prediction.high, far[Direction.ABOVE]))
+    z = to_normal(np.where(is_below, far[Direction.BELOW], p))
+    limits = np.where(is_below, prediction.low, high), np.where(is_below, prediction.high, prediction.low)
     # While too little is known, z is NaN.
-    return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
+    return limits, np.where(past.reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
