@@ -1,6 +1,7 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    ACCEPTED,
     MIN_CHANGES,
     AlertState,
     Expectation,
@@ -9,6 +10,7 @@ from monitor.model.alerts import (
     State,
     Transition,
     Verdict,
+    accepted_level,
 )
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan, SampleSize
 from monitor.model.explanation import (

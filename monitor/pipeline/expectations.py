@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +27,18 @@ from monitor.model import (
     Rule,
     SeriesRule,
     StandstillRule,
+    Transition,
     describe_series,
+    format_instant,
     is_learned,
 )
 from monitor.model.arrays import Flags, Floats
 from monitor.pipeline.rule_series import Figures, RuleSeries, find_alarms, find_firings, find_phases, measure_all, read_lessons
 from monitor.reference import (
+    SETTLED_RUNS,
+    WINDOW,
     Budget,
+    PastAlarms,
     Reference,
     TrendEvidence,
     correlate,
@@ -74,12 +81,17 @@ def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
 
 
 def compute_expectations(
-    comparison: Comparison, found: Findings, past: Sequence[PastRun], states: Sequence[AlertState]
+    comparison: Comparison,
+    found: Findings,
+    past: Sequence[PastRun],
+    states: Sequence[AlertState],
+    accepted: Sequence[Transition] = (),
 ) -> tuple[Expectation, ...]:
     """What each rule with a learned limit expects of each segment of this run, in the order of rules and segments.
 
     ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if no rule that learns
-    was in alarm there or for all users, and no drift was under way. The same arguments give the same answer.
+    was in alarm there or for all users, and no drift was under way. So do those of a level that is the new normal, or was
+    ``accepted`` before the slot. The same arguments give the same answer.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
@@ -92,17 +104,54 @@ def compute_expectations(
         return ()
     shares = _share_out(comparison, series)
     lessons = read_lessons(series, past)
-    evidence, was_drifting = _gather(find_firings(series, past), lessons.steady, shares)
+    fired = find_firings(series, past)
+    evidence, was_drifting = _gather(fired, lessons.steady, shares)
     alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
-    counts = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
-    values, errors = (np.where(counts, each, np.nan) for each in (lessons.values, lessons.errors))
-    reference = refer(values, errors, phases=find_phases(past, found.slot))
+    healthy = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
+    before = PastAlarms(
+        healthy=healthy,
+        alarms=alarms,
+        firing=fired,
+        accepted=_find_rows(past, [each for each in accepted if each.at <= found.slot]),
+        settled=_runs_of_a_new_normal(past, found.slot),
+    )
+    reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=before)
+    values = reference.taught
+    errors, lacked = (np.where(np.isnan(values), np.nan, each) for each in (lessons.errors, lessons.lost))
     expected = _build(series, figures, _Past(reference, values, errors), evidence, (shares, correlate(values)))
-    usual = np.nan_to_num(find_median(np.where(counts, lessons.lost, np.nan)))
+    usual = np.nan_to_num(find_median(lacked))
+    since = [format_instant(past[row].slot) if row >= 0 else None for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
-    return tuple(replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(usual[n])) for n, each in enumerate(expected))
+    return tuple(
+        replace(
+            each,
+            lost=lost.get(each.segment, 0.0),
+            usual_lost=float(usual[n]),
+            new_normal=_describe_level(comparison.name, since[n]),
+        )
+        for n, each in enumerate(expected)
+    )
+
+
+def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
+    """The first run of each level that was accepted, and the first one after that."""
+    slots = [run.slot for run in past]
+    rows = [(bisect_left(slots, each.slot), bisect_right(slots, each.at)) for each in accepted]
+    return [(start, following) for start, following in rows if start < following]
+
+
+def _describe_level(comparison: str, since: str | None) -> str:
+    if since is None:
+        return ""
+    return f"new normal since {since}: accept it (rankwatch accept {comparison} --from {since}) or roll back"
+
+
+def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
+    """Runs at one level that make it the new normal: a day of them, and SETTLED_RUNS at least."""
+    of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
+    return min(max(of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:

@@ -44,6 +44,7 @@ class CountReference:
         the newest WINDOW runs weighs the dispersions.
         """
         counts, users = to_count(*keep_newest(values, errors, WINDOW))
+        counts = np.maximum(counts, 0.0)  # without their season a few may lie below
         runs, total, found = (~np.isnan(counts)).sum(axis=0), np.nansum(users, axis=0), np.nansum(counts, axis=0)
         # One more than were seen: with it a Poisson count is judged exactly, given the sum of all counts.
         rate = np.where(runs > 0, (found + 1.0) / np.maximum(total, 1.0), np.nan)
