@@ -73,39 +73,32 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         ill = max(faults) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
-        ill = world.collapsed if world.collapsed and run >= MIN_HEALTHY_RUNS + world.onset else 0.0
         rare = draw_rare(world, ill, rng)
         if world.segments > 1:
             counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
-            rare = [
-                np.concatenate((whole(each, axis=1, keepdims=True), each), axis=1)
-                for each, whole in zip(rare, (np.sum, np.max), strict=True)
-            ]
-        values, errors = measure(counts)
-        found = [to_angle(each / counts.sum(axis=-1), counts.sum(axis=-1)) for each in rare]
-        yield (
-            np.concatenate((values, np.stack([-angle for angle, _ in found], axis=-1)), axis=-1),
-            np.concatenate((errors, np.stack([error for _, error in found], axis=-1)), axis=-1),
-        )
+            whole = np.stack((rare[..., 0].sum(axis=1), rare[..., 1].max(axis=1)), axis=-1)
+            rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
+        yield measure(counts, rare)
 
 
-def draw_rare(world: World, ill: float, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
-    """Users whose list is unchanged, and who have the most common one, which a share ``ill`` gets, (copies, segments) each."""
+def draw_rare(world: World, ill: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Users whose list is unchanged, and who have the most common one, which a share ``ill`` gets, (copies, segments, 2)."""
     shape = (world.copies, world.segments)
     unchanged = rng.negative_binomial(UNCHANGED * world.users, 0.5, shape)
-    shared = 1 + rng.poisson(ALIKE * world.users, shape)
-    return [np.minimum(unchanged, world.users), np.maximum(shared, rng.binomial(world.users, ill, shape))]
+    shared = np.maximum(1 + rng.poisson(ALIKE * world.users, shape), rng.binomial(world.users, ill, shape))
+    return np.stack((np.minimum(unchanged, world.users), shared), axis=-1)
 
 
-def measure(counts: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The four series and their sampling errors from counts by bin, (..., bins) to (..., 4)."""
+def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The six series and their sampling errors, (..., 6), from counts by bin (..., bins) and rare counts (..., 2)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
     deviation = np.sqrt(np.maximum(counts @ SCORES**2 / n - mean**2, 0) * n / (n - 1))
     p05, p05_error = percentile(counts, n)
-    floors = [to_angle(counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) / n, n) for floor in (0.0, -0.5)]
-    values = np.stack([mean, p05, *(-angle for angle, _ in floors)], axis=-1)
-    return values, np.stack([deviation / np.sqrt(n), p05_error, *(error for _, error in floors)], axis=-1)
+    below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
+    shares = [to_angle(each / n, n) for each in (*below, rare[..., 0], rare[..., 1])]
+    values = np.stack([mean, p05, *(-angle for angle, _ in shares)], axis=-1)
+    return values, np.stack([deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1)
 
 
 def percentile(counts: npt.NDArray[np.int64], n: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
