@@ -1,15 +1,20 @@
-"""Incidents: which firings are notified as one."""
+"""Incidents: which firings are one fault, how many users they concern, and how often they page.
+
+The rule in words stands in `monitor/alerts/README.md`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import TypeVar
 
 from monitor.alerts.machine import stable_key
-from monitor.model import AlertState, State, Transition
+from monitor.model import ALL, AlertState, JudgingPlan, RuleKind, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
 """How long after the last one firings join an incident, unless configured otherwise."""
@@ -21,15 +26,15 @@ def assign_incidents(
     states: Sequence[AlertState],
     transitions: Sequence[Transition],
     before: Iterable[AlertState],
+    judging: JudgingPlan,
     *,
-    group_for: timedelta = GROUP_FOR,
     installation: str = "",
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    What begins to fire joins the newest incident of the same severity if the last of its firings that last began at most
-    ``group_for`` before, and the first at most `LONGEST` times that; else what begins makes a new one together. A firing that
-    lasts stays in its incident, with its acknowledgement.
+    Drift and coverage are one kind, conditions the other. What begins to fire joins the newest open incident of its kind, if
+    the last of its firings that last began at most ``group_for`` before, and the first at most `MOST_PERIODS` times that; else
+    what begins of one kind makes a new one together. A firing that lasts stays in its incident, with its acknowledgement.
 
     Keys of what begins, firings and incidents, are made of the label `INSTALLATION` too, without one of ``installation`` if it
     is not empty: no other installation has them, whatever its comparisons are called. What lasts keeps the keys that receivers
@@ -37,7 +42,14 @@ def assign_incidents(
     """
     stored = {(state.alert, state.segment): state for state in before}
     open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
-    named = {(start.alert, start.segment): _join(start, open_ones, group_for) for start in transitions if start.is_start}
+    conditions = {rule.alert for rule in judging.rules if rule.kind is RuleKind.CONDITION}
+    named = {
+        (start.alert, start.segment): _join(
+            start, [state for state in open_ones if (state.alert in conditions) == _is_condition(start)], judging.group_for
+        )
+        for start in transitions
+        if start.is_start
+    }
     new_states = tuple(_carry(state, stored.get((state.alert, state.segment)), named) for state in states)
     changes = tuple(_part_of(change, stored.get((change.alert, change.segment)), named) for change in transitions)
     return _keep_apart(new_states, changes, {state.incident for state in open_ones}, installation)
@@ -72,7 +84,7 @@ def _own_key(installation: str, key: str | None) -> str:
 def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedelta) -> str:
     beginnings: dict[str, list[datetime]] = {}
     for state in open_ones:
-        if state.severity is start.severity and state.incident is not None:
+        if state.incident is not None:
             beginnings.setdefault(state.incident, []).append(state.since)
     recent = [
         (max(began), name)
@@ -80,7 +92,11 @@ def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedel
         if start.slot - max(began) <= group_for and start.slot - min(began) <= MOST_PERIODS * group_for
     ]
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, start.severity.value)
+    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, "condition" * _is_condition(start))
+
+
+def _is_condition(change: Transition) -> bool:
+    return change.kind is RuleKind.CONDITION
 
 
 def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
@@ -96,3 +112,105 @@ def _part_of(change: Transition, before: AlertState | None, named: dict[tuple[st
     if change.is_start:
         return replace(change, incident=named[change.alert, change.segment])
     return replace(change, incident=before.incident) if change.is_end and before is not None else change
+
+
+def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
+    """The changes that stand for all of these, in their order: of one alert that on all users, else all of its segments.
+
+    Where one segment alone carries what was found for all users, it stands for them instead. Starts, acknowledgements and ends
+    stand for themselves.
+    """
+    by_alert: dict[tuple[str, State, State], list[Transition]] = defaultdict(list)
+    for change in changes:
+        was = State.QUIET if change.is_start else change.from_state
+        by_alert[change.alert, was, change.to_state].append(change)
+    return tuple(lead for of_alert in by_alert.values() for lead in _leads_of(of_alert))
+
+
+_CARRIED = 0.2
+"""A segment carries a change alone if that of the other users is at most this share of its own, per user."""
+
+
+def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
+    whole = next((change for change in changes if change.segment == ALL), None)
+    if whole is None:
+        return changes
+    carriers = [each for each in changes if each is not whole and _carries(each, whole)]
+    return [min(carriers, key=lambda each: each.users)] if carriers else [whole]
+
+
+def _carries(part: Transition, whole: Transition) -> bool:
+    gap, gap_of_all, others = _gap(part), _gap(whole), whole.users - part.users
+    if not gap or not gap_of_all or others <= 0:
+        return False
+    rest = (gap_of_all * whole.users - gap * part.users) / others
+    return abs(rest) <= _CARRIED * abs(gap)
+
+
+def _gap(change: Transition) -> float | None:
+    """How far the users of a segment moved on average; None where that is not known, or no average."""
+    if change.value is None or change.normal is None or not (change.statistic == "mean" or _is_share(change)):
+        return None
+    return change.value - change.normal
+
+
+def _is_share(change: Transition) -> bool:
+    return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
+
+
+def count_concerned(starts: Iterable[Transition]) -> Mapping[bool, float]:
+    """Users concerned by these firings, counted for themselves where lists are lacking (True) and where they changed (False).
+
+    As many as the alert counts where it judges a share of users, else all of its segment. Segments of one dimension are added;
+    of alerts and dimensions the one that concerns most counts. Conditions concern nobody.
+    """
+    users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
+    for start in find_leads(start for start in starts if not _is_condition(start)):
+        share = abs(start.value - (start.normal or 0.0)) if _is_share(start) and start.value is not None else 1.0
+        of_it = users[start.kind is RuleKind.COVERAGE, start.alert, start.segment.partition("=")[0]]
+        of_it[start.segment] = max(of_it.get(start.segment, 0.0), share * start.users)
+    return {
+        lacking: max((sum(each.values()) for key, each in users.items() if key[0] is lacking), default=0.0)
+        for lacking in (True, False)
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paging:
+    """How often the alerts of one incident page who is sent them, and why the last time; see `count_pages`."""
+
+    pages: int = 0
+    worse: str | None = None
+    severity: Severity = Severity.INFO
+    users: Mapping[bool, float] = field(default_factory=dict)
+
+
+_GROWN = 2.0
+_LOUDEST = tuple(Severity)
+
+
+def count_pages(starts: Sequence[Transition]) -> Paging:
+    """How often these starts of one incident page: as it begins, whenever its severity rises, and once as its users double.
+
+    They are looked at by slot. Its users have doubled where twice as many are concerned as when it paged first.
+    """
+    ordered = sorted(starts, key=lambda start: start.slot)
+    paging = Paging()
+    for slot, _ in groupby(ordered, key=lambda start: start.slot):
+        paging = _page(paging, [start for start in ordered if start.slot <= slot])
+    return paging
+
+
+def _page(before: Paging, starts: Sequence[Transition]) -> Paging:
+    severity, users = min((start.severity for start in starts), key=_LOUDEST.index), count_concerned(starts)
+    now = Paging(pages=before.pages + 1, severity=severity, users=users)
+    if not before.pages:
+        return now
+    if severity is not before.severity:
+        return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
+    grown = [lacking for lacking, count in users.items() if count and count >= _GROWN * before.users[lacking]]
+    # Once only: what grows day by day would page day by day.
+    if before.pages > 1 or not grown:
+        return before
+    what = "have no proper list" if grown[0] else "have other lists than usual"
+    return replace(now, worse=f"about {users[grown[0]]:,.0f} users {what}, at first {before.users[grown[0]]:,.0f}")

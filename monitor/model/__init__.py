@@ -38,6 +38,7 @@ from monitor.model.notifications import (
     Notification,
     Silence,
     Treatment,
+    Updates,
 )
 from monitor.model.rankings import (
     ALL,
