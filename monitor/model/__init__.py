@@ -88,6 +88,7 @@ from monitor.model.rules import (
     kind_of_label,
 )
 from monitor.model.runs import (
+    KEPT_MARK,
     RUN_MARK,
     ArmScore,
     Claim,
@@ -110,5 +111,6 @@ from monitor.model.runs import (
     Summary,
     UserScore,
     Watermark,
+    kept_name,
 )
 from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived

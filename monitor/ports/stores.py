@@ -143,8 +143,10 @@ class History(Protocol):
         runs.
         """
 
-    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
-        """Stored runs, newest slot first."""
+    def runs(
+        self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Run, ...]:
+        """Stored runs, newest slot first, of slots from ``since`` to ``until``, both included."""
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""

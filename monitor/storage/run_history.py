@@ -157,10 +157,16 @@ class SqlHistory:
         changed = {name for name in comparisons if newest.get(name) != seen.runs.get(name) or last < seen.transition}
         return frozenset(changed | moved & {*comparisons}), Watermark(runs=newest, transition=last)
 
-    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+    def runs(
+        self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Run, ...]:
         query = RUN_ROWS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
         if comparison is not None:
             query = query.where(runs.c.comparison == comparison)
+        if since is not None:
+            query = query.where(runs.c.scheduled_for >= since)
+        if until is not None:
+            query = query.where(runs.c.scheduled_for <= until)
         with self._database.read() as connection:
             return tuple(run_of_row(row) for row in connection.execute(query))
 
