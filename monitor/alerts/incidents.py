@@ -14,10 +14,10 @@ from itertools import groupby
 from typing import TypeVar
 
 from monitor.alerts.machine import stable_key
-from monitor.model import ALL, AlertState, JudgingPlan, RuleKind, Severity, State, Transition
+from monitor.model import ALL, AlertState, Condition, JudgingPlan, RuleKind, Severity, State, Subject, Transition, kind_of_label
 
 GROUP_FOR = timedelta(days=1)
-"""How long after the last one firings join an incident, unless configured otherwise."""
+"""How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
 MOST_PERIODS = 7
 """An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
 
@@ -32,9 +32,9 @@ def assign_incidents(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    Drift and coverage are one kind, conditions the other. What begins to fire joins the newest open incident of its kind, if
-    the last of its firings that last began at most ``group_for`` before, and the first at most `MOST_PERIODS` times that; else
-    what begins of one kind makes a new one together. A firing that lasts stays in its incident, with its acknowledgement.
+    That no run succeeds is a kind of its own. What begins to fire joins the newest open incident of its kind, if the first of
+    its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else what begins of one kind makes a new one
+    together. A firing that lasts stays in its incident, with its acknowledgement.
 
     Keys of what begins, firings and incidents, are made of the label `INSTALLATION` too, without one of ``installation`` if it
     is not empty: no other installation has them, whatever its comparisons are called. What lasts keeps the keys that receivers
@@ -42,10 +42,10 @@ def assign_incidents(
     """
     stored = {(state.alert, state.segment): state for state in before}
     open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
-    conditions = {rule.alert for rule in judging.rules if rule.kind is RuleKind.CONDITION}
+    outages = {rule.alert for rule in judging.rules if _is_outage(rule.subject)}
     named = {
         (start.alert, start.segment): _join(
-            start, [state for state in open_ones if (state.alert in conditions) == _is_condition(start)], judging.group_for
+            start, [state for state in open_ones if (state.alert in outages) == _is_outage(_subject(start))], judging.group_for
         )
         for start in transitions
         if start.is_start
@@ -86,17 +86,18 @@ def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedel
     for state in open_ones:
         if state.incident is not None:
             beginnings.setdefault(state.incident, []).append(state.since)
-    recent = [
-        (max(began), name)
-        for name, began in beginnings.items()
-        if start.slot - max(began) <= group_for and start.slot - min(began) <= MOST_PERIODS * group_for
-    ]
+    recent = [(max(began), name) for name, began in beginnings.items() if start.slot - min(began) <= MOST_PERIODS * group_for]
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, "condition" * _is_condition(start))
+    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, "outage" * _is_outage(_subject(start)))
 
 
-def _is_condition(change: Transition) -> bool:
-    return change.kind is RuleKind.CONDITION
+def _subject(change: Transition) -> Subject:
+    return Subject(change.metric, change.statistic)
+
+
+def _is_outage(subject: Subject) -> bool:
+    """Whether an alert is about runs that do not succeed; other conditions are about users of a run, as drift is."""
+    return kind_of_label(subject.metric) is RuleKind.CONDITION and subject.statistic in (Condition.ERROR, Condition.STALE)
 
 
 def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
@@ -158,20 +159,29 @@ def _is_share(change: Transition) -> bool:
     return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
 
 
-def count_concerned(starts: Iterable[Transition]) -> Mapping[bool, float]:
-    """Users concerned by these firings, counted for themselves where lists are lacking (True) and where they changed (False).
+_TOLD = {
+    (True, True): "{now:,.0f} users without a proper list, at first {first:,.0f}",
+    (False, True): "{now:,.0f} users with far other lists than usual, at first {first:,.0f}",
+    (False, False): "lists changed among {now:,.0f} users, at first among {first:,.0f}",
+}
+"""What is counted: whether lists are lacking, and whether the alert itself counts users; and how it is said to have grown."""
 
-    As many as the alert counts where it judges a share of users, else all of its segment. Segments of one dimension are added;
-    of alerts and dimensions the one that concerns most counts. Conditions concern nobody.
+
+def count_concerned(starts: Iterable[Transition]) -> Mapping[tuple[bool, bool], float]:
+    """Users concerned by these firings, by what is counted: where an alert is about a mean, all users of its segment.
+
+    Segments of one dimension are added; of alerts and dimensions the one that concerns most counts. Conditions, standstills and
+    quantiles, which tell nothing of how many, concern nobody.
     """
-    users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
-    for start in find_leads(start for start in starts if not _is_condition(start)):
-        share = abs(start.value - (start.normal or 0.0)) if _is_share(start) and start.value is not None else 1.0
-        of_it = users[start.kind is RuleKind.COVERAGE, start.alert, start.segment.partition("=")[0]]
-        of_it[start.segment] = max(of_it.get(start.segment, 0.0), share * start.users)
+    users: dict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
+    for start in find_leads(starts):
+        is_share = _is_share(start) and start.value is not None
+        if is_share or start.statistic == "mean":
+            share = abs((start.value or 0.0) - (start.normal or 0.0)) if is_share else 1.0
+            of_it = users[(start.kind is RuleKind.COVERAGE, is_share), start.alert, start.segment.partition("=")[0]]
+            of_it[start.segment] = max(of_it.get(start.segment, 0.0), share * start.users)
     return {
-        lacking: max((sum(each.values()) for key, each in users.items() if key[0] is lacking), default=0.0)
-        for lacking in (True, False)
+        counted: max((sum(each.values()) for key, each in users.items() if key[0] == counted), default=0.0) for counted in _TOLD
     }
 
 
@@ -182,35 +192,35 @@ class Paging:
     pages: int = 0
     worse: str | None = None
     severity: Severity = Severity.INFO
-    users: Mapping[bool, float] = field(default_factory=dict)
+    users: Mapping[tuple[bool, bool], float] = field(default_factory=dict)
 
 
 _GROWN = 2.0
 _LOUDEST = tuple(Severity)
 
 
-def count_pages(starts: Sequence[Transition]) -> Paging:
+def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
     """How often these starts of one incident page: as it begins, whenever its severity rises, and once as its users double.
 
-    They are looked at by slot. Its users have doubled where twice as many are concerned as when it paged first.
+    They are looked at by slot. Users have doubled where twice as many are concerned as when it paged last. Once is enough for
+    what grows day by day; what doubles when nothing has joined for longer than ``group_for`` pages again.
     """
     ordered = sorted(starts, key=lambda start: start.slot)
-    paging = Paging()
+    paging, last = Paging(), None
     for slot, _ in groupby(ordered, key=lambda start: start.slot):
-        paging = _page(paging, [start for start in ordered if start.slot <= slot])
+        is_late = last is not None and slot - last > group_for
+        paging, last = _page(paging, [start for start in ordered if start.slot <= slot], is_late=is_late), slot
     return paging
 
 
-def _page(before: Paging, starts: Sequence[Transition]) -> Paging:
+def _page(before: Paging, starts: Sequence[Transition], *, is_late: bool) -> Paging:
     severity, users = min((start.severity for start in starts), key=_LOUDEST.index), count_concerned(starts)
     now = Paging(pages=before.pages + 1, severity=severity, users=users)
     if not before.pages:
         return now
     if severity is not before.severity:
         return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
-    grown = [lacking for lacking, count in users.items() if count and count >= _GROWN * before.users[lacking]]
-    # Once only: what grows day by day would page day by day.
-    if before.pages > 1 or not grown:
+    grown = [counted for counted, count in users.items() if count and count >= _GROWN * before.users[counted]]
+    if not grown or (before.pages > 1 and not is_late):
         return before
-    what = "have no proper list" if grown[0] else "have other lists than usual"
-    return replace(now, worse=f"about {users[grown[0]]:,.0f} users {what}, at first {before.users[grown[0]]:,.0f}")
+    return replace(now, worse=_TOLD[grown[0]].format(now=users[grown[0]], first=before.users[grown[0]]))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from monitor.alerts.incidents import count_pages
+from monitor.alerts.incidents import GROUP_FOR, count_pages
 from monitor.alerts.matchers import Matcher, matches_all
 from monitor.errors import ConfigError
 from monitor.model import (
@@ -56,13 +56,14 @@ class MaintenanceWindow:
 class NotificationPolicy:
     """The configuration of notifications. ``muted``: (comparison, alert) of rules that are dry runs.
 
-    ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently.
+    ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently. ``group_for`` by comparison.
     """
 
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
     muted: frozenset[tuple[str, str]] = frozenset()
     fallbacks: Mapping[str, str] = field(default_factory=dict)
+    group_for: Mapping[str, timedelta] = field(default_factory=dict)
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""
@@ -211,7 +212,9 @@ def _drop(delivery: Delivery, reason: str) -> Decision:
     return Decision(delivery=delivery, status=DeliveryStatus.DROPPED, reason=reason)
 
 
-def compose_messages(changes: Sequence[Transition], snapshot: FiringSnapshot) -> tuple[Message, ...]:
+def compose_messages(
+    changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
+) -> tuple[Message, ...]:
     """One message for each incident, in the order of its first change, without briefing.
 
     It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is over; else it is an update.
@@ -220,25 +223,29 @@ def compose_messages(changes: Sequence[Transition], snapshot: FiringSnapshot) ->
     # Acknowledgements get a message of their own: behind a start they would be lost on receivers that show one thing at a time.
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
-    return tuple(_message(name, tuple(of_it), changes, snapshot) for (name, _), of_it in by_incident.items())
+    return tuple(_message(name, tuple(of_it), changes, snapshot, group_for) for (name, _), of_it in by_incident.items())
 
 
-def compose_repetitions(starts: Sequence[Transition], snapshot: FiringSnapshot) -> tuple[Message, ...]:
+def compose_repetitions(
+    starts: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
+) -> tuple[Message, ...]:
     """One message for each incident that lasts, to be sent once more."""
     by_incident: dict[str, list[Transition]] = {}
     for start in starts:
         by_incident.setdefault(_incident_of(start), []).append(start)
     return tuple(
-        replace(_message(name, (), of_it, snapshot), firing=tuple(of_it), is_repetition=True)
+        replace(_message(name, (), of_it, snapshot, group_for), firing=tuple(of_it), is_repetition=True)
         for name, of_it in by_incident.items()
     )
 
 
-def _message(name: str, of_it: tuple[Transition, ...], changes: Sequence[Transition], snapshot: FiringSnapshot) -> Message:
+def _message(
+    name: str, of_it: tuple[Transition, ...], changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta
+) -> Message:
     starts = {start.dedup_key: start for start in changes if start.is_start}
     told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in starts]
     begun = [start for start in starts.values() if _incident_of(start) == name]
-    before, now = count_pages(told), count_pages([*told, *begun] or of_it)
+    before, now = count_pages(told, group_for), count_pages([*told, *begun] or of_it, group_for)
     known = snapshot.delivered | starts.keys()
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
     return Message(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts import (
+    GROUP_FOR,
     Dispatch,
     NotificationPolicy,
     asked_pause_s,
@@ -121,7 +122,9 @@ class OutboxSender:
         sending = {
             _change_key(each.delivery.transition): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING
         }
-        messages = compose_messages([each.transition for each in sending.values()], dispatch.snapshot)
+        messages = compose_messages(
+            [each.transition for each in sending.values()], dispatch.snapshot, self.policy.group_for.get(comparison, GROUP_FOR)
+        )
         for message in messages:
             if should_stop():
                 self._postpone(list(sending.values()), now)
@@ -209,7 +212,8 @@ class OutboxSender:
         held = [each for each in due if _change_key(each.transition) not in repeated]
         # Those that are held back now are decided on again soon.
         self.outbox.schedule_repetition(held, at=now + min(every, RECHECK_AFTER))
-        for message in compose_repetitions([each.transition for each in repeated.values()], dispatch.snapshot):
+        group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
+        for message in compose_repetitions([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
             if self.is_sure():
                 self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)
         return len(repeated)

@@ -57,20 +57,12 @@ def test_what_fires_keeps_its_keys_whatever_the_installation_is_called_since() -
     assert {each.incident for each in (first, lasting, second, joined, end)} == {first.incident}
 
 
-def test_what_begins_within_a_day_joins_and_later_ones_do_not() -> None:
+def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever() -> None:
     (first,), _ = named(begin(SLOT))
-    for after, joins in ((GROUP_FOR, True), (GROUP_FOR + HOUR, False)):
-        _, (change,) = named(begin(SLOT + after, segment="a=1"), before=(first,))
-        assert (change.incident == first.incident) is joins
-
-
-def test_an_incident_that_grows_is_joined_for_longer_but_not_for_ever() -> None:
-    (oldest,), _ = named(begin(SLOT))
+    (last,), _ = named(begin(SLOT + 6 * GROUP_FOR, segment="a=1"), before=(first,))
     for days, joins in ((7, True), (8, False)):
-        (last,), _ = named(begin(SLOT + (days - 1) * GROUP_FOR, segment="a=1"))
-        last = replace(last, incident=oldest.incident)
-        _, (change,) = named(begin(SLOT + days * GROUP_FOR, segment="a=2"), before=(oldest, last))
-        assert (change.incident == oldest.incident) is joins, days
+        _, (change,) = named(begin(SLOT + days * GROUP_FOR, segment="a=2"), before=(first, last))
+        assert (change.incident == first.incident == last.incident) is joins, days
 
 
 def test_of_two_open_incidents_the_newer_is_joined_and_a_condition_joins_none_of_drift() -> None:

@@ -220,9 +220,10 @@ def test_one_message_an_incident_with_what_fires_of_it() -> None:
     assert (second.incident, second.changes, second.firing, second.is_update) == ("j", (other,), (other,), False)
 
 
-LATER, GAPS = SLOT + timedelta(hours=1), {"value": 0.3, "normal": 0.5}
+LATER = SLOT + timedelta(hours=1)
+GAPS: dict[str, Any] = {"value": 0.3, "normal": 0.5}
 FRENCH = replace(START, segment="country=FR", dedup_key="fr", slot=LATER, users=100)
-SHARE = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
+SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
 
 
 @pytest.mark.parametrize(
@@ -240,13 +241,13 @@ SHARE = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
         pytest.param(
             (replace(SEGMENT, slot=SLOT, users=100),),
             (FRENCH,),
-            "about 200 users have other lists than usual, at first 100",
+            "lists changed among 200 users, at first among 100",
             id="as many users again",
         ),
         pytest.param(
             (replace(START, value=0.12, **SHARE),),
             (replace(START, value=0.22, alert="B", dedup_key="b", slot=LATER, **SHARE),),
-            "about 200 users have other lists than usual, at first 100",
+            "200 users with far other lists than usual, at first 100",
             id="a share that doubles",
         ),
         pytest.param(
@@ -258,7 +259,7 @@ SHARE = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
         pytest.param(
             (START,),
             (replace(START, alert="B", metric="coverage", statistic="missing", value=0.1, dedup_key="m", slot=LATER),),
-            "about 187 users have no proper list, at first 0",
+            "187 users without a proper list, at first 0",
             id="lists that are lacking",
         ),
     ],
@@ -271,12 +272,14 @@ def test_what_joins_an_incident_is_an_update_unless_it_is_worse(
     assert message.firing == (*told, *joins)
 
 
-def test_users_that_double_again_and_again_page_once_and_a_severity_always() -> None:
+def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_severity_always() -> None:
     grows = [replace(START, value=0.02 + 0.01 * 2**n, dedup_key=str(n), slot=SLOT + n * MINUTE, **SHARE) for n in range(6)]
     grows = [replace(each, severity=Severity.WARNING, alert=f"A{n}") for n, each in enumerate(grows)]
     last = replace(grows[-1], severity=Severity.CRITICAL, dedup_key="last", slot=LATER)
     (calm,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])))
     (loud,) = compose_messages([last], situation(*grows, last, told=tuple(grows)))
+    (late,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])), MINUTE / 2)
+    assert (late.is_update, late.worse) == (False, "320 users with far other lists than usual, at first 160")
     assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (True, 2, False, 3, Severity.CRITICAL)
 
 

@@ -11,7 +11,7 @@ from monitor.model import ALL, Briefing, Message, MessageStatus, RuleKind, Sever
 from monitor.receivers.message.explanation_text import SideBySide, cause_shares, example_lists, item_lines, why_sentences
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
 
-MAX_CHANGES = 8
+MAX_CHANGES = 5
 """Changes that are reported in full; the rest is counted."""
 
 _NAMED = 4
