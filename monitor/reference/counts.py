@@ -17,8 +17,8 @@ RARE = 10.0
 """Users expected in a run under which they are judged as a count; where there are more, the angle of their share is as good."""
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 """Variance as a multiple of the mean: 1 where users are hit one by one, more where they are hit together."""
-# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often as stated, which SAFETY pays
-# for, and 8 of 1,500 users are seen where there was none.
+# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often as stated, which SAFETY
+# pays for, and 8 of 1,500 users are seen where there was none.
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 CALM = 0.01
 """Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
