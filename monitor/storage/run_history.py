@@ -92,11 +92,17 @@ class SqlHistory:
 
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
+            is_ok = and_(runs.c.comparison == request.comparison, runs.c.status == RunStatus.OK)
+            last_ok = connection.scalar(
+                select(func.max(runs.c.scheduled_for)).where(is_ok, runs.c.scheduled_for < request.before)
+            )
         past = self.past_runs(request) if request.runs else ()
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
-        return Memory(states=states, past=past, last_lists=last_lists, splits=splits, unreadable=tuple(unreadable))
+        return Memory(
+            states=states, past=past, last_lists=last_lists, last_ok=last_ok, splits=splits, unreadable=tuple(unreadable)
+        )
 
     def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
         with self._database.read() as connection:
