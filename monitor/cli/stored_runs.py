@@ -75,6 +75,8 @@ def show(
 
     Similarity by segment, and why it fell.
     """
+    from monitor.model import ACCEPTED
+
     with opened_database(config) as (store, _):
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
         summaries, evidence, arm_scores = (
@@ -83,6 +85,7 @@ def show(
             store.history.arm_scores(run.id),
         )
         explanation = store.history.explanation(run.id)
+        accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
         kept = _kept_attempts(store, run)
     if as_json:
         print_json(
@@ -91,6 +94,8 @@ def show(
         )
         return
     _print_run(run, summaries, arm_scores, explanation)
+    for level in accepted:
+        print_line(f"normal since {instant(level.slot)}: {level.reason}, {instant(level.at)}")
     print_evidence([each for each in evidence if each.kind == "worst"][:users])
     for name in kept:
         print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {instant(run.slot)}")

@@ -1,6 +1,7 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    ACCEPTED,
     MIN_CHANGES,
     AlertState,
     Expectation,
@@ -9,6 +10,7 @@ from monitor.model.alerts import (
     State,
     Transition,
     Verdict,
+    accepted_level,
 )
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan, SampleSize
 from monitor.model.explanation import (
@@ -75,6 +77,7 @@ from monitor.model.rules import (
     LearnedLimit,
     Learning,
     Limit,
+    ListsRule,
     Rule,
     RuleKind,
     SeriesRule,
@@ -112,4 +115,14 @@ from monitor.model.runs import (
     Watermark,
     kept_name,
 )
-from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived
+from monitor.model.statistics import (
+    CHURN,
+    CoverageShare,
+    DerivedMetric,
+    Lack,
+    ListShare,
+    ListTrait,
+    NoiseFloor,
+    Statistic,
+    parse_derived,
+)

@@ -236,6 +236,9 @@ class AlertStore(Protocol):
     ) -> tuple[Transition, ...]:
         """End firings (alert, segment) by hand, and notify who was notified of them; transitions of those that did fire."""
 
+    def accept(self, level: Transition) -> Transition:
+        """Note that a level is normal from its slot on: a transition of ACCEPTED; that of the slot which is stored already."""
+
     def add_silence(self, silence: Silence) -> Silence:
         """Store a silence; returned with the number that it was given."""
 

@@ -39,7 +39,7 @@ from monitor.model import (
     Watermark,
 )
 from monitor.storage import user_scores
-from monitor.storage.alert_states import read_states
+from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, pieces_of
 from monitor.storage.packed_lessons import lessons_of
@@ -96,12 +96,19 @@ class SqlHistory:
             last_ok = connection.scalar(
                 select(func.max(runs.c.scheduled_for)).where(is_ok, runs.c.scheduled_for < request.before)
             )
+            accepted = read_accepted(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
         return Memory(
-            states=states, past=past, last_lists=last_lists, last_ok=last_ok, splits=splits, unreadable=tuple(unreadable)
+            states=states,
+            past=past,
+            accepted=accepted,
+            last_lists=last_lists,
+            last_ok=last_ok,
+            splits=splits,
+            unreadable=tuple(unreadable),
         )
 
     def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
