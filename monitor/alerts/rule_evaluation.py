@@ -12,17 +12,14 @@ from monitor.alerts.conditions import apply_ignored, judge_condition
 from monitor.alerts.limits import apply_bounds, judge_reading
 from monitor.alerts.list_shares import find_shares
 from monitor.alerts.machine import Evaluation, advance
-<<<<<<< HEAD
-from monitor.alerts.verdicts import judge_standstill, judge_unknown_segment, read_coverage, read_similarity, with_cause
-=======
 from monitor.alerts.verdicts import (
     judge_standstill,
     judge_unknown_segment,
     read_coverage,
     read_share,
     read_similarity,
+    with_cause,
 )
->>>>>>> main
 from monitor.model import (
     ALL,
     AlertState,
@@ -34,12 +31,9 @@ from monitor.model import (
     CoverageRule,
     Expectation,
     Findings,
-<<<<<<< HEAD
     Lack,
-=======
     ListShare,
     ListsRule,
->>>>>>> main
     Outcome,
     Rule,
     RuleKind,

@@ -107,7 +107,7 @@ def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:
     found = apply_bounds(rule(**SCORES), told(), summary(n=90, mean=0.4), row(100, 90), None)
 
     assert found.reason == (
-        "cannot be decided: 10 users have no score and could make it anything from 0.26 to 0.46; of those who have one, said"
+        "cannot be decided: 10 users without a score could make it anything from 0.26 to 0.46; of those who have one, said"
     )
     low, high = found.bounds or (0, 0)
     assert [low, high] == pytest.approx([0.26, 0.46])

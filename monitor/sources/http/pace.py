@@ -13,7 +13,7 @@ SLOW_S = 0.5
 """An answer that takes longer is slow for a service that people wait for."""
 
 
-class Pace:
+class PullPace:
     """Of one pull, from now on; made and used in the thread that pulls."""
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class Pace:
         if not self._took_s:
             return RequestFailure(CoverageReason.TIMEOUT, "the run had no time left to ask")
         spent_s, elapsed_s = sum(self._took_s), time.monotonic() - self._begun_at
-        each = f"{spent_s / len(self._took_s):.2g} s for each of {len(self._took_s):,} users"
+        each = f"{spent_s / len(self._took_s):.2g} s a user, {len(self._took_s):,} were asked"
         if sum(took_s for took_s in self._took_s if self.is_slow(took_s)) < spent_s / 2:
             advice = "raise deadline or concurrency, or ask fewer users"
-            return RequestFailure(CoverageReason.TOO_SLOW, f"quick, but the run's deadline came first, {each}: {advice}")
-        why = f"the run's deadline passed after {elapsed_s:.1f} s, since the source was slow: {each}"
+            return RequestFailure(CoverageReason.TOO_SLOW, f"quick ({each}), but the run's deadline came first: {advice}")
+        why = f"slow ({each}), so that the run's deadline passed after {elapsed_s:.1f} s"
         return RequestFailure(CoverageReason.TIMEOUT, why)
 
 

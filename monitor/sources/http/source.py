@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from heapq import nsmallest
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +25,7 @@ from monitor.deadline import Deadline
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import end_unused, run_pull, trust
-from monitor.sources.http.pace import Pace
+from monitor.sources.http.pace import PullPace
 from monitor.sources.http.pull_process import pull_elsewhere
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
@@ -86,7 +86,7 @@ class _HttpPull:
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
-        self._pace = Pace()
+        self._pace = PullPace()
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
         _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
         for worker in late:
@@ -185,7 +185,7 @@ class _HttpPull:
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
             told = ", ".join(f"{count:,} {cause}" for cause, count in causes) if len(causes) > 1 else note
-            users = islice((user for user, why in pull.failures.items() if why is reason), _EXAMPLES)
+            users = nsmallest(_EXAMPLES, (user for user, why in pull.failures.items() if why is reason))
             notes[reason] = f"{self._host}: {told}; such as {', '.join(users)}"
         return replace(pull, notes=notes)
 
