@@ -44,7 +44,7 @@ class Judgement:
 
 def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: datetime) -> Judgement:
     """Judge a run at the time ``at``. The same arguments give the same answer."""
-    expectations = compute_expectations(comparison, found, memory.past, memory.states)
+    expectations = compute_expectations(comparison, found, memory.past, memory.states, memory.accepted)
     is_ok = found.status is RunStatus.OK
     standstills = count_standstills(comparison, found.measured.arm_scores, memory.past) if is_ok else ()
     states, transitions = evaluate_rules(
@@ -88,7 +88,7 @@ class ChangeScales:
         )
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
-        if change.kind is RuleKind.COVERAGE:
+        if change.kind in (RuleKind.COVERAGE, RuleKind.LISTS):
             return share_interval(change.value or 0.0, change.users)
         found = (each for each in self.summaries if (each.segment, each.metric) == (change.segment, change.metric))
         summary = next(found, None)

@@ -143,8 +143,10 @@ class History(Protocol):
         runs.
         """
 
-    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
-        """Stored runs, newest slot first."""
+    def runs(
+        self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Run, ...]:
+        """Stored runs, newest slot first, of slots from ``since`` to ``until``, both included."""
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
@@ -233,6 +235,9 @@ class AlertStore(Protocol):
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
         """End firings (alert, segment) by hand, and notify who was notified of them; transitions of those that did fire."""
+
+    def accept(self, level: Transition) -> Transition:
+        """Note that a level is normal from its slot on: a transition of ACCEPTED; that of the slot which is stored already."""
 
     def add_silence(self, silence: Silence) -> Silence:
         """Store a silence; returned with the number that it was given."""

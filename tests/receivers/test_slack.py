@@ -77,10 +77,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
             " 5  sku-6 (gone)\n```"
         ),
         f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
-        (
-            "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\n"
-            "rankwatch replay home-feed --from 2024-01-08T00:00:00Z --to 2024-01-08T00:00:00Z\n```"
-        ),
+        ("```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs home-feed\n```"),
     ]
     assert slack.posts[0]["text"] == "CRITICAL: SimilarityLow firing on home-feed"
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)

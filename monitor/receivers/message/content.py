@@ -153,7 +153,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
 
 
 def _measured(change: Transition) -> str:
-    if change.kind is RuleKind.COVERAGE:
+    if change.kind in (RuleKind.COVERAGE, RuleKind.LISTS):
         return f"share of users, {change.statistic}"
     return (
         f"changes that the {change.statistic} missed"

@@ -1,0 +1,203 @@
+"""Fourteen kinds of fault, planted in lists made up here: what happened is known, so what is reported can be judged.
+
+A shop has two models of one taste, trained anew every day. `Fault.lists` is what an arm serves on a day, the fault in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from monitor.model import ALL, Arm
+
+Ranking = list[int]
+
+
+class Kind(StrEnum):
+    """What may go wrong with lists."""
+
+    SHARED_LIST = "one shared list"
+    REORDERED = "reordering only"
+    TOP_SHUFFLED = "top 3 shuffled"
+    TRUNCATED = "truncation"
+    STALE = "stale"
+    MIXED_UP = "mixed-up users"
+    ITEMS_GONE = "items gone"
+    CATEGORY_GONE = "category gone"
+    ONE_SEGMENT = "one segment"
+    NOISE = "random noise"
+    CANDIDATE_BROKE = "candidate broke"
+    BASELINE_BROKE = "baseline broke"
+    MISSING = "missing users"
+    SLOW_LOSS = "slow loss"
+
+
+_SHARES = {
+    Kind.SHARED_LIST: (0.1, 0.4),
+    Kind.REORDERED: (0.3, 1.0),
+    Kind.TOP_SHUFFLED: (0.3, 1.0),
+    Kind.TRUNCATED: (0.3, 1.0),
+    Kind.STALE: (0.3, 1.0),
+    Kind.MIXED_UP: (0.2, 1.0),
+    Kind.NOISE: (0.1, 0.5),
+    Kind.MISSING: (0.05, 0.3),
+}
+"""From how many to how many of the users a drawn fault concerns; the kinds that are not here concern all of theirs."""
+_OF_LIST: Mapping[Kind, Callable[[Ranking, np.random.Generator, Shop], Ranking]] = {
+    Kind.SHARED_LIST: lambda _, __, shop: list(range(shop.k)),
+    Kind.SLOW_LOSS: lambda _, __, shop: list(range(shop.k)),
+    Kind.REORDERED: lambda found, _, __: found[::-1],
+    Kind.TOP_SHUFFLED: lambda found, rng, _: [*np.roll(found[:3], rng.integers(1, 3)).tolist(), *found[3:]],
+    Kind.TRUNCATED: lambda found, _, __: found[: len(found) // 2],
+    Kind.NOISE: lambda found, rng, shop: rng.permutation(shop.items)[: len(found)].tolist(),
+    Kind.MISSING: lambda _, __, ___: [],
+}
+"""What becomes of one list."""
+LOST_A_DAY = 0.005
+COUNTRIES = {"UK": 0.6, "FR": 0.25, "DE": 0.15}
+ACTIVITIES = {"q1": 0.3, "q2": 0.25, "q3": 0.25, "new": 0.2}
+CATEGORIES = 10
+_ERROR, _POOR = 0.16, 0.5  # of a model, against a taste of deviation 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """Users, items and the two models' lists by day: the same for the same ``seed``. Item 0 is the most popular.
+
+    An item's category is its number modulo `CATEGORIES`.
+    """
+
+    seed: int = 0
+    users: int = 1000
+    items: int = 300
+    k: int = 10
+
+    @property
+    def names(self) -> list[str]:
+        """The users, in the order of all that is held by user."""
+        return [f"u{number:05}" for number in range(self.users)]
+
+    @property
+    def values(self) -> Mapping[str, npt.NDArray[np.str_]]:
+        """The users' values by dimension; they never change."""
+        rng = np.random.default_rng((self.seed, 1))
+        shares = {"country": COUNTRIES, "activity": ACTIVITIES}
+        return {name: rng.choice(list(of), self.users, p=list(of.values())) for name, of in shares.items()}
+
+    def members(self, segment: str) -> npt.NDArray[np.intp]:
+        """Rows of the segment's users."""
+        dimension, _, value = segment.partition("=")
+        return np.arange(self.users) if segment == ALL else np.flatnonzero(self.values[dimension] == value)
+
+    def rank(self, arm: Arm, day: int, *, error: float = _ERROR, without: Sequence[int] = ()) -> list[Ranking]:
+        """Every user's list as the arm's model of that day has it, by this error; ``without`` are items that it lacks."""
+        rng = np.random.default_rng((self.seed, 2, day, arm is Arm.CANDIDATE))
+        # Some trainings are better than others, so that the mean moves from day to day.
+        scores = _taste(self) + error * rng.uniform(0.8, 1.2) * rng.normal(size=(self.users, self.items))
+        scores[:, list(without)] = -np.inf
+        found: list[Ranking] = np.argsort(-scores, axis=1)[:, : self.k].tolist()
+        return found
+
+
+@lru_cache(maxsize=4)
+def _taste(shop: Shop) -> npt.NDArray[np.float64]:
+    rng = np.random.default_rng((shop.seed, 3))
+    liked = rng.normal(size=(shop.users, CATEGORIES))[:, np.arange(shop.items) % CATEGORIES]
+    return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault of one arm from the day ``begins`` on, until the day ``ends`` if it is healed then.
+
+    It concerns ``share`` of the users of ``segment``, the same ones on all its days; of a slow loss `LOST_A_DAY` of them
+    more every day.
+    """
+
+    kind: Kind
+    begins: int
+    ends: int | None = None
+    arm: Arm = Arm.CANDIDATE
+    segment: str = ALL
+    share: float = 1.0
+    seed: int = 0
+
+    def is_on(self, day: int) -> bool:
+        """Whether the lists of that day have it."""
+        return self.begins <= day and (self.ends is None or day < self.ends)
+
+    def concerned(self, shop: Shop, day: int) -> npt.NDArray[np.intp]:
+        """Rows of the users whose lists it breaks on that day."""
+        members = np.random.default_rng((self.seed, 4)).permutation(shop.members(self.segment))
+        share = LOST_A_DAY * (day - self.begins + 1) if self.kind is Kind.SLOW_LOSS else self.share
+        return np.sort(members[: round(min(share, 1.0) * len(members))]) if self.is_on(day) else members[:0]
+
+    def lists(self, shop: Shop, arm: Arm, day: int) -> dict[str, Ranking]:
+        """What the arm serves on that day, by user; users without a list are left out."""
+        found: list[Ranking] = shop.rank(arm, day)
+        rows = self.concerned(shop, day) if arm is self.arm else np.empty(0, dtype=np.intp)
+        broken = dict(zip(rows.tolist(), self._break(shop, day, rows, found), strict=True)) if rows.size else {}
+        served = [broken.get(row, ranking) for row, ranking in enumerate(found)]
+        return {name: ranking for name, ranking in zip(shop.names, served, strict=True) if ranking}
+
+    def _break(self, shop: Shop, day: int, rows: npt.NDArray[np.intp], found: list[Ranking]) -> list[Ranking]:
+        """The lists of these users, broken; empty ones for users who are to have none."""
+        rng = np.random.default_rng((self.seed, 5, day))
+        if self.kind is Kind.MIXED_UP:
+            return [found[row] for row in np.roll(rows, 1)]
+        if self.kind in _OF_LIST:
+            return [_OF_LIST[self.kind](found[row], rng, shop) for row in rows]
+        replaced = self._model(shop, day)
+        return [replaced[row] for row in rows]
+
+    def _model(self, shop: Shop, day: int) -> list[Ranking]:
+        """Lists of the model that the fault puts in the place of that day's."""
+        rng = np.random.default_rng((self.seed, 6))
+        if self.kind is Kind.STALE:
+            return shop.rank(self.arm, self.begins - 1)
+        if self.kind is Kind.ITEMS_GONE:
+            # Of the better known half, where lists come from.
+            return shop.rank(self.arm, day, without=rng.permutation(shop.items // 2)[: shop.items // 10].tolist())
+        if self.kind is Kind.CATEGORY_GONE:
+            return shop.rank(self.arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES))
+        return shop.rank(self.arm, day, error=_POOR)
+
+
+def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -> Fault:
+    """A fault of the kind, of a random share of the users of a random segment where the kind leaves that open."""
+    rng = np.random.default_rng((seed, 7))
+    segments = [f"country={name}" for name in COUNTRIES] + [f"activity={name}" for name in ACTIVITIES]
+    is_local = kind is Kind.ONE_SEGMENT or (kind in _SHARES and rng.random() < 0.3)
+    low, high = (0.6, 1.0) if is_local and kind in _SHARES else _SHARES.get(kind, (1.0, 1.0))
+    return Fault(
+        kind=kind,
+        begins=begins,
+        ends=ends,
+        arm=Arm.BASELINE if kind is Kind.BASELINE_BROKE else Arm.CANDIDATE,
+        segment=str(rng.choice(segments)) if is_local else ALL,
+        share=float(rng.uniform(low, high)),
+        seed=seed,
+    )
+
+
+def draw_faults(count: int, *, seed: int = 0, begins: int) -> Iterator[Fault]:
+    """So many faults, the kinds in turn."""
+    kinds = list(Kind)
+    for number in range(count):
+        yield draw_fault(kinds[number % len(kinds)], seed + number, begins=begins)
+
+
+def write_lists(path: Path, shop: Shop, lists: Mapping[str, Ranking]) -> None:
+    """A Parquet file of an arm's lists: ``user_id``, ``items``, ``country``, ``activity``."""
+    rows = [row for row, name in enumerate(shop.names) if name in lists]
+    columns = {"user_id": list(lists), "items": list(lists.values())}
+    columns |= {name: values[rows].tolist() for name, values in shop.values.items()}
+    pq.write_table(pa.table(columns), path)
