@@ -113,7 +113,7 @@ TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFE
 
 
 _BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
-_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values())}
+_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values(), {CoverageReason.TOO_SLOW})}
 
 
 @dataclass(frozen=True, slots=True)
