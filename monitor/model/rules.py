@@ -154,43 +154,36 @@ class SimilarityRule(BaseRule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoverageRule(BaseRule):
+class ShareRule(BaseRule):
+    """Watches a share of users."""
+
+    is_share: ClassVar[bool] = True
+
+    share: CoverageShare | ListShare
+    limit: Limit
+
+    @property
+    def subject(self) -> Subject:
+        """The share of coverage or of lists."""
+        return Subject(METRIC_LABELS[self.kind], str(self.share))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageRule(ShareRule):
     """Watches a share of the users asked for whom something is lacking."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
 
     share: CoverageShare
-    limit: Limit
-
-    @property
-    def subject(self) -> Subject:
-        """The share of coverage."""
-        return Subject(METRIC_LABELS[self.kind], str(self.share))
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the value is a share of users: it always is."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListsRule(BaseRule):
+class ListsRule(ShareRule):
     """Watches a share of the users whose lists have a trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.LISTS
 
     share: ListShare
-    limit: Limit
-
-    @property
-    def subject(self) -> Subject:
-        """The share of lists."""
-        return Subject(METRIC_LABELS[self.kind], str(self.share))
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the value is a share of users: it always is."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
