@@ -17,6 +17,8 @@ from monitor.model.explanation import (
     ExampleLists,
     Explanation,
     ExposedItem,
+    FaultKind,
+    Finding,
     Part,
     PartMeans,
     SegmentFall,

@@ -59,7 +59,7 @@ class MemoryRequest:
     runs: int = 0  # how many of the newest ok ones to learn from
     series: Mapping[str, str] = field(default_factory=dict)  # by alert; a run that lacks a lesson of one has its summaries
     splits: int = 0  # how many healthy runs the explanation is held against
-    wants_last_lists: bool = False
+    wants_last_lists: bool = False  # and those from before the alerts that last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,7 @@ class Memory:
     states: tuple[AlertState, ...] = ()
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     last_lists: KeptLists | None = None  # of the last run that kept any
+    former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out
 
