@@ -24,9 +24,9 @@ from monitor.model import (
     Verdict,
 )
 
-NORMAL_AGAIN = 2.0
-"""A drop ends once the value lies within so many standard deviations of what is expected; a trend, which may be of less than
-that, once the value is no worse than expected."""
+NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.0}
+"""An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
+but not where the level that is expected is the newest one."""
 LEAST_MISSING = 0.5
 """Users: what is less is rounding."""
 
@@ -62,12 +62,13 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
         is_breach, finding = _find_drop(limit.direction, reading.value, expectation.limit)
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
+    learning = Learning.DROP if expectation.new_normal else limit.learning
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{shown}, {finding}; {after}",
+        reason="; ".join(filter(None, (f"{shown}, {finding}", after, expectation.new_normal))),
         value=reading.value,
         users=reading.users,
-        is_recovered=not is_breach and expectation.z <= (NORMAL_AGAIN if limit.learning is Learning.DROP else 0.0),
+        is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN[learning],
     )
 
 

@@ -10,11 +10,19 @@ from typing import Any
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
 from monitor.alerts.limits import apply_bounds, judge_reading
+from monitor.alerts.list_shares import find_shares
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.verdicts import judge_standstill, judge_unknown_segment, read_coverage, read_similarity
+from monitor.alerts.verdicts import (
+    judge_standstill,
+    judge_unknown_segment,
+    read_coverage,
+    read_share,
+    read_similarity,
+)
 from monitor.model import (
     ALL,
     AlertState,
+    ArmScore,
     Comparison,
     ConditionRule,
     Coverage,
@@ -22,6 +30,8 @@ from monitor.model import (
     CoverageRule,
     Expectation,
     Findings,
+    ListShare,
+    ListsRule,
     Outcome,
     Rule,
     RuleKind,
@@ -46,6 +56,7 @@ class _Run:
     found: Findings
     summaries: Mapping[tuple[str, str], Summary]
     covered: Mapping[str, CoverageRow]
+    shares: Mapping[tuple[str, ListShare], ArmScore]
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
@@ -128,6 +139,7 @@ def _look_up(
         found=found,
         summaries={(summary.segment, summary.metric): summary for summary in measured.summaries},
         covered={row.segment: row for row in measured.coverage.rows} if measured.coverage else {},
+        shares=find_shares(measured.arm_scores),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
@@ -162,6 +174,11 @@ def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
 
 
+def _judge_lists(rule: ListsRule, segment: str, run: _Run) -> Verdict:
+    reading = read_share(rule, segment, run.found.status, run.shares.get((segment, rule.share)), run.found.reason)
+    return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
+
+
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
     found = run.found
     return judge_standstill(rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason)
@@ -177,6 +194,7 @@ JUDGES: Mapping[RuleKind, _Judge] = {
         lambda rule, run: {name for name, metric in run.summaries if metric == rule.metric}, _judge_similarity
     ),
     RuleKind.COVERAGE: _Judge(lambda _rule, run: run.covered, _judge_coverage),
+    RuleKind.LISTS: _Judge(lambda rule, run: {name for name, share in run.shares if share == rule.share}, _judge_lists),
     RuleKind.STANDSTILL: _Judge(lambda _rule, _run: (), _judge_standstill),
     RuleKind.CONDITION: _Judge(lambda _rule, run: run.verdicts, _judge_condition),
 }

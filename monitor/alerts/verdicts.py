@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from monitor.model import (
     ALL,
+    CHURN,
     MIN_CHANGES,
     Arm,
     ArmScore,
@@ -17,6 +18,8 @@ from monitor.model import (
     Direction,
     FixedLimit,
     Lack,
+    ListsRule,
+    ListTrait,
     Outcome,
     RunStatus,
     SeriesRule,
@@ -27,9 +30,6 @@ from monitor.model import (
     Verdict,
 )
 
-CHURN = "self_churn"
-"""The arm-wide metric of how much of each list was replaced since the last run."""
-
 _MOST_NAMED = 3
 _REST = "other"
 _LACK_WORDS = {
@@ -38,6 +38,14 @@ _LACK_WORDS = {
     Lack.SHORT: "gave a list shorter than k for",
     Lack.DUPLICATED: "gave a list with duplicates for",
     Lack.FAILED: "failed to answer for",
+}
+
+
+_TRAIT_WORDS = {
+    ListTrait.SHARED: "the {0} gives one and the same list to {1:,} of {2}",
+    ListTrait.UNCHANGED: "the {0} left the lists of {1:,} of {2} as they were in its last run",
+    ListTrait.REVERSED: "mostly the other way round are the first three items of {1:,} of {2} who have the same three",
+    ListTrait.FIRST_DIFFERS: "the first item differs for {1:,} of {2}",
 }
 
 
@@ -97,6 +105,23 @@ def read_coverage(
         few = f"only {count_users(row.asked, segment)} were asked, fewer than the {rule.min_users:,} needed"
         return undecided(Outcome.TOO_FEW, few, row.asked)
     return Reading(rule.share.count(row) / row.asked, row.asked, segment)
+
+
+def read_share(
+    rule: ListsRule, segment: str, status: RunStatus, score: ArmScore | None, run_reason: str | None
+) -> Reading | Verdict:
+    """The share among the users of whom it is known, or why there is none; ``score`` is one of `list_shares`."""
+    if (unjudged := judge_status(status, run_reason)) is not None:
+        return unjudged
+    if score is None or score.value is None:
+        unknown = f"nothing can be said of {rule.share}{_of(segment)}"
+        if rule.share.trait is ListTrait.UNCHANGED:
+            unknown = f"the {rule.share.arm} changed too few lists of other users in this run to tell whose are left behind"
+        return undecided(Outcome.NO_DATA, unknown)
+    if score.n < rule.min_users:
+        few = f"only {count_users(score.n, segment)} can be looked at, fewer than the {rule.min_users:,} needed"
+        return undecided(Outcome.TOO_FEW, few, score.n)
+    return Reading(score.value, score.n, segment)
 
 
 def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
@@ -225,6 +250,8 @@ def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
     users = count_users(reading.users, reading.segment)
     if isinstance(rule, CoverageRule):
         return f"{_describe_coverage(rule.share, round(reading.value * reading.users), users)} ({shown})"
+    if isinstance(rule, ListsRule):
+        return f"{_TRAIT_WORDS[rule.share.trait].format(rule.share.arm, round(reading.value * reading.users), users)} ({shown})"
     return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.exposure import count_items
+from monitor.kernels.whole_lists import largest_group
 from monitor.model.arrays import Codes, Floats, Integers
 
 
@@ -33,17 +35,19 @@ class ArmLists:
     """One arm's lists of n users.
 
     ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. Where known: ``scores``
-    and ``weights`` (n, k), NaN for none; ``other_scores``, the other arm's; ``churn`` (n,) of each user, NaN for one without a
-    last list; ``is_new`` (items,), whether an item was listed to nobody in the last run.
+    and ``weights`` (n, k), NaN for none; ``other_scores``, the other arm's; ``of_users``: float64 (n,) by name, NaN for a user
+    without a value; ``is_new`` (items,), whether an item was listed to nobody in the last run. ``repeated`` (n,): a number for
+    each list that several users have, -1 for others.
     """
 
     codes: Codes
     items: int
     catalogue: int
+    repeated: Integers
+    of_users: Mapping[str, Floats] = field(default_factory=dict)
     scores: Floats | None = None
     other_scores: Floats | None = None
     weights: Floats | None = None
-    churn: Floats | None = None
     is_new: npt.NDArray[np.bool_] | None = None
 
 
@@ -89,10 +93,14 @@ class Listing:
         """The other arm's ``scores``."""
         return self._known(self._whole.other_scores)
 
-    @cached_property
-    def churn(self) -> Floats | None:
-        """Churn of each user with a list in both runs: float64, flat; None without a last run."""
-        return self._known(self._whole.churn)
+    @property
+    def largest_group(self) -> int:
+        """How many users have the most common list."""
+        return largest_group(self._whole.repeated[self._rows])
+
+    def of_users(self, name: str) -> Floats | None:
+        """The values of that name that are known, one a user: float64, flat; None where none can be."""
+        return self._known(self._whole.of_users.get(name))
 
     def _known(self, values: Floats | None) -> Floats | None:
         if values is None:

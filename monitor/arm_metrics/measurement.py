@@ -9,8 +9,9 @@ import numpy as np
 from monitor.arm_metrics.arm_lists import ArmLists, LastLists, Listing
 from monitor.arm_metrics.measures import ArmMetric
 from monitor.kernels.exposure import churn, compact_codes
-from monitor.model import Arm, ArmScore, ByArm, PairBatch
-from monitor.model.arrays import Floats, Rows
+from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, number_repeated
+from monitor.model import CHURN, Arm, ArmScore, ByArm, ListTrait, PairBatch
+from monitor.model.arrays import Codes, Floats, Rows
 
 
 def measure_arms(
@@ -48,6 +49,10 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
     baseline, candidate, items = compact_codes(batch.baseline, batch.candidate)
     # A catalogue smaller than what is listed would give coverage above 1.
     catalogue = max(catalogue_size or 0, len(items))
+    between = {
+        ListTrait.REVERSED: is_top_reversed(baseline, candidate),
+        ListTrait.FIRST_DIFFERS: first_differs(baseline, candidate),
+    }
     return {
         arm: ArmLists(
             codes=codes,
@@ -56,7 +61,8 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
             scores=_of(batch.scores, arm),
             other_scores=_of(batch.scores, other),
             weights=_of(batch.weights, arm),
-            churn=churn(own, lengths, last[arm].codes, last[arm].lengths) if arm in last else None,
+            repeated=number_repeated(codes),
+            of_users=_against_last(own, lengths, last.get(arm)) | (between if arm is Arm.CANDIDATE else {}),
             is_new=~np.isin(items, last[arm].exposed) if arm in last else None,
         )
         for arm, other, codes, own, lengths in (
@@ -64,6 +70,13 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
             (Arm.CANDIDATE, Arm.BASELINE, candidate, batch.candidate, batch.candidate_lengths),
         )
     }
+
+
+def _against_last(codes: Codes, lengths: Codes, last: LastLists | None) -> dict[str, Floats]:
+    if last is None:
+        return {}
+    lists = codes, lengths, last.codes, last.lengths
+    return {CHURN: churn(*lists), ListTrait.UNCHANGED: is_unchanged(*lists)}
 
 
 def _of(values: ByArm | None, arm: Arm) -> Floats | None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from monitor.arm_metrics.arm_lists import Listing
 from monitor.kernels.exposure import catalogue_coverage, entropy, gini, kolmogorov_smirnov
-from monitor.model import Arm
+from monitor.model import CHURN, Arm, ListTrait
 from monitor.model.arrays import Floats
 
 
@@ -67,6 +67,14 @@ def _score_shift(listing: Listing) -> float | None:
     return kolmogorov_smirnov(baseline, candidate)
 
 
+def _mean_over_users(name: str) -> Callable[[Listing], float | None]:
+    return lambda listing: _mean(listing.of_users(name))
+
+
+def _count_users(name: str) -> Callable[[Listing], int]:
+    return lambda listing: 0 if (known := listing.of_users(name)) is None else len(known)
+
+
 MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
@@ -92,6 +100,15 @@ MEASURES = (
         measure=lambda listing: gini(listing.counts, listing.catalogue),
         meaning="Inequality of the items' exposure, those never listed included; high: few items have most places",
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
+    ),
+    # Both arms' lists in one number, stored for the candidate.
+    ArmMetric(
+        name=ListTrait.FIRST_DIFFERS.value,
+        measure=_mean_over_users(ListTrait.FIRST_DIFFERS),
+        count=_count_users(ListTrait.FIRST_DIFFERS),
+        meaning="Share of the users whose first item differs between the arms; high: another item on top",
+        arms=(Arm.CANDIDATE,),
+        source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
     ),
     ArmMetric(
         name="mean_popularity",
@@ -121,12 +138,35 @@ MEASURES = (
         source="Smirnov (1939), two-sample statistic",
     ),
     ArmMetric(
-        name="self_churn",
-        measure=lambda listing: _mean(listing.churn),
-        count=lambda listing: 0 if listing.churn is None else len(listing.churn),  # users with a list in both runs
+        name=CHURN,
+        measure=_mean_over_users(CHURN),
+        count=_count_users(CHURN),  # those with a list in both runs
         meaning="Share of a user's list that the arm replaced since its last run; high: restless",
         need=ArmNeed.KEEP_LISTS,
         source="Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists",
+    ),
+    ArmMetric(
+        name=ListTrait.SHARED.value,
+        measure=lambda listing: listing.largest_group / listing.n,
+        meaning="Share of the users who get the most common list; high: one list for many, such as the most popular items",
+        source="Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and Parker (1970): the largest share",
+    ),
+    ArmMetric(
+        name=ListTrait.REVERSED.value,
+        measure=_mean_over_users(ListTrait.REVERSED),
+        count=_count_users(ListTrait.REVERSED),
+        meaning="Of the users with the same three first items in both arms, the share for whom at least two of the three pairs "
+        "stand the other way round; high: lists are reordered",
+        arms=(Arm.CANDIDATE,),
+        source="Kendall (1938): tau of the three items below 0",
+    ),
+    ArmMetric(
+        name=ListTrait.UNCHANGED.value,
+        measure=_mean_over_users(ListTrait.UNCHANGED),
+        count=_count_users(ListTrait.UNCHANGED),
+        meaning="Share of the users whose list is that of the arm's last run, item by item; high: old lists are served",
+        need=ArmNeed.KEEP_LISTS,
+        source="the discrete metric on lists",
     ),
 )
 """All of them, by name."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import pick, print_line, print_records
+from monitor.cli.output import instant, pick, print_line, print_records
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -21,6 +21,7 @@ from monitor.cli.parameters import (
     author_name,
     only_one,
     opened_database,
+    parse_instant,
     require_known,
 )
 from monitor.errors import ConfigError
@@ -159,3 +160,34 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
         msg = "no firing alert matches: see `rankwatch alerts`"
         raise ConfigError(msg)
     print_records(map(transition_dict, changed), _TRANSITION_COLUMNS, as_json=as_json)
+
+
+def accept(
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    *,
+    start: Annotated[str, typer.Option("--from", metavar="SLOT", help="Slot of the first run at the new level, ISO 8601.")],
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Accept what changed as normal: the runs from a slot on teach, and alerts end with the next run at this level.
+
+    Accepting a slot again changes nothing. `rankwatch alerts` and `rankwatch show` say who accepted what and when.
+    """
+    slot, now = parse_instant(start), datetime.now(UTC)
+    if slot > now:
+        msg = f"--from {start} lies in the future: name the slot of a run, see `rankwatch runs {comparison}`"
+        raise typer.BadParameter(msg)
+    with opened_database(config) as (store, configured):
+        found = store.history.run_records(comparison, after=slot - timedelta(microseconds=1), limit=1)
+        if not found:
+            require_known(comparison, configured)
+        if not found or (found[0].run.slot, found[0].run.status) != (slot, "ok"):
+            msg = f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs {comparison}`"
+            raise ConfigError(msg)
+        reason = f"accepted by {author_name(by)}" + (f": {comment}" if comment else "")
+        from monitor.model import accepted_level
+
+        level = store.alerts.accept(accepted_level(comparison, slot, reason, now))
+    print_records([pick(level, "comparison", "slot", "at", "reason")], "comparison slot at reason", as_json=as_json)

@@ -31,7 +31,7 @@ from monitor.cli.parameters import (
     parse_instant,
     parse_period,
 )
-from monitor.errors import MonitorError
+from monitor.errors import EvidenceError, MonitorError
 
 if TYPE_CHECKING:
     from monitor.model import RunResult, Summary
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
 
+_Again = Annotated[
+    bool,
+    typer.Option("--again", help="Ask live sources anew for slots that are stored; what is stored stays as NAME@ATTEMPT."),
+]
 _Textfile = Annotated[
     Path | None,
     typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
@@ -65,6 +69,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
     comparison: OneComparison = None,
+    again: _Again = False,
     textfile: _Textfile = None,
     push: _Push = None,
     push_instance: _PushInstance = "",
@@ -75,6 +80,7 @@ def run_once(  # noqa: PLR0913 - the command's options
 
     This is rankwatch without a daemon. Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not
     be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
+    A slot whose live sources have answered before is left as it is: see --again.
     """
     from monitor.service.commands.metrics_output import metrics_output_of
     from monitor.service.commands.one_shot import open_one_shot
@@ -85,10 +91,14 @@ def run_once(  # noqa: PLR0913 - the command's options
     if output.gateway is not None and output.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
         print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     log_errors_only()
-    with open_one_shot(config, reconciles=True) as service:
-        outcomes = list(service.run_once(comparison, wanted))
+    with open_one_shot(config, reconciles=True, say=print_error) as service:
+        outcomes = list(service.run_once(comparison, wanted, again=again))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
+        # Started again for a slot, as schedulers do until all messages are delivered, it has nothing left to ask.
+        for each in [each for each in errors if isinstance(each, EvidenceError)]:
+            print_error(str(each))
+            errors.remove(each)
         # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.
         if as_json:
             for result in results:
@@ -127,12 +137,14 @@ def replay(  # noqa: PLR0913 - the command's options
     end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
+    again: _Again = False,
     notify: Annotated[bool, typer.Option("--notify", help="Notify receivers too; by default nothing is sent.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run every slot of a past period in order, as if live.
 
-    Rules, states and transitions have the slot's time.
+    Rules, states and transitions have the slot's time. Sources that do not know of slots answer for now: runs that stored what
+    such sources answered then are not replaced, see --again.
     """
     from monitor.service.commands.one_shot import open_one_shot
 
@@ -141,8 +153,8 @@ def replay(  # noqa: PLR0913 - the command's options
     parse_period(start, end)
     log_errors_only()
     results: list[RunResult] = []
-    with open_one_shot(config, reconciles=False) as service, progress() as bar:
-        slots = service.slots(comparison, first, last)
+    with open_one_shot(config, reconciles=False, say=print_error) as service, progress() as bar:
+        slots = service.slots(comparison, first, last, again=again)
         task = bar.add_task("replay", total=len(slots))
         try:
             for result in service.replay(slots, is_announced=notify):
@@ -159,7 +171,7 @@ def replay(  # noqa: PLR0913 - the command's options
     if unjudged := sum(any(state.judged_slot > result.claim.slot for state in result.states) for result in results):
         print_error(
             f"{unjudged} of {len(results)} runs were measured but judged nothing: newer slots of theirs were judged before. "
-            "To see what the rules would have done, replay into an empty database."
+            "To see what the rules would have done: rankwatch backtest --rules rankwatch.yaml"
         )
     _exit(results)
 

@@ -75,6 +75,8 @@ def show(
 
     Similarity by segment, and why it fell.
     """
+    from monitor.model import ACCEPTED
+
     with opened_database(config) as (store, _):
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
         summaries, evidence, arm_scores = (
@@ -83,19 +85,33 @@ def show(
             store.history.arm_scores(run.id),
         )
         explanation = store.history.explanation(run.id)
+        accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
+        kept = _kept_attempts(store, run)
     if as_json:
         print_json(
             _shown_dict(run, summaries, evidence, arm_scores)
-            | {"explanation": None if explanation is None else asdict(explanation)}
+            | {"explanation": None if explanation is None else asdict(explanation), "earlier_attempts": kept}
         )
         return
     _print_run(run, summaries, arm_scores, explanation)
+    for level in accepted:
+        print_line(f"normal since {instant(level.slot)}: {level.reason}, {instant(level.at)}")
     print_evidence([each for each in evidence if each.kind == "worst"][:users])
+    for name in kept:
+        print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {instant(run.slot)}")
+
+
+def _kept_attempts(store: SqlStore, run: Run) -> list[str]:
+    """The names under which earlier attempts of the run's slot are kept."""
+    from monitor.model import KEPT_MARK
+
+    found = store.history.runs(comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot)
+    return [each.comparison for each in found if each.comparison.startswith(f"{run.comparison}{KEPT_MARK}")]
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> Run:
-    found = store.history.runs(comparison=comparison, limit=_LOOKED_THROUGH)
-    run = next((each for each in found if each.status != "running" and slot in (None, each.slot)), None)
+    found = store.history.runs(comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot)
+    run = next((each for each in found if each.status != "running"), None)
     if run is None:
         which = "no finished run" if slot is None else f"no finished run of slot {instant(slot)}"
         msg = f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs"

@@ -1,6 +1,7 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    ACCEPTED,
     MIN_CHANGES,
     AlertState,
     Expectation,
@@ -9,6 +10,7 @@ from monitor.model.alerts import (
     State,
     Transition,
     Verdict,
+    accepted_level,
 )
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan, SampleSize
 from monitor.model.explanation import (
@@ -40,6 +42,7 @@ from monitor.model.notifications import (
     Notification,
     Silence,
     Treatment,
+    Updates,
 )
 from monitor.model.rankings import (
     ALL,
@@ -77,6 +80,7 @@ from monitor.model.rules import (
     LearnedLimit,
     Learning,
     Limit,
+    ListsRule,
     Rule,
     RuleKind,
     SeriesRule,
@@ -89,6 +93,7 @@ from monitor.model.rules import (
     kind_of_label,
 )
 from monitor.model.runs import (
+    KEPT_MARK,
     RUN_MARK,
     ArmScore,
     Claim,
@@ -111,5 +116,16 @@ from monitor.model.runs import (
     Summary,
     UserScore,
     Watermark,
+    kept_name,
 )
-from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived
+from monitor.model.statistics import (
+    CHURN,
+    CoverageShare,
+    DerivedMetric,
+    Lack,
+    ListShare,
+    ListTrait,
+    NoiseFloor,
+    Statistic,
+    parse_derived,
+)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from monitor.model.rankings import Arm
 from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
 
+ACCEPTED = "(accepted)"  # in place of an alert in the transition that says that somebody accepted a level, from its slot on
 MIN_CHANGES = 2  # changes of an arm's lists that must have been seen before it is known how often they change
 
 
@@ -54,6 +55,7 @@ class Expectation:
     lost: float = 0.0  # share of the users asked who had no score
     steady: float | None = None  # what it adds to evidence over runs: z discounted by the runs' correlation known then
     usual_lost: float = 0.0  # share without a score in the healthy runs before
+    new_normal: str = ""  # since when, in a sentence, where what is expected is a level that nobody has accepted yet
 
     @property
     def is_suspicious(self) -> bool:
@@ -171,3 +173,26 @@ class Transition:
     def is_acknowledgement(self) -> bool:
         """Whether somebody acknowledged a firing; ``reason`` names them."""
         return self.from_state is State.FIRING and self.to_state is State.FIRING
+
+
+def accepted_level(comparison: str, slot: datetime, reason: str, at: datetime) -> Transition:
+    """The record that what is measured since the slot is normal: a transition of no alert, which nobody is sent."""
+    return Transition(
+        comparison=comparison,
+        alert=ACCEPTED,
+        segment="all",
+        slot=slot,
+        at=at,
+        from_state=State.QUIET,
+        to_state=State.QUIET,
+        reason=reason,
+        value=None,
+        direction=Direction.BELOW,
+        threshold=0.0,
+        users=0,
+        metric="level",
+        statistic=ACCEPTED,
+        severity=Severity.INFO,
+        since=slot,
+        dedup_key=None,
+    )

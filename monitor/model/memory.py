@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from monitor.model.alerts import AlertState, Expectation, Standstill, State
+from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.explanation import Split
 from monitor.model.runs import KeptLists, Summary
 
@@ -69,6 +69,7 @@ class Memory:
     installation: str = ""  # id of the database, of which the keys of new incidents are made
     states: tuple[AlertState, ...] = ()
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
+    accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
     last_lists: KeptLists | None = None  # of the last run that kept any
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first

@@ -1,4 +1,4 @@
-"""Rules: what is watched, with which limit, and when it alerts. A rule is one of four kinds, each with fields of its own."""
+"""Rules: what is watched, with which limit, and when it alerts. A rule is one of five kinds, each with fields of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from monitor.model.rankings import Arm
-from monitor.model.statistics import CoverageShare, Statistic
+from monitor.model.statistics import CoverageShare, ListShare, Statistic
 
 MEAN = Statistic()
 
@@ -73,6 +73,7 @@ class RuleKind(StrEnum):
 
     SIMILARITY = "similarity"
     COVERAGE = "coverage"
+    LISTS = "lists"
     STANDSTILL = "standstill"
     CONDITION = "condition"
 
@@ -80,6 +81,7 @@ class RuleKind(StrEnum):
 # The label `metric` of alerts that are about no metric.
 METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.COVERAGE: "coverage",
+    RuleKind.LISTS: "lists",
     RuleKind.STANDSTILL: "frozen",
     RuleKind.CONDITION: "condition",
 }
@@ -116,16 +118,17 @@ class BaseRule:
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     is_dry_run: bool = False  # judged and recorded as any other, and nobody is notified
+    limit: Limit | None = None
 
     @property
     def direction(self) -> Direction:
         """The side on which the rule is in breach."""
-        return Direction.ABOVE
+        return Direction.ABOVE if self.limit is None else self.limit.direction
 
     @property
     def threshold(self) -> float:
         """The limit that states and messages show where the run has learned none."""
-        return 0.0
+        return 0.0 if self.limit is None else self.limit.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +152,6 @@ class SimilarityRule(BaseRule):
         """Whether the value is a share of users."""
         return self.statistic.floor is not None
 
-    @property
-    def direction(self) -> Direction:
-        """The side of the limit."""
-        return self.limit.direction
-
-    @property
-    def threshold(self) -> float:
-        """The value of the limit."""
-        return self.limit.value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRule(BaseRule):
@@ -179,15 +172,25 @@ class CoverageRule(BaseRule):
         """Whether the value is a share of users: it always is."""
         return True
 
-    @property
-    def direction(self) -> Direction:
-        """The side of the limit."""
-        return self.limit.direction
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListsRule(BaseRule):
+    """Watches a share of the users whose lists have a trait."""
+
+    kind: ClassVar[RuleKind] = RuleKind.LISTS
+
+    share: ListShare
+    limit: Limit
 
     @property
-    def threshold(self) -> float:
-        """The value of the limit."""
-        return self.limit.value
+    def subject(self) -> Subject:
+        """The share of lists."""
+        return Subject(METRIC_LABELS[self.kind], str(self.share))
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the value is a share of users: it always is."""
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,9 +226,11 @@ class ConditionRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
-SeriesRule: TypeAlias = SimilarityRule | CoverageRule  # a rule that holds the value of a series, run after run, against a limit
+SeriesRule: TypeAlias = (
+    SimilarityRule | CoverageRule | ListsRule
+)  # a rule that holds the value of a series, run after run, against a limit
 
-Rule: TypeAlias = SimilarityRule | CoverageRule | StandstillRule | ConditionRule
+Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 
 
 def describe_series(rule: SeriesRule) -> str:
@@ -237,4 +242,4 @@ def describe_series(rule: SeriesRule) -> str:
 
 def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
     """Whether the rule's limit comes from the past of its series."""
-    return isinstance(rule, SimilarityRule | CoverageRule) and isinstance(rule.limit, LearnedLimit)
+    return isinstance(rule, SeriesRule) and isinstance(rule.limit, LearnedLimit)

@@ -63,6 +63,7 @@ class Claim:
     started_at: datetime
     until: datetime
     has_ok: bool = False  # the slot was run well before: only another ok run may take the place of what it found
+    keeps_earlier: bool = False  # what an earlier attempt stored is not deleted but stays as a run of the name `kept_name`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +228,12 @@ class Run:
         return tuple(getattr(self, name) for name in RUN_MARK)
 
 
+def kept_name(comparison: str, attempt: int) -> str:
+    """The name under which an earlier attempt of a slot is kept as a run of its own; no configured comparison can have it."""
+    return f"{comparison}{KEPT_MARK}{attempt}"
+
+
+KEPT_MARK = "@"
 RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 

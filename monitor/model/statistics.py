@@ -1,4 +1,4 @@
-"""What rules may ask for, by names that parse and print: statistics, series of the noise floor, shares of coverage."""
+"""What rules may ask for, by names that parse and print: statistics, series of the noise floor, shares of users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Self, TypeVar
 
 from monitor.errors import ConfigError
 from monitor.model.rankings import Arm, CoverageReason, CoverageRow
@@ -14,7 +14,7 @@ from monitor.model.rankings import Arm, CoverageReason, CoverageRow
 _QUANTILE = re.compile(r"p(\d{2})")
 _SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
 _DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
-_LACK = re.compile(r"([a-z]+)(?:\(\s*([a-z]+)\s*\))?")
+_NAMED_SHARE = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,18 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"
 
 
+_NameT = TypeVar("_NameT", bound=StrEnum)
+
+
+def _parse_share(text: str, names: type[_NameT]) -> tuple[_NameT | None, Arm | None]:
+    """The name and the arm in ``missing(candidate)``; no name where the text is none, no arm where it has none."""
+    match = _NAMED_SHARE.fullmatch(text.strip())
+    try:
+        return (names(match[1]), Arm(match[2]) if match[2] else None) if match else (None, None)
+    except ValueError:
+        return None, None
+
+
 _BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
 _REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values())}
 
@@ -114,13 +126,8 @@ class CoverageShare:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``; ConfigError when it is none."""
-        match = _LACK.fullmatch(text.strip())
-        try:
-            lack = Lack(match[1]) if match else None
-            arm = Arm(match[2]) if match and match[2] else None
-        except ValueError:
-            lack = None
-        if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
+        lack, arm = _parse_share(text, Lack)
+        if lack is None or (lack is Lack.UNPAIRED and arm is not None):
             kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
             msg = f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind it such as missing(baseline)"
             raise ConfigError(msg)
@@ -135,3 +142,40 @@ class CoverageShare:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]
         return sum(users for (arm, reason), users in row.reasons.items() if arm == self.arm and reason in reasons)
+
+
+CHURN = "self_churn"
+"""The arm metric of how much of each list was replaced since the last run."""
+
+
+class ListTrait(StrEnum):
+    """What users' lists are counted for, each an arm metric of this name."""
+
+    SHARED = "shared_list"
+    UNCHANGED = "unchanged_list"
+    REVERSED = "top_reversed"
+    FIRST_DIFFERS = "first_differs"
+
+
+OF_BOTH_ARMS = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ListShare:
+    """The share of the users whose list of ``arm`` has the trait, from 0 to 1."""
+
+    trait: ListTrait
+    arm: Arm = Arm.CANDIDATE
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``shared_list(baseline)`` or ``shared_list`` (of the candidate); ConfigError when it is none."""
+        trait, arm = _parse_share(text, ListTrait)
+        if trait is None or (trait in OF_BOTH_ARMS and arm is not None):
+            msg = f"unknown share {text!r}: use one of {', '.join(ListTrait)}; the first two may name the arm, as in "
+            msg += "shared_list(baseline)"
+            raise ConfigError(msg)
+        return cls(trait, arm or Arm.CANDIDATE)
+
+    def __str__(self) -> str:
+        return self.trait if self.trait in OF_BOTH_ARMS else f"{self.trait}({self.arm})"

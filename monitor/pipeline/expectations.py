@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,23 +22,30 @@ from monitor.model import (
     Findings,
     LearnedLimit,
     Learning,
+    ListsRule,
     PastRun,
     Rule,
     SeriesRule,
     StandstillRule,
+    Transition,
     describe_series,
+    format_instant,
     is_learned,
 )
 from monitor.model.arrays import Flags, Floats
 from monitor.pipeline.rule_series import Figures, RuleSeries, find_alarms, find_firings, find_phases, measure_all, read_lessons
 from monitor.reference import (
+    SETTLED_RUNS,
+    WINDOW,
     Budget,
+    PastAlarms,
     Reference,
     TrendEvidence,
     correlate,
     count_suspects,
     discount,
     find_median,
+    judge_rare,
     no_evidence,
     predict,
     refer,
@@ -57,23 +67,36 @@ as many in alarm; seasons and correlation, seen over 17 weeks of days, gain litt
 on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=rule_evaluation`)."""
 
 
+class _Past(NamedTuple):
+    """What is normal for the series, and the past values and errors that say so, (runs, m), NaN where one does not count."""
+
+    reference: Reference
+    values: Floats
+    errors: Floats
+
+
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     """The rules that look back at earlier runs."""
     return tuple(rule for rule in comparison.judging.rules if is_learned(rule) or isinstance(rule, StandstillRule))
 
 
 def compute_expectations(
-    comparison: Comparison, found: Findings, past: Sequence[PastRun], states: Sequence[AlertState]
+    comparison: Comparison,
+    found: Findings,
+    past: Sequence[PastRun],
+    states: Sequence[AlertState],
+    accepted: Sequence[Transition] = (),
 ) -> tuple[Expectation, ...]:
     """What each rule with a learned limit expects of each segment of this run, in the order of rules and segments.
 
     ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if no rule that learns
-    was in alarm there or for all users, and no drift was under way. The same arguments give the same answer.
+    was in alarm there or for all users, and no drift was under way. So do those of a level that is the new normal, or was
+    ``accepted`` before the slot. The same arguments give the same answer.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(found.measured.summaries, rows if learns_coverage else ())
+    figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
@@ -81,17 +104,54 @@ def compute_expectations(
         return ()
     shares = _share_out(comparison, series)
     lessons = read_lessons(series, past)
-    evidence, was_drifting = _gather(find_firings(series, past), lessons.steady, shares)
+    fired = find_firings(series, past)
+    evidence, was_drifting = _gather(fired, lessons.steady, shares)
     alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
-    counts = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
-    values, errors = (np.where(counts, each, np.nan) for each in (lessons.values, lessons.errors))
-    reference = refer(values, errors, phases=find_phases(past, found.slot))
-    expected = _build(series, figures, reference, evidence, (shares, correlate(values)))
-    usual = np.nan_to_num(find_median(np.where(counts, lessons.lost, np.nan)))
+    healthy = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
+    before = PastAlarms(
+        healthy=healthy,
+        alarms=alarms,
+        firing=fired,
+        accepted=_find_rows(past, [each for each in accepted if each.at <= found.slot]),
+        settled=_runs_of_a_new_normal(past, found.slot),
+    )
+    reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=before)
+    values = reference.taught
+    errors, lacked = (np.where(np.isnan(values), np.nan, each) for each in (lessons.errors, lessons.lost))
+    expected = _build(series, figures, _Past(reference, values, errors), evidence, (shares, correlate(values)))
+    usual = np.nan_to_num(find_median(lacked))
+    since = [format_instant(past[row].slot) if row >= 0 else None for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
-    return tuple(replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(usual[n])) for n, each in enumerate(expected))
+    return tuple(
+        replace(
+            each,
+            lost=lost.get(each.segment, 0.0),
+            usual_lost=float(usual[n]),
+            new_normal=_describe_level(comparison.name, since[n]),
+        )
+        for n, each in enumerate(expected)
+    )
+
+
+def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
+    """The first run of each level that was accepted, and the first one after that."""
+    slots = [run.slot for run in past]
+    rows = [(bisect_left(slots, each.slot), bisect_right(slots, each.at)) for each in accepted]
+    return [(start, following) for start, following in rows if start < following]
+
+
+def _describe_level(comparison: str, since: str | None) -> str:
+    if since is None:
+        return ""
+    return f"new normal since {since}: accept it (rankwatch accept {comparison} --from {since}) or roll back"
+
+
+def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
+    """Runs at one level that make it the new normal: a day of them, and SETTLED_RUNS at least."""
+    of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
+    return min(max(of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:
@@ -112,7 +172,7 @@ def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]])
 
 def _weight(rule: SeriesRule) -> float:
     # On trial is the candidate.
-    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
+    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule | ListsRule) and rule.share.arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
@@ -144,13 +204,14 @@ def _forget(evidence: TrendEvidence, where: Flags) -> TrendEvidence:
 def _build(
     series: Sequence[RuleSeries[SeriesRule]],
     figures: Figures,
-    reference: Reference,
+    past: _Past,
     before: TrendEvidence,
     given: tuple[Floats, Floats],
 ) -> tuple[Expectation, ...]:
     shares, correlation = given
+    reference = past.reference
     values, errors = measure_all(series, figures)
-    (limits, opposites), z = _hold_against(series, reference, (values, errors), shares)
+    (limits, opposites), z = _hold_against(series, past, (values, errors), shares)
     steady = discount(z, correlation)
     evidence = update_evidence(before, steady).total
     found = []
@@ -183,14 +244,16 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _hold_against(
-    series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[RuleSeries[SeriesRule]], past: _Past, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """The limits on the watched side and on the other, and how far out this run lies (z), (m,) each."""
     values, errors = now
-    prediction = predict(reference, np.nan_to_num(errors), shares)
+    prediction = predict(past.reference, np.nan_to_num(errors), shares)
+    far = {side: surprise(past.reference, values, errors, direction=side) for side in Direction}
     is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
-    far = {side: to_normal(surprise(reference, values, errors, direction=side)) for side in Direction}
-    z = np.where(is_below, far[Direction.BELOW], far[Direction.ABOVE])
-    limits = np.where(is_below, prediction.low, prediction.high), np.where(is_below, prediction.high, prediction.low)
+    can_be_rare = np.array([each.rule.is_share for each in series]) & ~is_below & np.isfinite(values)
+    high, p = judge_rare(can_be_rare, (past.values, past.errors), now, shares, by_angle=(prediction.high, far[Direction.ABOVE]))
+    z = to_normal(np.where(is_below, far[Direction.BELOW], p))
+    limits = np.where(is_below, prediction.low, high), np.where(is_below, prediction.high, prediction.low)
     # While too little is known, z is NaN.
-    return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
+    return limits, np.where(past.reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)

@@ -44,16 +44,15 @@ class Judgement:
 
 def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: datetime) -> Judgement:
     """Judge a run at the time ``at``. The same arguments give the same answer."""
-    expectations = compute_expectations(comparison, found, memory.past, memory.states)
+    expectations = compute_expectations(comparison, found, memory.past, memory.states, memory.accepted)
     is_ok = found.status is RunStatus.OK
     standstills = count_standstills(comparison, found.measured.arm_scores, memory.past) if is_ok else ()
     states, transitions = evaluate_rules(
         comparison, found, memory.states, at, expectations=expectations, standstills=standstills
     )
     # Incidents are assigned last: they depend on which firings begin together.
-    group_for = comparison.judging.group_for
     states, transitions = assign_incidents(
-        states, transitions, memory.states, group_for=group_for, installation=memory.installation
+        states, transitions, memory.states, comparison.judging, installation=memory.installation
     )
     scales = ChangeScales(
         comparison=comparison, summaries=found.measured.summaries, expectations=expectations, past=memory.past
@@ -88,7 +87,7 @@ class ChangeScales:
         )
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
-        if change.kind is RuleKind.COVERAGE:
+        if change.kind in (RuleKind.COVERAGE, RuleKind.LISTS):
             return share_interval(change.value or 0.0, change.users)
         found = (each for each in self.summaries if (each.segment, each.metric) == (change.segment, change.metric))
         summary = next(found, None)

@@ -106,6 +106,7 @@ class Rejudgement:
 
     comparison: Comparison
     installation: str = ""  # whose keys the firings have
+    accepted: tuple[Transition, ...] = ()  # levels that are normal from the time on at which somebody said so
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED)))
 
@@ -121,7 +122,7 @@ class Rejudgement:
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
         # As in the daemon, a changed configuration begins to learn anew.
         past = tuple(self.past[run.config_hash])
-        memory = Memory(states=tuple(self.states.values()), past=past, installation=self.installation)
+        memory = Memory(states=tuple(self.states.values()), past=past, installation=self.installation, accepted=self.accepted)
         judging = self.comparison.judging
         rules = tuple(rule for rule in judging.rules if is_whole or rule.kind is not RuleKind.CONDITION)
         comparison = replace(self.comparison, judging=replace(judging, rules=rules))

@@ -10,11 +10,15 @@ from typing import Generic, Self, TypeVar
 
 import numpy as np
 
+from monitor.alerts import find_shares
 from monitor.model import (
     ALL,
     PARTS,
+    ArmScore,
     CoverageRow,
     CoverageRule,
+    ListShare,
+    ListsRule,
     PastRun,
     SeriesRule,
     SimilarityRule,
@@ -33,21 +37,24 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run measured, as series are read from it: summaries by segment and metric, and coverage by segment."""
+    """What one run measured, as series are read from it: by segment summaries of metrics, coverage, and shares of lists."""
 
     summaries: Mapping[tuple[str, str], Summary]
     coverage: Mapping[str, CoverageRow]
+    lists: Mapping[tuple[str, ListShare], ArmScore]
 
     @classmethod
-    def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = ()) -> Self:
-        """Of these summaries, and of those rows in which somebody was asked."""
+    def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = (), scores: Sequence[ArmScore] = ()) -> Self:
+        """Of these summaries and arm-wide metrics, and of those rows in which somebody was asked."""
         by_name = {(each.segment, each.metric): each for each in summaries}
-        return cls(by_name, {row.segment: row for row in rows if row.asked})
+        return cls(by_name, {row.segment: row for row in rows if row.asked}, find_shares(scores))
 
     def segments(self, rule: SeriesRule) -> set[str]:
         """The segments in which the rule's series was measured."""
         if isinstance(rule, CoverageRule):
             return set(self.coverage)
+        if isinstance(rule, ListsRule):
+            return {segment for segment, share in self.lists if share == rule.share}
         return {segment for segment, metric in self.summaries if metric == rule.metric}
 
 
@@ -68,9 +75,9 @@ class RuleSeries(Generic[RuleT_co]):
         found = self._find(figures)
         if isinstance(found, Summary):
             return self.measure(found)
-        if found is None or not isinstance(self.rule, CoverageRule) or found.asked < self.rule.min_users:
+        if found is None or found[1] < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(self.rule.share.count(found) / found.asked, found.asked)
+        return _as_angle(*found)
 
     def measure(self, summary: Summary) -> tuple[float, float]:
         """The same of a rule on similarity; NaN too where too few users stand behind the value."""
@@ -87,12 +94,17 @@ class RuleSeries(Generic[RuleT_co]):
     def count_users(self, figures: Figures) -> int:
         """Users behind the run's value; 0 where it has none."""
         found = self._find(figures)
-        return 0 if found is None else found.n if isinstance(found, Summary) else found.asked
+        return 0 if found is None else found.n if isinstance(found, Summary) else found[1]
 
-    def _find(self, figures: Figures) -> Summary | CoverageRow | None:
+    def _find(self, figures: Figures) -> Summary | tuple[float, int] | None:
+        """The summary, or of a share of users its value and of how many it is."""
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
-        return figures.coverage.get(self.segment)
+        if isinstance(self.rule, ListsRule):
+            score = figures.lists.get((self.segment, self.rule.share))
+            return None if score is None or score.value is None else (score.value, score.n)
+        row = figures.coverage.get(self.segment)
+        return None if row is None else (self.rule.share.count(row) / row.asked, row.asked)
 
     def show(self, judged: float, users: int) -> float | None:
         """A value on the judged scale as people read it; None for what is not finite, and for a share of nobody."""

@@ -14,7 +14,6 @@ from monitor.model import (
     Claim,
     Comparison,
     CoverageReason,
-    CoverageRule,
     Findings,
     Keep,
     MeasuredRun,
@@ -23,7 +22,7 @@ from monitor.model import (
     RunResult,
     RunStatus,
     Scores,
-    SimilarityRule,
+    SeriesRule,
     describe_series,
     format_instant,
 )
@@ -51,7 +50,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs if rules else 0,
-        series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SimilarityRule | CoverageRule)},
+        series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
     )

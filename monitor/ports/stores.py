@@ -143,8 +143,10 @@ class History(Protocol):
         runs.
         """
 
-    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
-        """Stored runs, newest slot first."""
+    def runs(
+        self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Run, ...]:
+        """Stored runs, newest slot first, of slots from ``since`` to ``until``, both included."""
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
@@ -234,6 +236,9 @@ class AlertStore(Protocol):
     ) -> tuple[Transition, ...]:
         """End firings (alert, segment) by hand, and notify who was notified of them; transitions of those that did fire."""
 
+    def accept(self, level: Transition) -> Transition:
+        """Note that a level is normal from its slot on: a transition of ACCEPTED; that of the slot which is stored already."""
+
     def add_silence(self, silence: Silence) -> Silence:
         """Store a silence; returned with the number that it was given."""
 
@@ -256,8 +261,10 @@ class Outbox(Protocol):
         first. Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
         """
 
-    def firing_snapshot(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> FiringSnapshot:
-        """What fires in the comparison, and which of the firings of these keys, and of those that last, the receiver knows."""
+    def firing_snapshot(
+        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+    ) -> FiringSnapshot:
+        """What fires in the comparison, and what the receiver was sent of it, of these changes, and of their incidents."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         """What is stored of the run of this slot beside its figures; empty where there is nothing."""

@@ -5,7 +5,9 @@ first. Which runs count is the caller's choice: it leaves out those in alarm, in
 """
 
 from monitor.reference.budget import SAFETY, SHARE_OF_ALL, Budget
+from monitor.reference.counts import CountReference, judge_rare
 from monitor.reference.history import find_median
+from monitor.reference.levels import SETTLED_RUNS, PastAlarms
 from monitor.reference.prediction import WINDOW, Prediction, Reference, predict, refer, surprise, to_normal
 from monitor.reference.sampling_error import estimate_error, estimate_interval, from_angle, share_interval, to_angle
 from monitor.reference.season import Phases

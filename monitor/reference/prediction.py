@@ -12,6 +12,7 @@ import scipy
 from monitor.model import Direction
 from monitor.model.arrays import Floats, Integers
 from monitor.reference.history import keep_newest, read_history
+from monitor.reference.levels import PastAlarms, find_levels
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import Spread, measure_spread, pay
 
@@ -31,7 +32,9 @@ class Reference:
 
     ``center`` is the expected value of the next run and ``center_error`` its standard error; ``spread`` the standard deviation
     from run to run of what was seen, sampling error included; ``sampling`` the part of its square that is sampling variance;
-    ``df`` the degrees of freedom of ``spread`` (0: too little is known yet, ``spread`` NaN); ``runs`` how many runs carry it.
+    ``df`` the degrees of freedom of ``spread`` (0: too little is known yet, ``spread`` NaN); ``runs`` how many runs carry it;
+    ``taught`` (runs, m) these runs without their season, at the newest level, else NaN; ``since`` the row at which a level
+    begins that nobody has accepted, -1 for none.
     """
 
     center: Floats
@@ -40,6 +43,8 @@ class Reference:
     sampling: Floats
     df: Floats
     runs: Integers
+    taught: Floats
+    since: Integers
 
 
 def refer(
@@ -47,22 +52,28 @@ def refer(
     errors: npt.ArrayLike,
     *,
     phases: Sequence[Phases] = (),
+    alarms: PastAlarms | None = None,
 ) -> Reference:
     """Reference of m series from their past runs: ``values`` and their sampling errors, (runs, m), oldest first, NaN left out.
 
-    The newest WINDOW runs that count are weighed by 1 / (run-to-run variance + own sampling variance), as in a random-effects
-    meta-analysis (DerSimonian and Laird 1986), after seasons are removed and outliers rejected (Rosner 1983). With equal
-    sampling errors these are mean and standard deviation, so Student's t holds exactly for normal runs. Errors: InputError on
-    odd shapes.
+    Of runs that ``alarms`` calls unhealthy only seasons and new levels are learned. The newest WINDOW others are weighed by
+    1 / (run-to-run variance + own sampling variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986), after
+    seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors these are mean and standard deviation,
+    so Student's t holds exactly for normal runs. Errors: InputError on odd shapes.
     """
     past, doubts = read_history(values, errors)
-    seasonal = remove_seasons(past, phases)
-    own = measure_spread(*keep_newest(seasonal.values, doubts, WINDOW))
-    spread = pay(own, seasonal.paid, seasonal.doubt)
-    return _bound(spread)
+    none = np.zeros(past.shape, dtype=np.bool_)
+    alarms = alarms or PastAlarms(healthy=~none, alarms=none, firing=none)
+    seasonal = remove_seasons(past, phases, alarms.alarms)
+    levels = find_levels(seasonal.values, alarms)
+    if levels.shift.any():  # or runs of two levels would look like a season
+        seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
+    taught = np.where(levels.teaches, seasonal.values, np.nan)
+    own = measure_spread(*keep_newest(taught, np.where(np.isnan(taught), np.nan, doubts), WINDOW))
+    return _bound(pay(own, seasonal.paid, seasonal.doubt + levels.doubt, seasonal.unrest), taught, levels.since)
 
 
-def _bound(spread: Spread) -> Reference:
+def _bound(spread: Spread, taught: Floats, since: Integers) -> Reference:
     """The variance at least LEAST_OF_SAMPLING and RESOLUTION."""
     least = np.maximum(LEAST_OF_SAMPLING * spread.sampling, (RESOLUTION * np.maximum(1.0, np.abs(spread.center))) ** 2)
     # A bound brings no degrees of freedom: the calm may be chance.
@@ -74,6 +85,8 @@ def _bound(spread: Spread) -> Reference:
         sampling=spread.sampling,
         df=spread.df,
         runs=spread.runs,
+        taught=taught,
+        since=since,
     )
 
 

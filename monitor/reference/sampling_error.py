@@ -32,6 +32,12 @@ def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
     return share
 
 
+def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """How many users `to_angle` was told of, and of how many; whole numbers, NaN stays NaN."""
+    users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
+    return np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375), users
+
+
 LEAST_IN_TAIL = 5
 """Users that have to lie beyond a percentile before it has an error: an extreme user is no percentile."""
 

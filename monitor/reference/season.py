@@ -12,9 +12,11 @@ from monitor.model.arrays import Flags, Floats, Integers
 from monitor.reference.history import FAR_OUT, find_median, find_scale
 
 LEAST_IN_PHASE = 3
-"""Runs that every phase needs before a season is looked for: three weeks of days, three days of hours."""
+"""Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
 # Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much.
 LEAST_GAIN = 0.15
+DOUBTED = 8
+"""Runs of a phase from which on it is believed, more than not, that these vary more than others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +32,32 @@ class Seasonal:
     """``values`` (runs, m) as though all runs stood where the next one does, and what that took from them, (m,) each.
 
     ``paid`` is the part of the degrees of freedom that went into the effects, under a third a cycle; ``doubt`` the variance of
-    the effect of the next run's phase as a multiple of the variance between runs.
+    the effect of the next run's phase as a multiple of the variance between runs, and ``unrest`` that of runs of this phase.
     """
 
     values: Floats
     paid: Floats
     doubt: Floats
+    unrest: Floats
 
 
-def remove_seasons(values: Floats, phases: Sequence[Phases]) -> Seasonal:
-    """Remove one cycle after another from (runs, m) values, NaN where a run does not count."""
+def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | None = None) -> Seasonal:
+    """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
+
+    Of runs in alarm those count that recovered within the cycle: a weekend that pages each week is a season, a fault that lasts
+    is none. A phase that was in alarm in three recurrences in a row is known from these on.
+    """
     series = values.shape[1]
-    found = Seasonal(values=values, paid=np.zeros(series), doubt=np.zeros(series))
+    alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
+    found = Seasonal(values=values, paid=np.zeros(series), doubt=np.zeros(series), unrest=np.ones(series))
     for cycle in phases:
-        one = _remove(found.values, cycle)
-        found = Seasonal(values=one.values, paid=found.paid + one.paid, doubt=found.doubt + one.doubt)
+        one = _remove(found.values, cycle, alarms)
+        paid, doubt = found.paid + one.paid, found.doubt + one.doubt
+        found = Seasonal(values=one.values, paid=paid, doubt=doubt, unrest=np.maximum(found.unrest, one.unrest))
     return found
 
 
-def _remove(values: Floats, phases: Phases) -> Seasonal:
+def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     """Shrunk means of the phases (James and Stein 1961), far-out values pulled in; only of series in which they show.
 
     A phase's mean of n runs keeps the part B = T / (T + W / n) of its distance from the overall mean, T and W the variances
@@ -56,24 +65,75 @@ def _remove(values: Floats, phases: Phases) -> Seasonal:
     """
     names, rows = np.unique(phases.past, return_inverse=True)
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
-    deviations = _pull_in(values, rows, len(names))
+    # Runs of one day are one recurrence of its weekday.
+    blocks = np.flatnonzero(np.diff(phases.past, prepend=-1))
+    lasting = _find_lasting(alarms, len(rows) * len(names) / max(len(blocks), 1))
+    values = np.where(_find_outdated(rows, blocks, alarms & ~lasting), np.nan, values)
+    healed = np.where(lasting, np.nan, values)
+    deviations = _pull_in(healed, rows)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
-    shows = _is_enough(counts, names, phases.now) & _falls(member, deviations, (counts, means, kept))
+    seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[0]
+    shows = _is_enough(seen, names, phases.now) & _falls(member, deviations, (counts, means, kept))
     effects = np.where(shows, kept * means, 0.0)
     now = np.flatnonzero(names == phases.now)
     here = int(now[0]) if len(now) else 0
     moved = values - member @ effects + effects[here] if len(names) else values
     paid = np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / max(len(names), 1)) / np.maximum(counts.sum(axis=0), 1), 0.0)
     doubt = np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0) if len(names) else paid
-    return Seasonal(values=moved, paid=paid, doubt=doubt)
+    unrest = np.where(shows, _measure_unrest(healed, rows, here), 1.0)
+    return Seasonal(values=moved, paid=paid, doubt=doubt, unrest=unrest)
 
 
-def _pull_in(values: Floats, rows: Integers, phases: int) -> Floats:
+def _measure_unrest(values: Floats, rows: Integers, here: int) -> Floats:
+    """How many times as much runs of the phase vary as all do, each about its phase's median, at least 1; doubted of few."""
+    near = np.abs(values - _find_medians(values, rows))
+    own, usual = find_median(near[rows == here]), find_median(near)
+    runs = np.sum(~np.isnan(near[rows == here]), axis=0)
+    ratio = (own / np.where(usual > 0, usual, np.inf)) ** 2
+    unrest: Floats = np.fmax((runs * ratio + DOUBTED) / (runs + DOUBTED), 1.0)
+    return unrest
+
+
+def _find_medians(values: Floats, rows: Integers) -> Floats:
+    """The median of its phase for every run, (runs, m)."""
+    phases = range(rows.max(initial=-1) + 1)
+    return np.array([find_median(values[rows == phase]) for phase in phases]).reshape(-1, values.shape[1])[rows]
+
+
+def _any_of(flags: Flags, blocks: Integers) -> Flags:
+    """Whether any run of each block has the flag, (blocks, m); ``blocks`` are the rows that they begin with."""
+    found: Flags = np.logical_or.reduceat(flags, blocks, axis=0) if len(blocks) else flags
+    return found
+
+
+def _find_lasting(alarms: Flags, cycle: float) -> Flags:
+    """The runs, (runs, m), of alarms that go on still or lasted for a whole cycle of so many runs."""
+    length, lasting = alarms.astype(np.intp), alarms.copy()
+    for row in range(1, len(alarms)):
+        length[row] += length[row - 1] * alarms[row]
+    for row in range(len(alarms) - 2, -1, -1):
+        lasting[row] &= (length[row] >= cycle) | (lasting[row + 1] & alarms[row + 1])
+    return lasting
+
+
+def _find_outdated(rows: Integers, blocks: Integers, alarms: Flags) -> Flags:
+    """The runs, (runs, m), of a phase from before LEAST_IN_PHASE recurrences in a row that were all in alarm."""
+    outdated, alarmed = np.zeros_like(alarms), _any_of(alarms, blocks)
+    for phase in np.unique(rows[alarms.any(axis=1)]):
+        mine = np.flatnonzero(rows[blocks] == phase)
+        for last in range(len(mine), LEAST_IN_PHASE, -1):
+            recurs = alarmed[mine[last - LEAST_IN_PHASE : last]].all(axis=0)
+            outdated[: blocks[mine[last - LEAST_IN_PHASE]]] |= (
+                recurs & (rows == phase)[: blocks[mine[last - LEAST_IN_PHASE]], np.newaxis]
+            )
+    return outdated
+
+
+def _pull_in(values: Floats, rows: Integers) -> Floats:
     """Deviations from the mean, values far from the median of their own phase pulled in."""
-    medians = np.array([find_median(values[rows == phase]) for phase in range(phases)]).reshape(phases, values.shape[1])
     # By phase, since a weekend is no outlier of a week.
-    middle = medians[rows]
+    middle = _find_medians(values, rows)
     far = FAR_OUT * find_scale(values - middle)
     near = middle + np.clip(values - middle, -far, far)
     centred: Floats = near - np.nansum(near, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)

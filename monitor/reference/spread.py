@@ -110,10 +110,13 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
     return 1.0 / np.maximum(variance, np.where(largest > 0, LEAST_VARIANCE * largest, 1.0))
 
 
-def pay(spread: Spread, paid: Floats, doubt: Floats) -> Spread:
-    """The spread once a part of its degrees of freedom is ``paid`` for seasonal effects, which add ``doubt`` to the center."""
+def pay(spread: Spread, paid: Floats, doubt: Floats, unrest: Floats) -> Spread:
+    """The spread once a part of its degrees of freedom is ``paid`` for seasonal effects, which add ``doubt`` to the center.
+
+    ``unrest``: how many times as much the next run varies.
+    """
     left = 1.0 - paid
-    return replace(spread, variance=spread.variance / left, df=spread.df * left, doubt=spread.doubt + doubt)
+    return replace(spread, variance=spread.variance * unrest / left, df=spread.df * left, doubt=spread.doubt + doubt)
 
 
 def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:

@@ -126,7 +126,8 @@ def watch(options: ComparisonOptions, installation: str | None) -> Watched:
         scores_to=open_score_sink(options.scores_to) if options.scores_to else None,
     )
     comparison = _labelled(to_comparison(options), {} if installation is None else {INSTALLATION: installation})
-    return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options))
+    is_live = options.baseline.is_live or options.candidate.is_live
+    return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), is_live=is_live)
 
 
 def _labelled(comparison: Comparison, labels: Mapping[str, str]) -> Comparison:

@@ -40,11 +40,15 @@ def whoami() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A comparison with its sources opened and its schedule; ``in_use`` is held while a run reads from the sources."""
+    """A comparison with its sources opened and its schedule; ``in_use`` is held while a run reads from the sources.
+
+    ``is_live``: what an arm answers depends on when it is asked, so that no later run of a slot can find the same.
+    """
 
     comparison: Comparison
     arms: Arms
     schedule: Schedule
+    is_live: bool = False
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
@@ -121,7 +125,8 @@ class Runner:
         taken: list[Claim] = []
         try:
             self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
-            return self._run(watched, taken[0], receivers, judged_at or self.clock) if taken else None
+            claims = [replace(claim, keeps_earlier=watched.is_live) for claim in taken]
+            return self._run(watched, claims[0], receivers, judged_at or self.clock) if claims else None
         except BaseException as error:
             for claim in taken:
                 self._give_back(claim)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from monitor.alerts import CHURN
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
-from monitor.model import Arm, CoverageShare, DerivedMetric, Keep, Lack, NoiseFloor, Severity
+from monitor.model import CHURN, Arm, CoverageShare, DerivedMetric, Keep, Lack, ListShare, ListTrait, NoiseFloor, Severity
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
@@ -28,6 +28,14 @@ _COVERAGE = {
     "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
     "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
 }
+_LISTS = {
+    "SharedList": ListShare(ListTrait.SHARED),
+    "StaleLists": ListShare(ListTrait.UNCHANGED),
+    "TopReversed": ListShare(ListTrait.REVERSED),
+    "FirstItemDiffers": ListShare(ListTrait.FIRST_DIFFERS),
+    "BaselineSharedList": ListShare(ListTrait.SHARED, Arm.BASELINE),
+    "BaselineStaleLists": ListShare(ListTrait.UNCHANGED, Arm.BASELINE),
+}
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -39,17 +47,25 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """Rules on the first metric in full, on the means of two more, on coverage, and on standstill."""
+    """Rules on the first metric in full, on the means of two more, on coverage, on lists as wholes, and on standstill."""
     metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
     rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
     jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
     coverage = (_rule(alert=name, coverage=str(share), **jump) for name, share in _COVERAGE.items())
+    is_kept = options.keep_lists is not Keep.NONE
+    lists = (
+        _rule(alert=name, lists=str(share), **jump)
+        for name, share in _LISTS.items()
+        if is_kept or share.trait is not ListTrait.UNCHANGED
+    )
+    # Few users with one list add up over runs.
+    more = _rule(alert="SharedListMore", lists=ListTrait.SHARED, learned="trend", segments="each")
     frozen = (
         _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
         for arm in Arm
         if options.keep_lists in (None, Keep.ALL)
     )
-    return (*rules, *coverage, *frozen)
+    return (*rules, *coverage, *lists, more, *frozen)
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -72,8 +88,11 @@ def _rule(**keys: object) -> RuleOptions:
 
 
 def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
-    for place, metric in enumerate(metrics, start=2):
-        yield _rule(alert=f"SimilarityDropped{place}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
+    for metric in metrics:
+        # ``RboP09Dropped``: with its parameters, so that the name stays when another metric of the family is added.
+        name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
+        change = "Dropped" if metric.higher_is_more_alike else "Rose"
+        yield _rule(alert=f"{name}{change}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
@@ -91,6 +110,8 @@ def needs_last_lists(options: ComparisonOptions) -> bool:
 
 
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
-    """The arm metrics to measure: those wanted, and churn where a rule on standstill needs it."""
-    is_needed = any(rule.frozen is not None for rule in rules_of(options)) and CHURN not in options.arm_metrics
-    return (*options.arm_metrics, *((CHURN,) if is_needed else ()))
+    """The arm metrics to measure: those wanted, those that rules on lists watch, and churn where one on standstill needs it."""
+    rules = rules_of(options)
+    watched = [ListShare.parse(rule.lists).trait.value for rule in rules if rule.lists is not None]
+    churn = [CHURN] if any(rule.frozen is not None for rule in rules) else []
+    return tuple(dict.fromkeys((*options.arm_metrics, *watched, *churn)))

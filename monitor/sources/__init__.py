@@ -49,6 +49,11 @@ class SourceOptions(OneOf):
         """Whether the lists come with the model's own scores."""
         return SOURCES[self.kind].has_scores(self.given)
 
+    @property
+    def is_live(self) -> bool:
+        """Whether what it answers depends on when it is asked, and not on the slot alone."""
+        return SOURCES[self.kind].is_live(self.given)
+
 
 @_from_kinds("item_weights")
 class ItemWeightsOptions(OneOf):

@@ -30,7 +30,8 @@ class Reader:
 class SourceKind:
     """What one kind of source can read, None for what it cannot. Nothing has a default: a kind states everything.
 
-    ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``all_users`` makes
+    ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``is_live`` is whether
+    another answer may come when a slot is asked for again, since the options do not name the slot. ``all_users`` makes
     options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
     ``joined``, written as in `Reader`, opens both arms' lists at once from the options of baseline, candidate and users, the
     segment dimensions and the options of the second lists or None; it gives None for lists that it cannot join.
@@ -39,6 +40,7 @@ class SourceKind:
 
     lists: Reader | None
     has_scores: Callable[[Any], bool]
+    is_live: Callable[[Any], bool]
     all_users: Callable[[Any], Options] | None
     joined: str | None
     is_pulled: bool

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, select
 
-from monitor.model import AlertState, DeliveryStatus, State, Transition
+from monitor.model import ACCEPTED, AlertState, DeliveryStatus, State, Transition
 from monitor.storage.column_types import key
 from monitor.storage.dialects import insert, lock_comparisons
 from monitor.storage.rows import from_row, to_row
@@ -155,6 +155,12 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
         query = query.where(transitions.c.comparison == comparison)
     newest = {(row.comparison, row.alert, row.segment): row for row in connection.execute(query.order_by(transitions.c.id))}
     return tuple(transition_of_row(row) for row in sorted(newest.values(), key=lambda row: row.id))
+
+
+def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:
+    """The levels of the comparison that somebody accepted, in this order."""
+    query = select(transitions).where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED)
+    return tuple(transition_of_row(row) for row in connection.execute(query.order_by(transitions.c.id)))
 
 
 def transition_of_row(row: Row[Any]) -> Transition:

@@ -19,6 +19,7 @@ from monitor.storage.alert_states import (
     firing_states,
     in_free_slots,
     key_of,
+    read_accepted,
     read_firing,
     read_states,
     store_alerts,
@@ -127,6 +128,13 @@ class SqlAlertStore:
             changes = tuple(_manual_change(start, state, State.QUIET, reason, at) for state, start in firing)
             announce(connection, changes, ())
             return changes
+
+    def accept(self, level: Transition) -> Transition:
+        with self._database.write() as connection:
+            lock_comparisons(connection, [level.comparison])
+            announce(connection, [level], ())
+            found = read_accepted(connection, level.comparison)
+        return next(each for each in found if each.slot == level.slot)
 
     def add_silence(self, silence: Silence) -> Silence:
         values = to_row(silence, silences)

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, select, update
 
 from monitor.errors import ConfigError
-from monitor.model import RunStatus, Statistic, Summary
+from monitor.model import KEPT_MARK, RunStatus, Statistic, Summary
 from monitor.storage import run_results
 from monitor.storage.dialects import day_of, insert
 from monitor.storage.rows import to_row
@@ -163,7 +163,8 @@ def _days(connection: Connection, first: datetime, end: datetime) -> Iterator[_D
     day = day_of(connection, runs.c.scheduled_for).label("day")
     has_ok = func.count().filter(runs.c.status == RunStatus.OK) > 0
     newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
-    query = select(runs.c.comparison, day, has_ok, *newest).where(runs.c.scheduled_for >= first, runs.c.scheduled_for < end)
+    is_wanted = and_(runs.c.scheduled_for >= first, runs.c.scheduled_for < end, ~runs.c.comparison.contains(KEPT_MARK))
+    query = select(runs.c.comparison, day, has_ok, *newest).where(is_wanted)
     for comparison, begins_at, is_ok, *changed in connection.execute(query.group_by(runs.c.comparison, day).order_by(day)):
         if at := max((each for each in changed if each is not None), default=None):
             yield _Day(comparison=comparison, begins_at=begins_at, at=at, has_ok=bool(is_ok))

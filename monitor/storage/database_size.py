@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Table, exists, func, select, text
+from sqlalchemy import Connection, Table, and_, exists, func, select, text
 
 from monitor.errors import DatabaseError
-from monitor.model import DatabaseSize, DataKind, KindSize
+from monitor.model import KEPT_MARK, DatabaseSize, DataKind, KindSize
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.partitions import bytes_of, rows_of, score_tables
@@ -127,7 +127,8 @@ def _runs_per_day(connection: Connection) -> float:
     if newest is None:
         return 0.0
     slots = func.count(), func.min(runs.c.scheduled_for), func.max(runs.c.scheduled_for)
-    late = select(*slots).where(runs.c.scheduled_for > newest - _WEEK).group_by(runs.c.comparison)
+    is_late = and_(runs.c.scheduled_for > newest - _WEEK, ~runs.c.comparison.contains(KEPT_MARK))
+    late = select(*slots).where(is_late).group_by(runs.c.comparison)
     day = timedelta(days=1)
     return float(
         # One that has but one run counts as daily.

@@ -39,7 +39,7 @@ from monitor.model import (
     Watermark,
 )
 from monitor.storage import user_scores
-from monitor.storage.alert_states import read_states
+from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.packed_lessons import lessons_of
@@ -92,6 +92,7 @@ class SqlHistory:
 
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
+            accepted = read_accepted(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
@@ -102,6 +103,7 @@ class SqlHistory:
         return Memory(
             states=states,
             past=past,
+            accepted=accepted,
             last_lists=last_lists,
             former_lists=former_lists,
             splits=splits,
@@ -181,10 +183,16 @@ class SqlHistory:
         changed = {name for name in comparisons if newest.get(name) != seen.runs.get(name) or last < seen.transition}
         return frozenset(changed | moved & {*comparisons}), Watermark(runs=newest, transition=last)
 
-    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+    def runs(
+        self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[Run, ...]:
         query = RUN_ROWS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
         if comparison is not None:
             query = query.where(runs.c.comparison == comparison)
+        if since is not None:
+            query = query.where(runs.c.scheduled_for >= since)
+        if until is not None:
+            query = query.where(runs.c.scheduled_for <= until)
         with self._database.read() as connection:
             return tuple(run_of_row(row) for row in connection.execute(query))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
-from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary
+from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
 from monitor.ports import ScoreSpool
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
@@ -93,6 +93,8 @@ class SqlRunStore:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
             result = replace(result, scores=_begun(result.scores))
         with self._database.write() as connection:
+            if result.claim.keeps_earlier:
+                result = replace(result, claim=_set_earlier_aside(connection, result.claim))
             if not _finish_claim(connection, result):
                 return False
             replace_results(connection, result)
@@ -171,6 +173,19 @@ def _abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
 
 def _claim(row: Row[Any], **given: object) -> Claim:
     return from_row(Claim, row, has_ok=row.status == RunStatus.OK, **given)
+
+
+def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
+    """Keep the finished run of the slot under a name of its own; the claim on a new row, or the same where there is none."""
+    is_earlier = and_(_is_held(claim), runs.c.status.in_(_FINISHED))
+    row = connection.execute(select(runs).where(is_earlier).with_for_update()).mappings().one_or_none()
+    if row is None:
+        return claim
+    # The earlier attempt keeps its id, since what it measured refers to it.
+    aside = {"comparison": kept_name(claim.comparison, claim.attempt - 1), "attempt": claim.attempt - 1}
+    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(claimed_until=None, **aside))
+    fresh = {column: value for column, value in row.items() if column != "id"}
+    return replace(claim, run_id=connection.scalar(runs.insert().values(fresh).returning(runs.c.id)))
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:

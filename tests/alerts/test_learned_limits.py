@@ -51,6 +51,18 @@ def test_a_drop_ends_once_the_value_is_normal_again_and_not_at_its_limit(value: 
     assert (found.outcome, found.is_recovered) == (Outcome.OK, recovered)
 
 
+@pytest.mark.parametrize(("z", "recovered"), [(-1.0, True), (3e-14, True), (1.0, True), (1.1, False)])
+def test_a_trend_ends_once_the_value_is_normal_again_though_rounding_differs(z: float, recovered: bool) -> None:
+    assert verdict(rule(**TREND), 0.53, expectation(z=z, evidence=0.6, evidence_limit=1e8)).is_recovered is recovered
+
+
+def test_at_a_new_level_the_message_says_since_when_and_what_to_do() -> None:
+    level = "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept feed --from 2024-01-08T00:00:00Z) or roll back"
+    found = verdict(rule(**TREND), 0.53, expectation(z=1.9, evidence=0.6, evidence_limit=1e8, new_normal=level))
+    assert found.is_recovered
+    assert found.reason.endswith(f"0.53 was expected after 9 healthy runs; {level}")
+
+
 def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says() -> None:
     strong = verdict(rule(**TREND), 0.47, expectation(z=1.5, evidence=12_000.0, evidence_limit=10_000.0))
     weak = verdict(rule(**TREND), 0.2, expectation(z=8.0, evidence=9_999.0, evidence_limit=10_000.0))

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +19,13 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import chdtri, stdtrit
 
-from monitor.model import ALL, MIN_HEALTHY_RUNS
+from monitor.alerts.limits import NORMAL_AGAIN
+from monitor.model import ALL, MIN_HEALTHY_RUNS, Learning
 from monitor.pipeline.expectations import find_waiting
 from monitor.reference import (
     SHARE_OF_ALL,
     Budget,
+    PastAlarms,
     Phases,
     TrendEvidence,
     correlate,
@@ -38,6 +41,7 @@ from monitor.reference import (
 from .worlds import SERIES, WEEK, Floats, World, draw
 
 Flags = npt.NDArray[np.bool_]
+T = TypeVar("T", Floats, Flags)
 
 STATED = 90.0
 """Runs between false pages that are asked for."""
@@ -49,37 +53,55 @@ LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
 
 @dataclass
 class Watch:
-    """What is stored between runs: past values, errors, z (runs, columns), evidence, and each column's share of the budget."""
+    """What is stored between runs, the newest KEPT_RUNS of them, (runs, columns) each, and what fires, (kinds, columns).
+
+    ``drifts`` are runs of a trend that has fired; ``share`` is each column's share of the budget.
+    """
 
     values: Floats
     errors: Floats
     z: Floats
+    alarms: Flags
+    fired: Flags
+    drifts: Flags
+    firing: Flags
     evidence: TrendEvidence
     share: Floats
 
-    def judge(self, now: Floats, errors: Floats, phases: list[Phases]) -> Flags:
-        """Which looks fire in this run, (kinds, columns)."""
-        past = self._without_suspects()
-        reference = refer(past, self.errors, phases=phases)
+    def judge(self, now: Floats, errors: Floats, phases: list[Phases], columns: int) -> Flags:
+        """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
+        suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(self.evidence, self.share)
+        healthy = ~self.alarms & ~self.drifts & ~suspects & ~find_waiting(self.z)
+        past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired)
+        reference = refer(self.values, self.errors, phases=phases, alarms=past)
         p = surprise(reference, now, errors)
-        self.z = np.concatenate((self.z, to_normal(p)[np.newaxis]))[-KEPT_RUNS:]
-        self.evidence = update_evidence(self.evidence, discount(self.z[-1], correlate(past)))
-        return np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
+        z = np.where(reference.runs >= MIN_HEALTHY_RUNS, to_normal(p), np.nan)
+        self.evidence = update_evidence(self.evidence, discount(z, correlate(reference.taught)))
+        breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
+        trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
+        is_back = np.stack([z <= NORMAL_AGAIN[Learning.DROP], z <= trend])
+        self.firing = breach | (self.firing & ~is_back)
+        self._keep(now, errors, z, columns)
+        return self.firing
 
-    def keep(self, now: Floats, errors: Floats, ended: Flags) -> None:
-        """Take the run into the history; the evidence of a trend that has ``ended`` in a page starts anew."""
-        self.values = np.concatenate((self.values, now[np.newaxis]))[-KEPT_RUNS:]
-        self.errors = np.concatenate((self.errors, errors[np.newaxis]))[-KEPT_RUNS:]
+    def _keep(self, now: Floats, errors: Floats, z: Floats, columns: int) -> None:
+        """Take the run into the history; the evidence of a trend that fires starts anew."""
+        any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
+        by_segment = any_kind.reshape(-1, columns, len(SERIES)).any(axis=-1)
+        alarmed = np.repeat(by_segment | by_segment[:, :1], len(SERIES), axis=1).ravel()
+        drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(self.evidence, self.share)
+        self.drifts = _append(self.drifts, trend)
+        self.drifts |= drifts[-len(self.drifts) :] & trend
+        self.values, self.errors, self.z = _append(self.values, now), _append(self.errors, errors), _append(self.z, z)
+        self.alarms, self.fired = _append(self.alarms, alarmed), _append(self.fired, any_kind)
         gone = self.evidence
         self.evidence = TrendEvidence(
-            mass=np.where(ended, 0, gone.mass), rise=np.where(ended, 0, gone.rise), since=np.where(ended, 0, gone.since)
+            mass=np.where(trend, 0, gone.mass), rise=np.where(trend, 0, gone.rise), since=np.where(trend, 0, gone.since)
         )
 
-    def _without_suspects(self) -> Floats:
-        age = np.arange(len(self.values), 0, -1)[:, np.newaxis]
-        is_suspect = age <= count_suspects(self.evidence, self.share)
-        is_suspect[-len(self.z) :] |= find_waiting(self.z) if len(self.z) else False
-        return np.where(is_suspect, np.nan, self.values)
+
+def _append(past: T, now: T) -> T:
+    return np.concatenate((past, now[np.newaxis]))[-KEPT_RUNS:]
 
 
 def begin(world: World, stated: float) -> Watch:
@@ -87,21 +109,28 @@ def begin(world: World, stated: float) -> Watch:
     budget = Budget(runs=stated, segments=names, looks=LOOKS)
     parts = np.array([budget.share(name, f"drop {SERIES[0]}") for name in names])
     share = np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
-    none = np.empty((0, share.size))
-    return Watch(values=none, errors=none, z=none, evidence=no_evidence(share.size), share=share)
+    none, never = np.empty((0, share.size)), np.empty((0, share.size), dtype=bool)
+    return Watch(
+        values=none,
+        errors=none,
+        z=none,
+        alarms=never,
+        fired=never,
+        drifts=never,
+        firing=np.zeros((len(KINDS), share.size), dtype=bool),
+        evidence=no_evidence(share.size),
+        share=share,
+    )
 
 
 def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Iterator[tuple[Flags, Floats]]:
     """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
     state = begin(world, stated)
     for run, (now, errors) in enumerate(draw(world, rng)):
-        fired = np.zeros((len(KINDS), now.size), dtype=bool)
+        past = np.arange(run)[-KEPT_RUNS:] % WEEK
+        fired = state.judge(now.ravel(), errors.ravel(), [Phases(past=past, now=run % WEEK)], now.shape[1])
         if run >= MIN_HEALTHY_RUNS:
-            past = np.arange(run)[-KEPT_RUNS:] % WEEK
-            fired = state.judge(now.ravel(), errors.ravel(), [Phases(past=past, now=run % WEEK)])
             yield fired.reshape(-1, *now.shape), now[:, 0]
-        healthy = np.where(fired.any(axis=0).reshape(now.shape).any(axis=-1, keepdims=True), np.nan, now)
-        state.keep(healthy.ravel(), errors.ravel(), fired[1])
 
 
 def count_pages(world: World, stated: float = STATED, seed: int = 1) -> npt.NDArray[np.intp]:

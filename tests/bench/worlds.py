@@ -40,8 +40,15 @@ class World:
     copies: int = 50
     runs: int = 200
     collapsed: float = 0.0
-    """Share of users with popularity lists once ``onset`` runs have been judged."""
+    """Share of users with popularity lists once ``onset`` runs have been judged, for ``lasts`` runs."""
     onset: int = 30
+    lasts: int = 10_000
+    moved: float = 0.0
+    """Tilt of everybody's scores from ``onset`` on, in shocks: the healthy level lies elsewhere after the fault."""
+    weekend: float = 0.0
+    """Share of users with popularity lists on the last two days of each week from ``onset`` on."""
+    trained: float = 0.0
+    """The same on the first day of each week, from then on half of it the day after."""
 
 
 def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Floats]]:
@@ -53,11 +60,13 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
     for run in range(MIN_HEALTHY_RUNS + world.runs):
         common = keep * common + fresh * rng.normal(size=common.shape)
         own = keep * own + fresh * rng.normal(size=shape)
-        tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK])
+        age = run - MIN_HEALTHY_RUNS - world.onset
+        tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK] + world.moved * (age >= 0))
         odds = USUAL * np.exp(tilt[..., np.newaxis] * SCORES)
         odds /= odds.sum(axis=-1, keepdims=True)
-        if world.collapsed and run >= MIN_HEALTHY_RUNS + world.onset:
-            odds = (1 - world.collapsed) * odds + world.collapsed * (np.arange(BINS) < 2) / 2
+        faults = (world.collapsed * (age < world.lasts), world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK))
+        ill = max(faults) if age >= 0 else 0.0
+        odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
         yield measure(np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1) if world.segments > 1 else counts)
 

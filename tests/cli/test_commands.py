@@ -89,7 +89,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
         assert len(store.history.run_scores(1, ["extended_tau"]).users) == 10
     (world / "candidate.jsonl").rename(world / "away.jsonl")
 
-    done = rankwatch("run-once", *slot, cwd=world)
+    done = rankwatch("run-once", *slot, "--again", cwd=world)
 
     assert done.returncode == 3
     (told,) = (json.loads(line) for line in done.stdout.splitlines())
@@ -99,7 +99,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     (world / "away.jsonl").rename(world / "candidate.jsonl")
     (world / "out" / "08.parquet").unlink()
     (world / "out" / "08.parquet").mkdir()
-    (again,) = objects(rankwatch("run-once", *slot, cwd=world))
+    (again,) = objects(rankwatch("run-once", *slot, "--again", cwd=world))
     assert (again["status"], again["summaries"]) == ("ok", before["summaries"])
     assert again["reason"] == f"scores_to: {world}/out/08.parquet was not written: Is a directory"
 
@@ -243,7 +243,8 @@ def test_a_failed_run_ends_with_3_and_says_why(world: Path) -> None:
 
 def test_the_same_slot_twice_gives_the_same_and_no_second_transition(world: Path) -> None:
     write_lists(world / "candidate.jsonl", APART)
-    first, again = (objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))[0] for _ in range(2))
+    runs = (("run-once", "--slot", "2024-01-08", "--json"), ("run-once", "--slot", "2024-01-08", "--json", "--again"))
+    first, again = (objects(rankwatch(*run, cwd=world))[0] for run in runs)
     assert first["summaries"] == again["summaries"]
     assert len(objects(rankwatch("alerts", "--json", cwd=world))) == 1
 
@@ -266,7 +267,7 @@ def test_a_comparison_may_be_named_by_argument_as_by_option(tmp_path: Path) -> N
     write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
     period = ("--from", "2024-01-08", "--to", "2024-01-09")
     objects(rankwatch("replay", *period, "--json", cwd=tmp_path))
-    for command in (("run-once",), ("replay", *period), ("check",), ("runs",), ("alerts",)):
+    for command in (("run-once", "--again"), ("replay", *period, "--again"), ("check",), ("runs",), ("alerts",)):
         for name in (("other",), ("other", "--comparison", "other")):
             found = objects(rankwatch(*command, "--json", *name, cwd=tmp_path))
             assert {each["comparison"] for each in found} == ({"other"} if command != ("alerts",) else set())

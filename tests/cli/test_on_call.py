@@ -54,6 +54,32 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand(world: Pa
     assert (state["state"], state["acknowledged_by"]) == ("quiet", None)
 
 
+def test_who_accepted_which_level_is_recorded_once_and_shown(world: Path) -> None:
+    (done,) = objects(rankwatch("accept", "feed", "--from", "2024-01-08", "--by", "anna", "-m", "v2", "--json", cwd=world))
+    assert (done["slot"], done["reason"]) == ("2024-01-08T00:00:00Z", "accepted by anna: v2")
+    assert objects(rankwatch("accept", "feed", "--from", "2024-01-08", "--by", "ben", "--json", cwd=world)) == [done]
+
+    assert (
+        f"normal since 2024-01-08T00:00:00Z: accepted by anna: v2, {done['at'][:16]}"
+        in rankwatch("show", "feed", cwd=world).stdout
+    )
+    assert "accepted by anna: v2" in rankwatch("alerts", cwd=world).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("feed", "--from", "2024-01-07"), "no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`"),
+        (("feeds", "--from", "2024-01-08"), "no comparison named 'feeds': nothing of it is stored"),
+        (("feed", "--from", "2999-01-08"), "--from 2999-01-08 lies in the future"),
+        (("feed", "--from", "monday"), "'monday' is no ISO 8601 time"),
+    ],
+)
+def test_what_cannot_be_accepted_is_told(world: Path, arguments: tuple[str, ...], told: str) -> None:
+    done = rankwatch("accept", *arguments, cwd=world)
+    assert (done.returncode, told in " ".join(done.stderr.replace("│", " ").split())) == (2, True), done.stderr
+
+
 @pytest.mark.parametrize("command", ["ack", "resolve"])
 def test_to_mean_nothing_that_fires_is_an_error(world: Path, command: str) -> None:
     done = rankwatch("alerts", command, "--segment", "country=UK", cwd=world)

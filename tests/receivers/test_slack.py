@@ -77,10 +77,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
             " 5  sku-6 (gone)\n```"
         ),
         f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
-        (
-            "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\n"
-            "rankwatch replay home-feed --from 2024-01-08T00:00:00Z --to 2024-01-08T00:00:00Z\n```"
-        ),
+        ("```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs home-feed\n```"),
     ]
     assert slack.posts[0]["text"] == "CRITICAL: SimilarityLow firing on home-feed"
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
@@ -89,9 +86,9 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
 def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) -> None:
     texts = post(slack, message(*many(1000)))
     lines = next(text for text in texts if text.startswith("• ")).splitlines()
-    assert len(lines) == 8
+    assert len(lines) == 5
     assert lines[0].startswith("• *SimilarityLow firing in shop=0998*: mean of extended_tau")
-    assert lines[-1] == "And 992 more: SimilarityLow in 992 segments."
+    assert lines[-1] == "And 995 more: SimilarityLow in 995 segments."
     assert len(slack.collector.requests[0].body) < 20_000
 
 

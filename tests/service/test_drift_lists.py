@@ -137,7 +137,9 @@ def assert_alarms(config: str, faulty: Iterable[str], *, has_floor: bool) -> lis
     ]
     assert far["value"] > far["threshold"]
     assert "after 7 healthy runs" in far["reason"]
-    assert far["explanation"].startswith("141 of 704 users (20 %) all get the same list from the candidate: the most popular items.")
+    assert far["explanation"].startswith(
+        "141 of 704 users (20 %) all get the same list from the candidate: the most popular items."
+    )
     again = run_cli("backtest", "--config", config, "--rules", config, "--json")
     assert [each["changes"] for each in again] == [each["stored_changes"] for each in again]
     announced = [each for each in changes if "firing" in (each["from"], each["to"])]

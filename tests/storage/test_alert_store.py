@@ -6,7 +6,7 @@ import pytest
 
 import factories
 from factories import SLOT, state
-from monitor.model import AlertState, State
+from monitor.model import AlertState, MemoryRequest, State, accepted_level
 from monitor.storage import SqlStore
 from monitor.storage.alert_states import admit, key_of
 from storage.worked import HOUR, fired, lease, note, resolved, run
@@ -96,6 +96,17 @@ def test_retiring_twice_ends_a_firing_once(store: SqlStore) -> None:
 
     assert [change.to_state for change in store.alerts.transitions(comparison=None, limit=None)] == [State.FIRING, State.QUIET]
     assert store.outbox.pending(SLOT + HOUR) == {"hook": (2, 3600.0)}
+
+
+def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlStore) -> None:
+    level = accepted_level("home-feed", SLOT, "accepted by anna", SLOT + HOUR)
+
+    assert store.alerts.accept(level) == level
+    assert store.alerts.accept(accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR)) == level
+    assert store.alerts.transitions(comparison=None, limit=None) == (level,)
+    memory = store.history.memory_of(MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + HOUR))
+    assert memory.accepted == (level,)
+    assert store.alerts.states() == ()
 
 
 def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) -> None:

@@ -84,9 +84,9 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
 
 
 def commands_of(change: Transition) -> tuple[str, ...]:
-    """Commands: one shows the run of this change, one measures it anew without a notification."""
+    """Commands: one shows the run of this change, one the runs before and after it. None asks a source or changes anything."""
     name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), format_instant(change.slot)
-    return (f"rankwatch show {name} --slot {slot}", f"rankwatch replay {name} --from {slot} --to {slot}")
+    return (f"rankwatch show {name} --slot {slot}", f"rankwatch runs {name}")
 
 
 def _turns(char: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.model import Comparison, RunRecord, RunStatus, Transition
+from monitor.model import ACCEPTED, Comparison, RunRecord, RunStatus, Transition
 from monitor.pipeline.rejudgement import Rejudgement, complete_record
 from monitor.ports import History, Store
 
@@ -44,7 +44,10 @@ class Backtest:
 
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
     """Judge all stored runs up to the end of the period by the comparison's rules; return what changes within it."""
-    rejudging = Rejudgement(comparison=comparison, installation=store.alerts.installation(create=False))
+    made = store.alerts.transitions(comparison=comparison.name, limit=None)
+    accepted = tuple(each for each in made if each.alert == ACCEPTED)
+    installation = store.alerts.installation(create=False)
+    rejudging = Rejudgement(comparison=comparison, installation=installation, accepted=accepted)
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
@@ -57,12 +60,11 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
             transitions.extend(changed)
             if record.run.status is RunStatus.OK:
                 lacking.update(lacks)
-    made = store.alerts.transitions(comparison=comparison.name, limit=None)
     return Backtest(
         comparison=comparison,
         runs=runs,
         transitions=tuple(transitions),
-        stored=tuple(each for each in made if period.holds(each.slot)),
+        stored=tuple(each for each in made if period.holds(each.slot) and each.alert != ACCEPTED),
         lacking=lacking,
     )
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from monitor import __version__
-from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
+from monitor.errors import ConfigError, DeliveryError, EvidenceError, MonitorError, SlotTakenError
 from monitor.export import PrometheusPublisher
-from monitor.model import RunResult, format_instant
+from monitor.model import RunResult, RunStatus, format_instant, kept_name
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
@@ -38,25 +38,32 @@ class OneShot:
     store: Store
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
+    say: Callable[[str], object] = str
 
-    def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
+    def run_once(
+        self, comparison: str | None, slot: datetime | None, *, again: bool = False
+    ) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each selected comparison, the newest where none is given; a slot that was run before is run again.
 
-        Yields the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Firings and
-        ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future.
+        Yields the error of a comparison that could not be run, such as SlotTakenError or EvidenceError, and goes on with the
+        next. Firings and ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
         for watched in select_watched(self.wiring.watched, comparison):
+            due = slot or watched.schedule.latest(self.clock.now())
             try:
-                yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
+                self._spare_evidence(watched, due, due, again=again)
+                yield self._run(watched, due, is_announced=True)
             except MonitorError as error:
                 yield error
 
-    def slots(self, comparison: str | None, start: datetime, end: datetime) -> list[tuple[datetime, Watched]]:
+    def slots(
+        self, comparison: str | None, start: datetime, end: datetime, *, again: bool = False
+    ) -> list[tuple[datetime, Watched]]:
         """All slots of the selected comparisons from start to end, both included, in order of time.
 
-        ConfigError when the end lies in the future.
+        ConfigError when the end lies in the future; EvidenceError where a run would be replaced that only ``again`` replaces.
         """
         self._require_past(end, "--to")
         selected = select_watched(self.wiring.watched, comparison)
@@ -64,6 +71,7 @@ class OneShot:
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
                 raise ConfigError(msg)
+            self._spare_evidence(watched, start, end, again=again)
         slots = [(slot, watched) for watched in selected for slot in watched.schedule.between(start, end)]
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
@@ -71,7 +79,6 @@ class OneShot:
         """Run these slots in order; transitions carry the slot's time, and go to the outbox only if ``is_announced``."""
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-            # A long period takes no more memory than a short one.
             # Without scores, lists, evidence and explanation a long period takes no more memory than a short one.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
@@ -119,6 +126,27 @@ class OneShot:
             msg = f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run"
             raise ConfigError(msg)
 
+    def _spare_evidence(self, watched: Watched, start: datetime, end: datetime, *, again: bool) -> None:
+        """Say what running these slots again does to what live sources answered then; EvidenceError without ``again``."""
+        if not watched.is_live:
+            return
+        stored = self.store.history.runs(comparison=watched.comparison.name, limit=MOST_SLOTS, since=start, until=end)
+        # What failed holds no lists, and a retry is what one-shot commands are for; that attempt is kept, too.
+        held = [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
+        if not held:
+            return
+        name, slot = watched.comparison.name, format_instant(held[0].slot)
+        runs = f"the run of {slot}" if len(held) == 1 else f"{len(held):,} runs, the newest of {slot},"
+        kept = kept_name(name, held[0].attempt)
+        if not again:
+            msg = (
+                f"{name}: {runs} stored what live sources answered then, and asked again they would answer for now. "
+                f"rankwatch show {name} --slot {slot} shows it; --again asks anew, and keeps what is stored as {kept}"
+            )
+            raise EvidenceError(msg)
+        written = "; files of scores_to are replaced" if watched.arms.scores_to is not None else ""
+        self.say(f"{name}: {runs} asked anew; what was stored stays: rankwatch show {kept} --slot {slot}{written}")
+
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
         receivers = self.wiring.receiver_names if is_announced else ()
         pings = self.wiring.pings if judged_at is None else ()
@@ -143,8 +171,11 @@ class OneShot:
 
 
 @contextmanager
-def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
-    """Everything a command needs to run slots, opened; closed at the end. ``reconciles``: the store with the configuration."""
+def open_one_shot(config: Path, *, reconciles: bool, say: Callable[[str], object] = str) -> Iterator[OneShot]:
+    """Everything a command needs to run slots, opened; closed at the end. ``reconciles``: the store with the configuration.
+
+    ``say`` is called with what a person is to know before it happens.
+    """
     with (
         # SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
         termination_raised(),
@@ -155,7 +186,7 @@ def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
             reconcile(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
-        yield OneShot(wiring=wiring, store=store, publisher=publisher)
+        yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
 
 
 def _resend(sender: OutboxSender) -> str | None:

@@ -56,12 +56,8 @@ class RunSelection:
 
 def select_runs(history: History, question: Question) -> RunSelection:
     """Finished runs of the period: ok ones of this configuration that drew their users are judged."""
-    found = history.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH)
-    finished = [
-        run
-        for run in reversed(found)
-        if run.status is not RunStatus.RUNNING and (question.since is None or run.slot >= question.since)
-    ]
+    found = history.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since)
+    finished = [run for run in reversed(found) if run.status is not RunStatus.RUNNING]
     reasons = [_reason(run, question.comparison) for run in finished]
     return RunSelection(
         runs=tuple(run for run, reason in zip(finished, reasons, strict=True) if reason is None),

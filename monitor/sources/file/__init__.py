@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from monitor.options import NOT_IN_HASH, Options, resolve_path
-from monitor.slot_templates import check_placeholders
+from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import (
     GradeColumnOptions,
@@ -82,6 +82,7 @@ _SOURCE = "monitor.sources.file.source"
 FILE = SourceKind(
     lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),
     has_scores=lambda options: options.scores is not None,
+    is_live=lambda options: "slot" not in placeholders(options.path),
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
     joined="monitor.sources.file.joined:JoinedFiles",
     is_pulled=True,

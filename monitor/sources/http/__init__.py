@@ -132,6 +132,7 @@ HTTP = SourceKind(
         HttpSourceOptions, "monitor.sources.http.source:HttpSource", "A recommender asked over HTTP, one request a user."
     ),
     has_scores=lambda options: options.scores is not None,
+    is_live=lambda _: True,
     all_users=None,
     joined=None,
     is_pulled=True,

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.options import NOT_IN_HASH, Options
-from monitor.slot_templates import check_placeholders
+from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 
@@ -70,6 +70,7 @@ SPARK = SourceKind(
         "`spark`, and everybody is asked. Needs the extra `spark`.",
     ),
     has_scores=lambda options: options.scores is not None,
+    is_live=lambda options: "slot" not in placeholders(options.table or options.path),
     all_users=lambda options: SparkUsersOptions(**{name: getattr(options, name) for name in SparkUsersOptions.model_fields}),
     joined="monitor.sources.spark.joined:join_in_spark",
     is_pulled=False,

@@ -121,6 +121,7 @@ def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
 SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
     has_scores=lambda options: options.scores is not None,
+    is_live=lambda options: options.query is None or "slot" not in bound_names(options.query),
     all_users=_all_users,
     joined=None,
     is_pulled=True,

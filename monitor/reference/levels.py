@@ -1,0 +1,155 @@
+"""Levels of a series: where what is normal moved, since alarms found a new level that is stable or a person accepted one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.model import MIN_HEALTHY_RUNS
+from monitor.model.arrays import Flags, Floats, Integers
+from monitor.reference.history import find_median
+
+SETTLED_RUNS = 14
+"""Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
+BACK_RUNS = 3
+"""The same where the level has come back more than half of the way to what was normal before."""
+AGREE = 2.0
+"""Standard errors that the two halves of a level may lie apart."""
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastAlarms:
+    """What alerts said of past runs, (runs, m) each; all that `find_levels` knows of them.
+
+    ``healthy`` runs teach. ``alarms``: some alert of the segment was pending or firing after the run; ``firing``: that of this
+    series was. ``accepted``: for each level that a person accepted its first row, and the row that was the next one then.
+    ``settled``: runs in alarm at one level, the one that is judged included, that make it the new normal.
+    """
+
+    healthy: Flags
+    alarms: Flags
+    firing: Flags
+    accepted: Sequence[tuple[int, int]] = ()
+    settled: int = SETTLED_RUNS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """``shift`` (runs, m) moves all runs to the newest level; those that ``teaches`` (runs, m) has say what is normal.
+
+    Of each series, (m,): ``since``, the row at which the newest level begins, -1 where it is the only one or was accepted;
+    ``doubt``, the variance of this level as a multiple of the variance between runs.
+    """
+
+    shift: Floats
+    teaches: Flags
+    since: Integers
+    doubt: Floats
+
+
+def find_levels(values: Floats, past: PastAlarms) -> Levels:
+    """Look through the past runs, (runs, m), for levels that are normal from then on, each by the runs until then alone."""
+    scan = _Scan(values.copy(), past.healthy & ~np.isnan(values), past.settled - 1)
+    for row in range(len(values)) if past.alarms.any() or past.accepted else ():
+        scan.step(row, past.alarms[row], past.firing[row] & past.firing[row - 1])
+        for start, following in past.accepted:
+            if row == following - 1:
+                scan.begin(np.ones(values.shape[1], dtype=np.bool_), start, row, is_accepted=True)
+    return scan.finish(values)
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The scan between two runs: ``origin`` is the row at which the newest level begins, ``streak`` counts runs in alarm."""
+
+    values: Floats
+    teaches: Flags
+    enough: int
+    origin: Integers = field(init=False)
+    is_open: Flags = field(init=False)
+    streak: Integers = field(init=False)
+    total: Floats = field(init=False)
+    normal: Floats = field(init=False)
+    level: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        series = self.values.shape[1]
+        self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
+        self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
+        self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
+
+    def step(self, row: int, alarmed: Flags, fires: Flags) -> None:
+        """Take in one run; ``fires``: the alert of the series fires since the run before at least."""
+        now = self.values[row]
+        self.streak = np.where(alarmed, self.streak + 1, 0)
+        self.total = np.where(alarmed, self.total + now, 0.0)
+        if np.any(has_lasted := self.streak >= self.enough):
+            start = row + 1 - self.enough
+            self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
+        if np.any(may_be_back := fires & (self.streak >= BACK_RUNS)):
+            last = self.values[row - 1 : row + 1]
+            fault = (self.total - last.sum(axis=0)) / np.maximum(self.streak - 2, 1)
+            normal = self._find_normal(row - 1)
+            is_nearer = np.abs(last - normal) < np.abs(last - fault)
+            self.begin(may_be_back & is_nearer.all(axis=0), row - 1, row)
+        if np.any(self.is_open):
+            last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
+            is_nearer = np.abs(last - self.normal) < np.abs(last - self.level)
+            self._leave(self.is_open & (row - self.origin >= MIN_HEALTHY_RUNS) & is_nearer.all(axis=0), row)
+
+    def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
+        """A level begins at ``start``: runs before it count as though they had been there."""
+        if not where.any():
+            return
+        rows = np.arange(len(self.values))[:, np.newaxis]
+        self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
+        normal, level = self._find_normal(start), _mean(self.values[start : row + 1])
+        self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
+        self.normal, self.level = np.where(where, normal, self.normal), np.where(where, level, self.level)
+        self.origin, self.streak = np.where(where, start, self.origin), np.where(where, 0, self.streak)
+        self.total, self.is_open = np.where(where, 0.0, self.total), np.where(where, not is_accepted, self.is_open)
+
+    def _leave(self, where: Flags, row: int) -> None:
+        """The series is back where it was before a level that nobody has accepted."""
+        rows = np.arange(len(self.values))[:, np.newaxis]
+        self.values -= np.where(where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0)
+        self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
+        self.origin, self.is_open = np.where(where, -1, self.origin), self.is_open & ~where
+
+    def _find_normal(self, before: int) -> Floats:
+        return find_median(np.where(self.teaches, self.values, np.nan)[:before])
+
+    def finish(self, seen: Floats) -> Levels:
+        """Once a level is as long as one that settles its own runs alone say what is normal."""
+        is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
+        new, old = (np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old))
+        runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
+        is_short = (runs > 0) & (runs < self.enough)
+        shift = np.nan_to_num(self.values - seen + is_old * (_mean(new) - _mean(old)))
+        return Levels(
+            shift=shift,
+            teaches=self.teaches & (~is_old | is_short),
+            since=np.where(self.is_open, self.origin, -1),
+            doubt=is_short / np.maximum(runs, 1),
+        )
+
+
+def _is_stable(window: Floats) -> Flags:
+    """Whether the first and the last runs of the window, (runs, m), agree."""
+    half = len(window) // 2
+    halves = window[:half], window[-half:]
+    first, last = map(_mean, halves)
+    squares = sum(np.nansum((part - mean) ** 2, axis=0) for part, mean in zip(halves, (first, last), strict=True))
+    error = np.sqrt(squares / (half - 1) / half)
+    stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
+    return stable
+
+
+def _mean(values: Floats) -> Floats:
+    """Mean of each column, NaN passed over and where there is none."""
+    counts = np.sum(~np.isnan(values), axis=0)
+    mean: Floats = np.nansum(values, axis=0) / np.where(counts > 0, counts, np.nan)
+    return mean
