@@ -16,6 +16,7 @@ ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 """Scores of n pairs, float64 (n,), NaN where undefined; a pair's score must not depend on the other pairs."""
 
 _DUST = 1e-12
+_BLOCK_CELLS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,17 @@ def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike
     no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user, as for measures of one arm's
     relevance, parts explain the distance from the baseline's own score. At most six scorings, O(n k).
     """
-    return share_steps(walk_to(_with_baseline_twice(batch), batch), score, higher_is_more_alike=higher_is_more_alike)
+    # Pairs do not depend on each other: so many at once stay near the processor, and little memory is taken.
+    step = max(1, _BLOCK_CELLS // max(1, batch.baseline.shape[1]))
+    parts = []
+    for low in range(0, max(1, len(batch)), step):
+        block = batch.take(slice(low, low + step))
+        walk = walk_to(_with_baseline_twice(block), block)
+        parts.append(share_steps(walk, score, higher_is_more_alike=higher_is_more_alike))
+    membership, order, length = (
+        np.concatenate(values) for values in zip(*((each.membership, each.order, each.length) for each in parts), strict=True)
+    )
+    return Parts(membership=membership, order=order, length=length)
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:

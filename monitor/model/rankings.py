@@ -49,7 +49,7 @@ class RankingTable:
     """Lists of n users from one arm: user ``i`` has ``items[offsets[i]:offsets[i + 1]]``, best first.
 
     ``users`` are n unique ids, from sources pandas ``str``; ``offsets`` n + 1 ascending int64 starting at 0; ``items`` are
-    int64 or pandas ``str`` from sources. Lists are as the source gave them: longer than k, with duplicates, or empty.
+    int32, int64 or pandas ``str`` from sources. Lists are as the source gave them: longer than k, with duplicates, or empty.
     ``scores``, where the source has them, are the model's own float64 scores, one an item, NaN where there is none; neighbours
     with equal scores are tied.
     """

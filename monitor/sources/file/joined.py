@@ -67,7 +67,7 @@ class JoinedFiles:
                 with unread.of(name):
                     found[name] = timely(find_files, options, request.slot)
             files = [users, *found.values()]
-            with open_database(files, deadline) as database:
+            with open_database(files, deadline, k=request.k) as database:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
                     with unread.of(name):
@@ -142,13 +142,15 @@ class _JoinedAnswers:
         """The rows of a query, so many at once, or fewer where they are large."""
         rows = min([size, *(lists.batch_rows for lists in self._lists.values())])
         waiting: list[pa.RecordBatch] = []
+        count = nbytes = 0
         for record in self._database.sql(query).to_arrow_reader(rows):
             self._deadline.require_time()
             waiting.append(record)
-            if sum(each.num_rows for each in waiting) + rows > size or sum(each.nbytes for each in waiting) > _BATCH_BYTES:
+            count, nbytes = count + record.num_rows, nbytes + record.nbytes
+            if count + rows > size or nbytes > _BATCH_BYTES:
                 yield pa.concat_batches(waiting)
-                waiting = []
-        if any(each.num_rows for each in waiting):
+                waiting, count, nbytes = [], 0, 0
+        if count:
             yield pa.concat_batches(waiting)
 
     def _holds(self, lists: ListView) -> bool:
