@@ -67,3 +67,10 @@ def test_taken_lists_are_the_lists_of_those_rows() -> None:
 
     assert codes.tolist() == [2, 3, 4, 1, 2, 3, 4]
     assert offsets.tolist() == [0, 3, 3, 4, 7]
+
+
+def test_taken_lists_of_one_length_are_the_lists_of_those_rows() -> None:
+    codes, offsets = ragged.take_lists(np.array([9, 1, 2, 3, 4, 9]), np.array([1, 3, 5]), np.array([1, 0, 1]))
+
+    assert codes.tolist() == [3, 4, 1, 2, 3, 4]
+    assert offsets.tolist() == [0, 2, 4, 6]
