@@ -10,12 +10,14 @@ import numpy as np
 
 from monitor.kernels import PAD, blocks
 from monitor.model import ALL, ByArm, PairBatch, PartMeans
-from monitor.model.arrays import Codes, Floats, Rows
+from monitor.model.arrays import Codes, Flags, Floats, Rows
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 """Scores of n pairs, float64 (n,), NaN where undefined; a pair's score must not depend on the other pairs."""
 
 _DUST = 1e-12
+_BLOCK_CELLS = 1 << 19
+_NARROW_K = 1 << 14  # twice as many keys and as many places fit 32 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +70,26 @@ def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike
     Six scorings and sorting, O(n k log k): with machine code the sorting takes most. The walk is one of several; another would
     share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
+    # Pairs do not depend on each other: so many at once stay near the processor, and little memory is taken.
+    step = max(1, _BLOCK_CELLS // max(1, batch.baseline.shape[1]))
+    blocks_of = [batch.take(slice(low, low + step)) for low in range(0, max(1, len(batch)), step)]
+    steps = np.concatenate([_walk(each, score) for each in blocks_of], axis=1)
+    membership, order, length = steps if higher_is_more_alike else -steps
+    return Parts(membership=membership, order=order, length=length)
+
+
+def _walk(batch: PairBatch, score: ScoreBatch) -> Floats:
+    """What the score loses by membership, order and length: (3, n)."""
     short = np.minimum(batch.baseline_lengths, batch.candidate_lengths)
     own, cut = _with_baseline_twice(batch), _cut(batch, short)
     ranks = _baseline_ranks(cut)
     placed = _reorder(cut, _places_of_replaced(ranks, short))
     walk = (own, _cut(own, short), placed, _reorder(cut, _places_in_baseline_order(ranks)), cut, batch)
     start, shortened, alone, replaced, moved, end = (_finite(score(step)) for step in walk)
-    sign = 1.0 if higher_is_more_alike else -1.0
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
     both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
     steps = (shortened - replaced - both, replaced - moved + both, (start - shortened) + (moved - end))
-    membership, order, length = (np.where(is_known, sign * step, np.nan) for step in steps)
-    return Parts(membership=membership, order=order, length=length)
+    return np.where(is_known, steps, np.nan)
 
 
 def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
@@ -118,12 +128,13 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
 
 
 def _reorder(batch: PairBatch, source: Rows) -> PairBatch:
-    """The batch with each place of the candidate lists taken by the item from the place in ``source``."""
+    """The batch with each place of the candidate lists taken by the item from the place in ``source``, cells of all lists."""
 
     def move(places: Floats, _: float) -> Floats:
-        return np.take_along_axis(places, source, axis=1)
+        return places.ravel().take(source).reshape(places.shape)
 
-    return _change(replace(batch, candidate=np.take_along_axis(batch.candidate, source, axis=1)), move, moves_scores=False)
+    codes = batch.candidate.ravel().take(source).reshape(batch.candidate.shape)
+    return _change(replace(batch, candidate=codes), move, moves_scores=False)
 
 
 def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, moves_scores: bool = True) -> PairBatch:
@@ -139,30 +150,40 @@ def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, move
 
 
 def _places_of_replaced(ranks: Rows, lengths: Codes) -> Rows:
-    """For each candidate place the one whose item stands there once common items are back on the baseline's places: (n, k)."""
+    """For each candidate cell the one whose item stands there once common items are back on the baseline's places: (n * k)."""
     n, k = ranks.shape
     has_place = ranks < lengths[:, None]
     is_taken = np.zeros((n, k + 1), dtype=np.bool_)
-    np.put_along_axis(is_taken, np.where(has_place, ranks, k), values=True, axis=1)
-    items = np.argsort(np.where(has_place, ranks - k, ranks), axis=1, kind="stable")
+    is_taken.ravel()[np.where(has_place, ranks, k) + (k + 1) * np.arange(n)[:, None]] = True
     # The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they
     # stood.
-    places = np.argsort(~is_taken[:, :k], axis=1, kind="stable")
-    source = np.empty_like(items)
-    np.put_along_axis(source, places, items, axis=1)
-    return source
+    return _move(np.where(has_place, ranks, ranks + k), to=~is_taken[:, :k])
 
 
 def _places_in_baseline_order(ranks: Rows) -> Rows:
-    """For each candidate place the place whose item stands there once common items are sorted: (n, k)."""
-    absent = ranks.shape[1]
+    """For each candidate cell the one whose item stands there once common items are sorted: (n * k)."""
     # Common items first, by the baseline's rank; then all others as they stand. Both sorts are stable, so that the i-th
     # of the others falls on the i-th place of the others: its own.
-    items = np.argsort(ranks, axis=1, kind="stable")
-    places = np.argsort(ranks == absent, axis=1, kind="stable")
-    source = np.empty_like(items)
-    np.put_along_axis(source, places, items, axis=1)
+    return _move(ranks, to=ranks == ranks.shape[1])
+
+
+def _move(items: Rows, to: Flags) -> Rows:
+    """For each cell the one whose item moves there when the cells of a row in the order of ``items`` fill those of ``to``."""
+    source = np.empty(items.size, dtype=np.intp)
+    source[_ordered_cells(to)] = _ordered_cells(items)
     return source
+
+
+def _ordered_cells(keys: Rows | Flags) -> Rows:
+    """The cells of each row in the order of its keys, 0 to 2 k, equals as they stand: (n * k)."""
+    n, k = keys.shape
+    # Key and place as one number: sorted several times as fast as places by key.
+    bits = k.bit_length()
+    packed = np.left_shift(keys, bits, dtype=np.int32 if k < _NARROW_K else np.int64)
+    packed |= np.arange(k, dtype=packed.dtype)
+    packed.sort(axis=1)
+    places: Rows = (packed & ((1 << bits) - 1)) + k * np.arange(n)[:, None]
+    return places.ravel()
 
 
 def _baseline_ranks(batch: PairBatch) -> Rows:

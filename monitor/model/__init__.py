@@ -40,6 +40,7 @@ from monitor.model.notifications import (
     Notification,
     Silence,
     Treatment,
+    Updates,
 )
 from monitor.model.rankings import (
     ALL,

@@ -71,6 +71,7 @@ class Memory:
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
     last_lists: KeptLists | None = None  # of the last run that kept any
+    last_ok: datetime | None = None  # slot of the newest earlier run that ended ok, whatever the configuration
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out
 

@@ -92,6 +92,10 @@ class SqlHistory:
 
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
+            is_ok = and_(runs.c.comparison == request.comparison, runs.c.status == RunStatus.OK)
+            last_ok = connection.scalar(
+                select(func.max(runs.c.scheduled_for)).where(is_ok, runs.c.scheduled_for < request.before)
+            )
             accepted = read_accepted(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
@@ -102,6 +106,7 @@ class SqlHistory:
             past=past,
             accepted=accepted,
             last_lists=last_lists,
+            last_ok=last_ok,
             splits=splits,
             unreadable=tuple(unreadable),
         )

@@ -80,6 +80,13 @@ def test_infinite_scores_count_as_undefined() -> None:
     assert np.isnan(parts.whole).all()
 
 
+def test_pairs_split_a_few_at_a_time_have_the_same_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = split("rbo(p=0.9)", known_pairs.batch(DRAWN))
+    monkeypatch.setattr("monitor.attribution.parts._BLOCK_CELLS", 1)
+
+    np.testing.assert_array_equal(split("rbo(p=0.9)", known_pairs.batch(DRAWN)).whole, whole.whole)
+
+
 def test_no_users_have_no_parts() -> None:
     assert len(split("rbo", reference.batch([], 3))) == 0
 
