@@ -19,6 +19,8 @@ from monitor.model.explanation import (
     ExampleLists,
     Explanation,
     ExposedItem,
+    FaultKind,
+    Finding,
     Part,
     PartMeans,
     SegmentFall,

@@ -156,6 +156,7 @@ class CoverageRule(BaseRule):
     """Watches a share of the users for whom something is lacking, or whose lists have a trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
+    is_share: ClassVar[bool] = True
 
     share: CoverageShare
     limit: Limit
@@ -164,11 +165,6 @@ class CoverageRule(BaseRule):
     def subject(self) -> Subject:
         """The share of coverage."""
         return Subject(METRIC_LABELS[self.kind], str(self.share))
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the value is a share of users: it always is."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
