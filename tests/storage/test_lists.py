@@ -58,7 +58,7 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
-    return store.history.last_lists(MemoryRequest(comparison=comparison, config_hash="hash", before=before))
+    return store.history.last_lists(MemoryRequest(comparison=comparison, hashes=("hash",), before=before))
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
