@@ -30,7 +30,7 @@ from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock, ScoreSink
@@ -54,7 +54,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         runs=runs if rules else 0,
         series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
-        wants_last_lists=needs_last(comparison.measuring),
+        wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
     )
 
 

@@ -118,8 +118,8 @@ def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means, and not over where files lie.
 
     Of the arms' files the folder that holds all of them is left out, of any other file its folder. Rules, schedule and storage
-    do not enter, nor how lists are fetched: settings of sources that are marked `NOT_IN_HASH`. Of secrets only URLs enter, without
-    user and password; passwords, tokens and headers do not.
+    do not enter, nor how lists are fetched: settings of sources that are marked `NOT_IN_HASH`. Of secrets only URLs enter,
+    without user and password; passwords, tokens and headers do not.
     """
     measured = _measured(options)
     arms = _without_folder({name: measured.pop(name) for name in _ARMS if name in measured})
