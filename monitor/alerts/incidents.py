@@ -159,10 +159,11 @@ def _is_share(change: Transition) -> bool:
     return change.kind in (RuleKind.COVERAGE, RuleKind.LISTS) or change.statistic.startswith("share_")
 
 
+_LACKING, _FAR, _CHANGED = (True, True), (False, True), (False, False)
 _TOLD = {
-    (True, True): "{now:,.0f} users without a proper list, at first {first:,.0f}",
-    (False, True): "{now:,.0f} users with far other lists than usual, at first {first:,.0f}",
-    (False, False): "lists changed among {now:,.0f} users, at first among {first:,.0f}",
+    _LACKING: "{now:,.0f} users without a proper list, at first {first:,.0f}",
+    _FAR: "{now:,.0f} users with far other lists than usual, at first {first:,.0f}",
+    _CHANGED: "lists changed among {now:,.0f} users, at first among {first:,.0f}",
 }
 """What is counted: whether lists are lacking, and whether the alert itself counts users; and how it is said to have grown."""
 
@@ -195,7 +196,7 @@ class Paging:
     users: Mapping[tuple[bool, bool], float] = field(default_factory=dict)
 
 
-_GROWN = 2.0
+_GROWN, _FEW = 2.0, 0.05
 _LOUDEST = tuple(Severity)
 
 
@@ -220,7 +221,16 @@ def _page(before: Paging, starts: Sequence[Transition], *, is_late: bool) -> Pag
         return now
     if severity is not before.severity:
         return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
-    grown = [counted for counted, count in users.items() if count and count >= _GROWN * before.users[counted]]
-    if not grown or (before.pages > 1 and not is_late):
+    grown = _grown(before.users, users)
+    if grown is None or (before.pages > 1 and not is_late):
         return before
-    return replace(now, worse=_TOLD[grown[0]].format(now=users[grown[0]], first=before.users[grown[0]]))
+    return replace(now, worse=_TOLD[grown].format(now=users[grown], first=before.users[grown]))
+
+
+def _grown(before: Mapping[tuple[bool, bool], float], now: Mapping[tuple[bool, bool], float]) -> tuple[bool, bool] | None:
+    """What has doubled, if anything."""
+    # Evidence gathers: a mean that is seen to move after some users did, or a few users after the mean, is no other fault.
+    least = {**before, _FAR: max(before[_FAR], _FEW * before[_CHANGED])}
+    if before[_FAR]:
+        least[_CHANGED] = float("inf")
+    return next((counted for counted, count in now.items() if count and count >= _GROWN * least[counted]), None)

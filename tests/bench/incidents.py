@@ -84,9 +84,9 @@ class Fakes:
             is_end = event["event_action"] == "resolve"
             yield _sent("pagerduty", event["payload"]["source"], event["dedup_key"], is_end, request.body)
         for number, mail in enumerate(self.mail.mails):
-            found = message_from_bytes(mail.content, policy=policy.default)
-            text = str(found.get_body(("plain",)).get_content()).replace("\r\n", "\n")  # type: ignore[union-attr]  # each has one
-            subject = found["Subject"]
+            found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=policy.default)
+            text = str(found.get_body(("plain",)).get_content())  # type: ignore[union-attr]  # each has one
+            subject = found["Subject"].strip()
             sent = _sent("email", _named_in(subject), number, subject.startswith("[RESOLVED]"), mail.content)
             yield Sent(**{**{name: getattr(sent, name) for name in Sent.__slots__}, "text": text})
 
