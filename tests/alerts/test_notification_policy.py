@@ -243,13 +243,13 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         pytest.param(
             (replace(SEGMENT, slot=SLOT, users=100),),
             (FRENCH,),
-            "lists changed among 200 users, at first among 100",
+            "it concerns about 10 users, and about 5 at the last page",
             id="as many users again",
         ),
         pytest.param(
             (replace(START, value=0.12, **SHARE),),
             (replace(START, value=0.22, alert="B", dedup_key="b", slot=LATER, **SHARE),),
-            "200 users with far other lists than usual, at first 100",
+            "it concerns about 200 users, and about 100 at the last page",
             id="a share that doubles",
         ),
         pytest.param(
@@ -273,13 +273,13 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         pytest.param(
             (START,),
             (replace(START, alert="B", value=0.32, dedup_key="b", slot=LATER, **SHARE),),
-            "300 users with far other lists than usual, at first 0",
+            "it concerns about 300 users, and about 94 at the last page",
             id="many users after the mean",
         ),
         pytest.param(
             (START,),
-            (replace(START, alert="B", metric="coverage", statistic="missing", value=0.1, dedup_key="m", slot=LATER),),
-            "187 users without a proper list, at first 0",
+            (replace(START, alert="B", metric="coverage", statistic="missing", value=0.2, dedup_key="m", slot=LATER),),
+            "it concerns about 375 users, and about 94 at the last page",
             id="lists that are lacking",
         ),
     ],
@@ -299,7 +299,7 @@ def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_se
     (calm,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])))
     (loud,) = compose_messages([last], situation(*grows, last, told=tuple(grows)))
     (late,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])), MINUTE / 2)
-    assert (late.is_update, late.worse) == (False, "320 users with far other lists than usual, at first 160")
+    assert (late.is_update, late.worse) == (False, "it concerns about 320 users, and about 160 at the last page")
     assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (True, 2, False, 3, Severity.CRITICAL)
 
 
