@@ -142,7 +142,7 @@ def _carries(part: Transition, whole: Transition) -> bool:
 
 
 def _is_share(change: Transition) -> bool:
-    return change.kind in (RuleKind.COVERAGE, RuleKind.LISTS) or change.statistic.startswith("share_")
+    return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
 
 
 _GROWN, _FEW = 2.0, 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ BLOCK_CELLS = 1 << 18
 _FEW_PAIRS = 128
 
 
+@dataclass(eq=False, repr=False)
 class Alignment:
     """Where the baseline's items of n users stand in the candidate's lists. Never changes; what is derived is kept.
 
@@ -33,23 +35,13 @@ class Alignment:
     ``scores``, ``weights``, ``labels``: what the batch holds of them, rank by rank like ``positions``: (k, n), or None.
     """
 
-    def __init__(
-        self,
-        positions: Ranks,
-        baseline_lengths: Codes,
-        candidate_lengths: Codes,
-        *,
-        scores: ByArm | None = None,
-        weights: ByArm | None = None,
-        labels: Labels | None = None,
-    ) -> None:
-        self.positions = positions
-        self.baseline_lengths = baseline_lengths
-        self.candidate_lengths = candidate_lengths
-        self.scores = scores
-        self.weights = weights
-        self.labels = labels
-        self.derived: dict[Callable[[Alignment], Any], Any] = {}
+    positions: Ranks
+    baseline_lengths: Codes
+    candidate_lengths: Codes
+    scores: ByArm | None = field(default=None, kw_only=True)
+    weights: ByArm | None = field(default=None, kw_only=True)
+    labels: Labels | None = field(default=None, kw_only=True)
+    derived: dict[Callable[[Alignment], Any], Any] = field(default_factory=dict, init=False)
 
     @property
     def k(self) -> int:
@@ -86,9 +78,9 @@ class Alignment:
     @cached_property
     def candidate_positions(self) -> Ranks:
         """The way back, (k, n): position from 0 in the baseline's list of the item at each candidate rank, k where absent."""
-        back = np.full((self.k + 1, self.positions.shape[1]), self.k, dtype=self.positions.dtype)
-        ranks = np.broadcast_to(np.arange(self.k, dtype=back.dtype)[:, None], self.positions.shape)
-        np.put_along_axis(back, self.positions.astype(np.intp), ranks, axis=0)
+        n = self.positions.shape[1]
+        back = np.full((self.k + 1, n), self.k, dtype=self.positions.dtype)
+        back.ravel()[self.positions * np.intp(n) + np.arange(n)] = np.arange(self.k, dtype=back.dtype)[:, None]
         return back[:-1]
 
     @cached_property
