@@ -134,7 +134,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str, max_aler
 
 
 def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first alerts, as many as fit; where not all do in full, only those that leave three quarters for the names of others."""
+    """The first alerts, as many as fit; where not all do in full, those that leave three quarters for the names of others."""
     shown: list[dict[str, Any]] = []
     names = 0 if sum(map(_size, alerts)) <= room else room * 3 // 4
     for full in alerts:

@@ -89,7 +89,7 @@ class SqlOutbox:
                 told=_told(known),
                 acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
                 silences=tuple(silence for silence in silences if silence.is_active(now)),
-                refused=_refused(connection, comparison, {each.dedup_key for each in asked} - {None}),
+                refused=_refused(connection, comparison, [each.dedup_key for each in asked if each.dedup_key]),
             )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
