@@ -101,7 +101,7 @@ def compute_expectations(
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
     if not series:
         return ()
-    shares = _share_out(comparison, series)
+    shares = share_out(comparison, series)
     lessons = read_lessons(series, past)
     fired = find_firings(series, past)
     evidence, was_drifting = _gather(fired, lessons.steady, shares)
@@ -159,7 +159,7 @@ def find_waiting(z: Floats) -> Flags:
     return is_new & (z > NEAR_DROP_Z)
 
 
-def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
+def share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
