@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.model import MIN_HEALTHY_RUNS
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import find_median
+from monitor.reference.history import find_mean, find_median
 
 SETTLED_RUNS = 14
 """Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
@@ -106,7 +106,7 @@ class _Scan:
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
         self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
-        normal, level = self._find_normal(start), _mean(self.values[start : row + 1])
+        normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
         self.normal, self.level = np.where(where, normal, self.normal), np.where(where, level, self.level)
         self.origin, self.streak = np.where(where, start, self.origin), np.where(where, 0, self.streak)
@@ -128,7 +128,7 @@ class _Scan:
         new, old = (np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old))
         runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
         is_short = (runs > 0) & (runs < self.enough)
-        shift = np.nan_to_num(self.values - seen + is_old * (_mean(new) - _mean(old)))
+        shift = np.nan_to_num(self.values - seen + is_old * (find_mean(new) - find_mean(old)))
         return Levels(
             shift=shift,
             teaches=self.teaches & (~is_old | is_short),
@@ -141,15 +141,8 @@ def _is_stable(window: Floats) -> Flags:
     """Whether the first and the last runs of the window, (runs, m), agree."""
     half = len(window) // 2
     halves = window[:half], window[-half:]
-    first, last = map(_mean, halves)
+    first, last = map(find_mean, halves)
     squares = sum(np.nansum((part - mean) ** 2, axis=0) for part, mean in zip(halves, (first, last), strict=True))
     error = np.sqrt(squares / (half - 1) / half)
     stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
     return stable
-
-
-def _mean(values: Floats) -> Floats:
-    """Mean of each column, NaN passed over and where there is none."""
-    counts = np.sum(~np.isnan(values), axis=0)
-    mean: Floats = np.nansum(values, axis=0) / np.where(counts > 0, counts, np.nan)
-    return mean

@@ -49,6 +49,8 @@ class World:
     """Share of users with popularity lists on the last two days of each week from ``onset`` on."""
     trained: float = 0.0
     """The same on the first day of each week, from then on half of it the day after."""
+    holiday: float = 0.0
+    """The same on three days in forty, which are left out as holidays are."""
 
 
 def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Floats]]:
@@ -64,11 +66,15 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK] + world.moved * (age >= 0))
         odds = USUAL * np.exp(tilt[..., np.newaxis] * SCORES)
         odds /= odds.sum(axis=-1, keepdims=True)
-        faults = (world.collapsed * (age < world.lasts), world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK))
-        ill = max(faults) if age >= 0 else 0.0
+        in_week = max(world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK), world.holiday * is_holiday(run))
+        ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
         yield measure(np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1) if world.segments > 1 else counts)
+
+
+def is_holiday(run: int) -> bool:
+    return run % 40 in (20, 21, 22)
 
 
 def measure(counts: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
