@@ -9,12 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import FAR_OUT, find_mean, find_median, find_scale
+from monitor.reference.history import FAR_OUT, find_median, find_scale
 
 LEAST_IN_PHASE = 3
 """Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
-MEAN_TO_MEDIAN = 1.183
-"""Of absolute values of N(0, 1)."""
 RECURRING = 2
 """Recurrences that are enough where a phase was in alarm in so many in a row: its third one does not page."""
 # Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much.
@@ -87,17 +85,16 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     moved = values - member @ effects + effects[here] if len(names) else values
     paid = np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / max(len(names), 1)) / np.maximum(counts.sum(axis=0), 1), 0.0)
     doubt = np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0) if len(names) else paid
-    unrest = np.where(shows, _measure_unrest(healed, rows, here), 1.0)
+    unrest = np.where(shows, _measure_unrest(member, healed - _find_medians(healed, rows), here), 1.0) if len(names) else paid
     return Seasonal(values=moved, paid=paid, doubt=doubt, unrest=unrest)
 
 
-def _measure_unrest(values: Floats, rows: Integers, here: int) -> Floats:
-    """How many times as much runs of the phase vary as all do, each about its phase's median, at least 1; doubted of few."""
-    near = np.abs(values - _find_medians(values, rows))
-    own, usual = find_mean(near[rows == here]), MEAN_TO_MEDIAN * find_median(near)
-    runs = np.sum(~np.isnan(near[rows == here]), axis=0)
-    ratio = (own / np.where(usual > 0, usual, np.inf)) ** 2
-    unrest: Floats = np.fmax((runs * ratio + DOUBTED) / (runs + DOUBTED), 1.0)
+def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
+    """How many times as much runs of the phase vary as those of most phases do, at least 1; of few runs it is doubted."""
+    counts, sizes = _average(member, np.abs(residuals))
+    usual = find_median(np.where(counts > 0, sizes, np.nan))
+    ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
+    unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
     return unrest
 
 

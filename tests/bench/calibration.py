@@ -1,4 +1,4 @@
-"""False pages beside the stated rate, how soon a fault is seen, how soon it ends. `python -m tests.bench calibration [power] [ends]`.
+"""False pages beside the stated rate, how soon a fault is seen, how soon it ends. `-m tests.bench calibration ends`.
 
 Runs of the worlds are judged one after another as a service would: what fires is counted and left out of the history, suspects
 are left out, one budget is shared by all segments, series and kinds of look. Columns are comparison x segment x series.
@@ -238,7 +238,7 @@ SHOCKS = {
 }
 PATTERNS = {
     "weekends of 6 % of users": World(users=0, weekend=0.06, onset=0, runs=365),
-    "weekly trainings": World(users=0, trained=0.2, onset=0, runs=365),
+    "weekly trainings": World(users=0, trained=0.15, onset=0, runs=365),
     "holidays": World(users=0, holiday=0.2, onset=0),
     "weekly season and weekends": World(users=0, is_weekly=True, weekend=0.06, onset=0, runs=365, correlation=0.3),
 }
