@@ -1,18 +1,23 @@
-"""Incidents: which firings are notified as one."""
+"""Incidents: which firings are one fault, how many users they concern, and how often they page.
+
+The rule in words stands in `monitor/alerts/README.md`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import TypeVar
 
 from monitor.alerts.machine import stable_key
-from monitor.model import AlertState, State, Transition
+from monitor.model import ALL, AlertState, Condition, JudgingPlan, RuleKind, Severity, State, Subject, Transition, kind_of_label
 
 GROUP_FOR = timedelta(days=1)
-"""How long after the last one firings join an incident, unless configured otherwise."""
+"""How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
 MOST_PERIODS = 7
 """An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
 
@@ -21,15 +26,15 @@ def assign_incidents(
     states: Sequence[AlertState],
     transitions: Sequence[Transition],
     before: Iterable[AlertState],
+    judging: JudgingPlan,
     *,
-    group_for: timedelta = GROUP_FOR,
     installation: str = "",
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    What begins to fire joins the newest incident of the same severity if the last of its firings that last began at most
-    ``group_for`` before, and the first at most `LONGEST` times that; else what begins makes a new one together. A firing that
-    lasts stays in its incident, with its acknowledgement.
+    That no run succeeds is a kind of its own. What begins to fire joins the newest open incident of its kind, if the first of
+    its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else what begins of one kind makes a new one
+    together. A firing that lasts stays in its incident, with its acknowledgement.
 
     Keys of what begins, firings and incidents, are made of the label `INSTALLATION` too, without one of ``installation`` if it
     is not empty: no other installation has them, whatever its comparisons are called. What lasts keeps the keys that receivers
@@ -37,7 +42,14 @@ def assign_incidents(
     """
     stored = {(state.alert, state.segment): state for state in before}
     open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
-    named = {(start.alert, start.segment): _join(start, open_ones, group_for) for start in transitions if start.is_start}
+    outages = {rule.alert for rule in judging.rules if _is_outage(rule.subject)}
+    named = {
+        (start.alert, start.segment): _join(
+            start, [state for state in open_ones if (state.alert in outages) == _is_outage(_subject(start))], judging.group_for
+        )
+        for start in transitions
+        if start.is_start
+    }
     new_states = tuple(_carry(state, stored.get((state.alert, state.segment)), named) for state in states)
     changes = tuple(_part_of(change, stored.get((change.alert, change.segment)), named) for change in transitions)
     return _keep_apart(new_states, changes, {state.incident for state in open_ones}, installation)
@@ -72,15 +84,20 @@ def _own_key(installation: str, key: str | None) -> str:
 def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedelta) -> str:
     beginnings: dict[str, list[datetime]] = {}
     for state in open_ones:
-        if state.severity is start.severity and state.incident is not None:
+        if state.incident is not None:
             beginnings.setdefault(state.incident, []).append(state.since)
-    recent = [
-        (max(began), name)
-        for name, began in beginnings.items()
-        if start.slot - max(began) <= group_for and start.slot - min(began) <= MOST_PERIODS * group_for
-    ]
+    recent = [(max(began), name) for name, began in beginnings.items() if start.slot - min(began) <= MOST_PERIODS * group_for]
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, start.severity.value)
+    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, "outage" * _is_outage(_subject(start)))
+
+
+def _subject(change: Transition) -> Subject:
+    return Subject(change.metric, change.statistic)
+
+
+def _is_outage(subject: Subject) -> bool:
+    """Whether an alert is about runs that do not succeed; other conditions are about users of a run, as drift is."""
+    return kind_of_label(subject.metric) is RuleKind.CONDITION and subject.statistic in (Condition.ERROR, Condition.STALE)
 
 
 def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
@@ -96,3 +113,114 @@ def _part_of(change: Transition, before: AlertState | None, named: dict[tuple[st
     if change.is_start:
         return replace(change, incident=named[change.alert, change.segment])
     return replace(change, incident=before.incident) if change.is_end and before is not None else change
+
+
+def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
+    """The changes that stand for all of these, in their order: of one alert that on all users, else all of its segments.
+
+    Where one segment alone carries what was found for all users, it stands for them instead. Starts, acknowledgements and ends
+    stand for themselves.
+    """
+    by_alert: dict[tuple[str, State, State], list[Transition]] = defaultdict(list)
+    for change in changes:
+        was = State.QUIET if change.is_start else change.from_state
+        by_alert[change.alert, was, change.to_state].append(change)
+    return tuple(lead for of_alert in by_alert.values() for lead in _leads_of(of_alert))
+
+
+_CARRIED = 0.2
+"""A segment carries a change alone if that of the other users is at most this share of its own, per user."""
+
+
+def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
+    whole = next((change for change in changes if change.segment == ALL), None)
+    if whole is None:
+        return changes
+    carriers = [each for each in changes if each is not whole and _carries(each, whole)]
+    return [min(carriers, key=lambda each: each.users)] if carriers else [whole]
+
+
+def _carries(part: Transition, whole: Transition) -> bool:
+    gap, gap_of_all, others = _gap(part), _gap(whole), whole.users - part.users
+    if not gap or not gap_of_all or others <= 0:
+        return False
+    rest = (gap_of_all * whole.users - gap * part.users) / others
+    return abs(rest) <= _CARRIED * abs(gap)
+
+
+def _gap(change: Transition) -> float | None:
+    """How far the users of a segment moved on average; None where that is not known, or no average."""
+    if change.value is None or change.normal is None or not (change.statistic == "mean" or _is_share(change)):
+        return None
+    return change.value - change.normal
+
+
+def _is_share(change: Transition) -> bool:
+    return change.kind in (RuleKind.COVERAGE, RuleKind.LISTS) or change.statistic.startswith("share_")
+
+
+_TOLD = {
+    (True, True): "{now:,.0f} users without a proper list, at first {first:,.0f}",
+    (False, True): "{now:,.0f} users with far other lists than usual, at first {first:,.0f}",
+    (False, False): "lists changed among {now:,.0f} users, at first among {first:,.0f}",
+}
+"""What is counted: whether lists are lacking, and whether the alert itself counts users; and how it is said to have grown."""
+
+
+def count_concerned(starts: Iterable[Transition]) -> Mapping[tuple[bool, bool], float]:
+    """Users concerned by these firings, by what is counted: where an alert is about a mean, all users of its segment.
+
+    Segments of one dimension are added; of alerts and dimensions the one that concerns most counts. Conditions, standstills and
+    quantiles, which tell nothing of how many, concern nobody.
+    """
+    users: dict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
+    for start in find_leads(starts):
+        is_share = _is_share(start) and start.value is not None
+        if is_share or start.statistic == "mean":
+            share = abs((start.value or 0.0) - (start.normal or 0.0)) if is_share else 1.0
+            of_it = users[(start.kind is RuleKind.COVERAGE, is_share), start.alert, start.segment.partition("=")[0]]
+            of_it[start.segment] = max(of_it.get(start.segment, 0.0), share * start.users)
+    return {
+        counted: max((sum(each.values()) for key, each in users.items() if key[0] == counted), default=0.0) for counted in _TOLD
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paging:
+    """How often the alerts of one incident page who is sent them, and why the last time; see `count_pages`."""
+
+    pages: int = 0
+    worse: str | None = None
+    severity: Severity = Severity.INFO
+    users: Mapping[tuple[bool, bool], float] = field(default_factory=dict)
+
+
+_GROWN = 2.0
+_LOUDEST = tuple(Severity)
+
+
+def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
+    """How often these starts of one incident page: as it begins, whenever its severity rises, and once as its users double.
+
+    They are looked at by slot. Users have doubled where twice as many are concerned as when it paged last. Once is enough for
+    what grows day by day; what doubles when nothing has joined for longer than ``group_for`` pages again.
+    """
+    ordered = sorted(starts, key=lambda start: start.slot)
+    paging, last = Paging(), None
+    for slot, _ in groupby(ordered, key=lambda start: start.slot):
+        is_late = last is not None and slot - last > group_for
+        paging, last = _page(paging, [start for start in ordered if start.slot <= slot], is_late=is_late), slot
+    return paging
+
+
+def _page(before: Paging, starts: Sequence[Transition], *, is_late: bool) -> Paging:
+    severity, users = min((start.severity for start in starts), key=_LOUDEST.index), count_concerned(starts)
+    now = Paging(pages=before.pages + 1, severity=severity, users=users)
+    if not before.pages:
+        return now
+    if severity is not before.severity:
+        return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
+    grown = [counted for counted, count in users.items() if count and count >= _GROWN * before.users[counted]]
+    if not grown or (before.pages > 1 and not is_late):
+        return before
+    return replace(now, worse=_TOLD[grown[0]].format(now=users[grown[0]], first=before.users[grown[0]]))

@@ -144,5 +144,6 @@ def _withhold(direction: Direction, verdict: Verdict, bounds: tuple[float, float
     if not is_open:
         return replace(verdict, bounds=bounds)
     users = f"{missing:,.0f} user{'' if round(missing) == 1 else 's'}"
-    reason = f"{verdict.reason}; but {users} without a score could make it anything from {low:.3g} to {high:.3g}"
+    could = f"{users} without a score could make it anything from {low:.3g} to {high:.3g}"
+    reason = f"cannot be decided: {could}; of those who have one, {verdict.reason}"
     return Verdict(outcome=Outcome.NO_DATA, reason=reason, value=verdict.value, users=verdict.users, bounds=bounds)

@@ -5,10 +5,11 @@ Pure; decided anew at each attempt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
+from monitor.alerts.incidents import GROUP_FOR, count_pages
 from monitor.alerts.matchers import Matcher, matches_all
 from monitor.errors import ConfigError
 from monitor.model import (
@@ -21,6 +22,7 @@ from monitor.model import (
     Silence,
     Transition,
     Treatment,
+    Updates,
 )
 
 NEVER_SENT = "its start was never sent"
@@ -54,13 +56,14 @@ class MaintenanceWindow:
 class NotificationPolicy:
     """The configuration of notifications. ``muted``: (comparison, alert) of rules that are dry runs.
 
-    ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently.
+    ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently. ``group_for`` by comparison.
     """
 
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
     muted: frozenset[tuple[str, str]] = frozenset()
     fallbacks: Mapping[str, str] = field(default_factory=dict)
+    group_for: Mapping[str, timedelta] = field(default_factory=dict)
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""
@@ -115,37 +118,38 @@ class Dispatch:
                           or because it was
                           acknowledged before
         is over:
-        start was sent    (was sent)                   dropped                        sent; held while the rule's firing
-                                                                                      on all users stands for it
+        start was sent    (was sent)                   dropped                        sent; held while anything lasts that
+                                                                                      was sent of its incident
         start may have    dropped                      dropped                        likewise
         arrived
         never sent        dropped                      dropped                        dropped
         ================  ===========================  =============================  ====================================
 
         What is routed to others and was not sent before is dropped, unless this receiver is the fallback of one that rejected
-        it.
+        it. Starts that are sent page if they begin the incident or make it worse, else they update it: `compose_messages`.
         """
         # A start that may have arrived must get its end, or it would stay open there for ever.
         arrived = {each.transition.dedup_key for each in deliveries if each.transition.is_start and each.may_be_known}
         delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
         decisions = []
-        for delivery in _all_first(deliveries):
+        # Ends wait for what lasts of their incident, so starts are decided on first.
+        for delivery in sorted(deliveries, key=lambda each: each.transition.is_end):
             decision = self._decide(delivery, frozenset(delivered))
             if decision.status is DeliveryStatus.PENDING:
                 delivered.add(delivery.transition.dedup_key)
             decisions.append(decision)
         return tuple(sorted(decisions, key=lambda each: each.delivery.transition_id))
 
-    def why_held(self, start: Transition, delivered: Collection[str | None] | None = None) -> str | None:
-        """Why a firing that lasts is held back now, None when it may be sent; ``delivered``: keys of firings that were sent."""
+    def why_held(self, start: Transition) -> str | None:
+        """Why a firing that lasts is held back now, None when it may be sent."""
         if self.policy.is_muted(start):
             return DRY_RUN
         for silence in self.snapshot.silences:
             if silence.is_active(self.now) and _is_silenced(silence, start):
                 return f"silence {silence.id} of {silence.author} until {silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
-        if (reason := self.policy.in_maintenance(start, self.now)) is not None or self.treatment.is_ungrouped:
+        if (reason := self.policy.in_maintenance(start, self.now)) is not None or self.treatment.updates is Updates.EACH:
             return reason
-        return self._inhibited(start, self.snapshot.delivered if delivered is None else delivered)
+        return self._inhibited(start)
 
     def why_not_again(self, start: Transition) -> str | None:
         """Why a firing that was sent is not repeated now, None when it may be."""
@@ -168,34 +172,24 @@ class Dispatch:
             return _drop(delivery, ENDED_UNSENT)
         if change.is_acknowledgement:
             return _send(delivery) if is_delivered else _drop(delivery, NEVER_SENT)
-        reason = self.why_held(change, delivered)
+        reason = self.why_held(change)
         if reason is None and not is_delivered and change.dedup_key in self.snapshot.acknowledged:
             reason = ACKNOWLEDGED
         return _send(delivery) if reason is None else _hold(delivery, reason)
 
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
-        # Until the alert on all users ends, the segment still counts as firing for the receiver.
-        whole = None if self.treatment.is_ungrouped else self._standing_for(delivery.transition)
-        if whole is not None and whole.dedup_key in delivered:
-            return _hold(delivery, f"waits for the end of {whole.alert} for all users")
-        return _send(delivery)
+        name = _incident_of(delivery.transition)
+        of_it = [start for start in self.snapshot.firing if _incident_of(start) == name and start.dedup_key in delivered]
+        if not of_it or self.treatment.updates is Updates.EACH:
+            return _send(delivery)
+        return _hold(delivery, f"waits for the end of its incident, in which {of_it[0].alert} fires")
 
-    def _inhibited(self, start: Transition, delivered: Collection[str | None]) -> str | None:
+    def _inhibited(self, start: Transition) -> str | None:
         for other in self.snapshot.firing if start.kind is not RuleKind.CONDITION else ():
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
             if is_muting and other.segment in (ALL, start.segment) and not self.policy.is_muted(other):
                 return f"drift cannot be judged while {other.alert} fires"
-        whole = self._standing_for(start)
-        if whole is None or (self.receiver, whole.dedup_key) in self.snapshot.refused:
-            return None
-        if whole.dedup_key in delivered and whole.slot < start.slot:
-            return f"{start.alert} fires for all users, which includes this segment"
         return None
-
-    def _standing_for(self, change: Transition) -> Transition | None:
-        """The lasting firing of the same rule on all users, which is sent in place of this segment."""
-        same = (start for start in self.snapshot.firing if start.alert == change.alert and start.segment == ALL)
-        return None if change.segment == ALL else next(same, None)
 
 
 def _is_silenced(silence: Silence, start: Transition) -> bool:
@@ -218,53 +212,52 @@ def _drop(delivery: Delivery, reason: str) -> Decision:
     return Decision(delivery=delivery, status=DeliveryStatus.DROPPED, reason=reason)
 
 
-def _all_first(deliveries: Iterable[Delivery]) -> list[Delivery]:
-    # An alert on all users stands for its segments, so it is decided on first.
-    return sorted(
-        deliveries,
-        key=lambda each: (each.transition.slot, each.transition.segment != ALL, each.transition_id),
-    )
+def compose_messages(
+    changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
+) -> tuple[Message, ...]:
+    """One message for each incident, in the order of its first change, without briefing.
 
-
-def compose_messages(changes: Sequence[Transition], snapshot: FiringSnapshot) -> tuple[Message, ...]:
-    """One message for each incident, in the order of its first change, without briefing."""
+    It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is over; else it is an update.
+    """
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
     # Acknowledgements get a message of their own: behind a start they would be lost on receivers that show one thing at a time.
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
-    delivered = snapshot.delivered | {change.dedup_key for change in changes if change.is_start}
-    return tuple(_message(name, tuple(of_it), snapshot, delivered) for (name, _), of_it in by_incident.items())
+    return tuple(_message(name, tuple(of_it), changes, snapshot, group_for) for (name, _), of_it in by_incident.items())
 
 
-def compose_repetitions(starts: Sequence[Transition]) -> tuple[Message, ...]:
+def compose_repetitions(
+    starts: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
+) -> tuple[Message, ...]:
     """One message for each incident that lasts, to be sent once more."""
     by_incident: dict[str, list[Transition]] = {}
     for start in starts:
         by_incident.setdefault(_incident_of(start), []).append(start)
     return tuple(
-        Message(
-            incident=name,
-            comparison=of_it[0].comparison,
-            severity=of_it[0].severity,
-            changes=(),
-            firing=tuple(of_it),
-            is_repetition=True,
-        )
+        replace(_message(name, (), of_it, snapshot, group_for), firing=tuple(of_it), is_repetition=True)
         for name, of_it in by_incident.items()
     )
 
 
 def _message(
-    name: str, changes: tuple[Transition, ...], snapshot: FiringSnapshot, delivered: Collection[str | None]
+    name: str, of_it: tuple[Transition, ...], changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta
 ) -> Message:
-    firing = tuple(start for start in snapshot.firing if _incident_of(start) == name and start.dedup_key in delivered)
+    starts = {start.dedup_key: start for start in changes if start.is_start}
+    told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in starts]
+    begun = [start for start in starts.values() if _incident_of(start) == name]
+    before, now = count_pages(told, group_for), count_pages([*told, *begun] or of_it, group_for)
+    known = snapshot.delivered | starts.keys()
+    is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
     return Message(
         incident=name,
         comparison=changes[0].comparison,
-        severity=changes[0].severity,
-        changes=changes,
-        firing=firing,
+        severity=now.severity,
+        changes=of_it,
+        firing=tuple(each for each in snapshot.firing if _incident_of(each) == name and each.dedup_key in known),
         acknowledged=snapshot.acknowledged,
+        pages=now.pages,
+        worse=now.worse if is_begun and is_page and before.pages else None,
+        is_update=is_begun and not is_page,
     )
 
 

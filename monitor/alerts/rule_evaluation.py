@@ -18,6 +18,7 @@ from monitor.alerts.verdicts import (
     read_coverage,
     read_share,
     read_similarity,
+    with_cause,
 )
 from monitor.model import (
     ALL,
@@ -30,6 +31,7 @@ from monitor.model import (
     CoverageRule,
     Expectation,
     Findings,
+    Lack,
     ListShare,
     ListsRule,
     Outcome,
@@ -164,14 +166,21 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     expectation = run.expectations.get((rule.alert, segment))
     reading = read_similarity(rule, segment, found.status, summary, found.reason, run.thin.get(segment))
     verdict = judge_reading(rule, reading, expectation)
-    return verdict if summary is None else apply_bounds(rule, verdict, summary, row, expectation)
+    bounded = verdict if summary is None else apply_bounds(rule, verdict, summary, row, expectation)
+    return bounded if bounded.outcome is verdict.outcome else _with_failures(bounded, found)
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     if run.is_unknown(segment) and run.found.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.covered.values())
     reading = read_coverage(rule, segment, run.found.status, run.covered.get(segment), run.found.reason)
-    return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
+    verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
+    is_failure = rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
+    return _with_failures(verdict, run.found) if is_failure else verdict
+
+
+def _with_failures(verdict: Verdict, found: Findings) -> Verdict:
+    return replace(verdict, reason=with_cause(verdict.reason, found.reason))
 
 
 def _judge_lists(rule: ListsRule, segment: str, run: _Run) -> Verdict:

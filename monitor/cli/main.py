@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -98,6 +99,8 @@ def main() -> None:
     """Run the command line; an error that somebody can mend is one line on standard error, never a traceback."""
     # Nearly everything that is made while a command loads stays: to look for garbage as often as usual takes a tenth of it.
     gc.set_threshold(50_000, 20, 20)
+    # Its threads spin while they wait, and nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -106,9 +109,10 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as error:
         exit_codes.report_unwritten(error)
-        # What could not be written would be tried again, and fail again, at the interpreter's end.
-        os._exit(exit_codes.OUTPUT_EXIT)
-    sys.exit(code)
+        code = exit_codes.OUTPUT_EXIT
+    # The interpreter would take a quarter of a second to take down what was loaded, and try again what could not be written.
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
+    os._exit(code if isinstance(code, int) else bool(code))
 
 
 def _run() -> str | int | None:

@@ -86,9 +86,9 @@ class Alignment:
     @cached_property
     def candidate_positions(self) -> Ranks:
         """The way back, (k, n): position from 0 in the baseline's list of the item at each candidate rank, k where absent."""
-        back = np.full((self.k + 1, self.positions.shape[1]), self.k, dtype=self.positions.dtype)
-        ranks = np.broadcast_to(np.arange(self.k, dtype=back.dtype)[:, None], self.positions.shape)
-        np.put_along_axis(back, self.positions.astype(np.intp), ranks, axis=0)
+        n = self.positions.shape[1]
+        back = np.full((self.k + 1, n), self.k, dtype=self.positions.dtype)
+        back.ravel()[self.positions * np.intp(n) + np.arange(n)] = np.arange(self.k, dtype=back.dtype)[:, None]
         return back[:-1]
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.ragged import take_lists
+from monitor.kernels.ragged import find_cells
 from monitor.model import ByArm, Labels
 from monitor.model.arrays import Codes, Floats
 
@@ -72,7 +72,7 @@ def _join_side(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
     """Pair, key and grade of everything that the pairs' users graded, by ascending key, each key >= its pair's first once."""
     # A row of -1 takes the list behind the last, which is empty.
-    cells, bounds = take_lists(np.arange(len(items)), np.append(offsets, offsets[-1]), rows)
+    cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
     pairs = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(bounds))
     keys = pairs * _ROOM + items[cells]
     order = np.argsort(keys, kind="stable")

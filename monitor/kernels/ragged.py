@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from monitor.model.arrays import Codes, Flags
+from monitor.model.arrays import Codes, Flags, Offsets, Rows
 
+_Number = TypeVar("_Number", bound=np.number[Any])
 PAD = -1
 _BLOCK_CELLS = 1 << 18
 _ALL_PAIRS_MAX_K = 40
@@ -37,14 +38,22 @@ def pad(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64
     return padded, lengths, had_duplicates
 
 
-def take_lists(
-    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], rows: npt.NDArray[np.intp]
-) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
+def take_lists(codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows) -> tuple[npt.NDArray[_Number], Offsets]:
     """The lists of these rows, in this order, as codes and offsets of their own."""
+    lengths, first = np.diff(offsets), int(offsets[0])
+    width = int(lengths[0]) if len(lengths) else 0
+    if width and (lengths == width).all():
+        whole = codes[first : first + width * len(lengths)].reshape(-1, width)
+        return whole[rows].ravel(), width * np.arange(len(rows) + 1)
+    cells, taken = find_cells(offsets, rows)
+    return codes[cells], taken
+
+
+def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
+    """Where the items of these rows' lists stand, one list behind the other, and the lists' offsets among them."""
     starts, lengths = offsets[rows], np.diff(offsets)[rows]
     taken = np.concatenate(([0], np.cumsum(lengths)))
-    cells = np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1])
-    return codes[cells], taken
+    return np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1]), taken
 
 
 def _check(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int) -> None:

@@ -19,6 +19,8 @@ from monitor.model.explanation import (
     ExampleLists,
     Explanation,
     ExposedItem,
+    FaultKind,
+    Finding,
     Part,
     PartMeans,
     SegmentFall,
@@ -40,6 +42,7 @@ from monitor.model.notifications import (
     Notification,
     Silence,
     Treatment,
+    Updates,
 )
 from monitor.model.rankings import (
     ALL,

@@ -101,13 +101,21 @@ class MessageStatus(StrEnum):
     RESOLVED = "resolved"
 
 
+class Updates(StrEnum):
+    """What a receiver is sent of changes that need no page: of alerts that join an incident which it knows."""
+
+    NONE = "none"  # the next message of the incident includes them
+    UNPAGED = "unpaged"  # a message that it takes without paging anybody
+    EACH = "each"  # each change at once, ends too: it groups and inhibits by itself
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
     """How a receiver wants to be treated."""
 
     resend_every_s: float | None = None  # for firing alerts to stay firing there; None where sending once is enough
     repeat_every_s: float | None = None  # for an incident that lasts and that nobody looks after; None for never
-    is_ungrouped: bool = False  # it groups and inhibits by itself: it gets every firing, also where a rule fires for all
+    updates: Updates = Updates.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,9 @@ class Message:
     is_repetition: bool = False
     briefing: Briefing | None = None
     acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after
+    pages: int = 1  # how many times the incident has paged this receiver, with this message
+    worse: str | None = None  # why it pages again, in words; None for the first page and where it pages nobody
+    is_update: bool = False  # alerts joined an incident that the receiver knows: nobody needs to be paged
 
     @property
     def starts(self) -> tuple[Transition, ...]:
@@ -173,6 +184,7 @@ class FiringSnapshot:
 
     firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
     delivered: frozenset[str]  # keys of the firings, ended ones too, that the receiver has or may have
+    told: tuple[Transition, ...] = ()  # starts that it was sent of incidents whose end it was not sent since, ended ones too
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     silences: tuple[Silence, ...] = ()  # active ones
     refused: frozenset[tuple[str, str]] = frozenset()  # receivers, others too, that rejected a firing, each with its key

@@ -110,7 +110,7 @@ def _parse_share(text: str, names: type[_NameT]) -> tuple[_NameT | None, Arm | N
 
 
 _BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
-_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values())}
+_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values(), {CoverageReason.TOO_SLOW})}
 
 
 @dataclass(frozen=True, slots=True)

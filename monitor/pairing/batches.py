@@ -169,7 +169,7 @@ def _take(lists: CodedLists, rows: Rows) -> CodedLists:
     codes, offsets = take_lists(lists.codes, lists.offsets, rows)
     scores = lists.scores
     if scores is not None:
-        scores = scores[take_lists(np.arange(len(scores)), lists.offsets, rows)[0]]
+        scores = take_lists(scores, lists.offsets, rows)[0]
     return CodedLists(codes=codes, offsets=offsets, scores=scores)
 
 

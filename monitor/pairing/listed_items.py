@@ -7,7 +7,7 @@ import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
 from monitor.model import Pairing
-from monitor.model.arrays import Codes, Ids, Integers
+from monitor.model.arrays import Ids, Integers
 from monitor.pairing.ids import encode
 
 _TOGETHER = 16
@@ -34,7 +34,7 @@ class ListedItems:
         lacking = [(codes >= 0) & np.isnan(weights) for codes, weights in sides]
         self._lacking_users += int((lacking[0].any(axis=1) | lacking[1].any(axis=1)).sum())
         items = [codes[mask] for (codes, _), mask in zip(sides, lacking, strict=True)]
-        self._lacking.add(np.unique(np.concatenate(items)), vocabulary)
+        self._lacking.add(distinct_items(*items), vocabulary)
 
     def merge(self, other: ListedItems) -> None:
         """Take all that another one took."""
@@ -89,6 +89,5 @@ class DistinctIds:
 
     def _join(self) -> None:
         coded, vocabulary = encode(*self._parts)
-        joined: Codes | Integers = np.unique(np.concatenate(coded))
         self._parts = []
-        self.add(joined, vocabulary)
+        self.add(distinct_items(*coded), vocabulary)

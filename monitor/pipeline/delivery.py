@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts import (
+    GROUP_FOR,
     Dispatch,
     NotificationPolicy,
     asked_pause_s,
@@ -22,7 +23,7 @@ from monitor.alerts import (
     next_attempt,
 )
 from monitor.errors import DeliveryError
-from monitor.model import Delivery, DeliveryCounts, DeliveryStatus, FiringSnapshot, Message, Notification, Transition
+from monitor.model import Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
 from monitor.ports import Clock, Outbox, Publisher, Receiver
 
 LEASE = timedelta(seconds=60)
@@ -76,11 +77,18 @@ class OutboxSender:
     def repeat_due(self) -> int:
         """Repeat firings that last and are not acknowledged; how many. DeliveryError when they were not accepted."""
         every_s = self.receiver.treatment.repeat_every_s
-        due = () if every_s is None else self.outbox.due_repetitions(self.receiver.name, now=self.clock.now(), limit=_CLAIMED)
+        if every_s is None:
+            return 0
+        now, every = self.clock.now(), timedelta(seconds=every_s)
+        due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
+        named = {(each.transition.comparison, each.transition.incident) for each in due}
+        # What joined an incident later is repeated with it.
+        soon = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED) if due else ()
         by_comparison: dict[str, list[Delivery]] = {}
-        for each in due:
-            by_comparison.setdefault(each.transition.comparison, []).append(each)
-        return sum(self._repeat(of_it, timedelta(seconds=every_s or 0.0)) for of_it in by_comparison.values())
+        for each in soon:
+            if (each.transition.comparison, each.transition.incident) in named:
+                by_comparison.setdefault(each.transition.comparison, []).append(each)
+        return sum(self._repeat(of_it, every) for of_it in by_comparison.values())
 
     def resend_firing(self) -> int:
         """Send again what the receiver has and still fires, and what ended lately, if it wants that; how many.
@@ -106,16 +114,17 @@ class OutboxSender:
 
     def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
         comparison = claimed[0].transition.comparison
-        keys = [each.transition.dedup_key for each in claimed]
-        snapshot = self.outbox.firing_snapshot(comparison, self.receiver.name, keys, now=now)
-        decisions = self._dispatch(snapshot, now).decide(claimed)
+        dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
+        decisions = dispatch.decide(claimed)
         counts = self._record_undelivered(
             [_notification(each.delivery, now, each.status, reason=each.reason) for each in decisions]
         )
         sending = {
             _change_key(each.delivery.transition): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING
         }
-        messages = compose_messages([each.transition for each in sending.values()], snapshot)
+        messages = compose_messages(
+            [each.transition for each in sending.values()], dispatch.snapshot, self.policy.group_for.get(comparison, GROUP_FOR)
+        )
         for message in messages:
             if should_stop():
                 self._postpone(list(sending.values()), now)
@@ -127,8 +136,9 @@ class OutboxSender:
                 break
         return counts
 
-    def _dispatch(self, snapshot: FiringSnapshot, now: datetime) -> Dispatch:
+    def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
         receiver = self.receiver
+        snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
         return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
 
     def _record_undelivered(self, notes: Iterable[Notification]) -> DeliveryCounts:
@@ -152,6 +162,8 @@ class OutboxSender:
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
             return DeliveryCounts(retry=len(deliveries), retry_at=self.clock.now())
+        if message.is_update and self.receiver.treatment.updates is Updates.NONE:
+            return self._record_sent(deliveries, "joined an incident that was sent before: no message of its own")
         # Marked first: if the process dies while it sends, the message may have arrived.
         self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
         try:
@@ -162,9 +174,12 @@ class OutboxSender:
             what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
             self._failed(message, deliveries, DeliveryError(what, permanent=False, may_be_known=True))
             raise
+        return self._record_sent(deliveries)
+
+    def _record_sent(self, deliveries: Sequence[Delivery], reason: str | None = None) -> DeliveryCounts:
         now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
         repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
-        self.outbox.record(*(_sent(each, now, repeat_at) for each in deliveries))
+        self.outbox.record(*(_sent(each, now, repeat_at, reason) for each in deliveries))
         self._count("sent", len(deliveries))
         return DeliveryCounts(sent=len(deliveries))
 
@@ -192,13 +207,13 @@ class OutboxSender:
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         now = self.clock.now()
-        snapshot = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
-        dispatch = self._dispatch(snapshot, now)
+        dispatch = self._dispatch(due[0].transition.comparison, (), now)
         repeated = {_change_key(each.transition): each for each in due if dispatch.why_not_again(each.transition) is None}
         held = [each for each in due if _change_key(each.transition) not in repeated]
         # Those that are held back now are decided on again soon.
         self.outbox.schedule_repetition(held, at=now + min(every, RECHECK_AFTER))
-        for message in compose_repetitions([each.transition for each in repeated.values()]):
+        group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
+        for message in compose_repetitions([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
             if self.is_sure():
                 self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)
         return len(repeated)
@@ -256,9 +271,9 @@ def _halves(message: Message, deliveries: Sequence[Delivery]) -> Iterator[tuple[
         yield replace(message, changes=message.changes[part]), deliveries[part]
 
 
-def _sent(delivery: Delivery, now: datetime, repeat_at: datetime | None) -> Notification:
+def _sent(delivery: Delivery, now: datetime, repeat_at: datetime | None, reason: str | None) -> Notification:
     again = repeat_at if delivery.transition.is_start else None
-    return replace(_notification(delivery, now, DeliveryStatus.SENT), repeat_at=again)
+    return replace(_notification(delivery, now, DeliveryStatus.SENT, reason=reason), repeat_at=again)
 
 
 def _dead(delivery: Delivery, now: datetime, error: DeliveryError, fallback: str | None) -> Notification:

@@ -51,9 +51,8 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
         comparison, found, memory.states, at, expectations=expectations, standstills=standstills
     )
     # Incidents are assigned last: they depend on which firings begin together.
-    group_for = comparison.judging.group_for
     states, transitions = assign_incidents(
-        states, transitions, memory.states, group_for=group_for, installation=memory.installation
+        states, transitions, memory.states, comparison.judging, installation=memory.installation
     )
     scales = ChangeScales(
         comparison=comparison, summaries=found.measured.summaries, expectations=expectations, past=memory.past

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from monitor.kernels.ragged import take_lists
+from monitor.kernels.ragged import find_cells, take_lists
 from monitor.model import KeptLists, Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.arrays import Flags, Floats, Ids, Rows
 from monitor.pairing import pair
@@ -157,13 +157,14 @@ class _PanelPull:
 
 
 def _take_table(table: RankingTable, rows: Rows) -> RankingTable:
-    cells, offsets = take_lists(np.arange(len(table.items)), table.offsets, rows)
-    return RankingTable(
-        users=table.users[rows],
-        offsets=offsets,
-        items=table.items.take(cells),
-        scores=None if table.scores is None else table.scores[cells],
-    )
+    items: Ids
+    if isinstance(table.items, np.ndarray):
+        items, offsets = take_lists(table.items, table.offsets, rows)
+    else:
+        cells, offsets = find_cells(table.offsets, rows)
+        items = table.items.take(cells)
+    scores = None if table.scores is None else take_lists(table.scores, table.offsets, rows)[0]
+    return RankingTable(users=table.users[rows], offsets=offsets, items=items, scores=scores)
 
 
 def _join_pulls(pulls: Sequence[Pull]) -> Pull:

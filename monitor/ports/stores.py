@@ -261,8 +261,10 @@ class Outbox(Protocol):
         first. Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
         """
 
-    def firing_snapshot(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> FiringSnapshot:
-        """What fires in the comparison, and which of the firings of these keys, and of those that last, the receiver knows."""
+    def firing_snapshot(
+        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+    ) -> FiringSnapshot:
+        """What fires in the comparison, and what the receiver was sent of it, of these changes, and of their incidents."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         """What is stored of the run of this slot beside its figures; empty where there is nothing."""

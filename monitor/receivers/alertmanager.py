@@ -2,7 +2,8 @@
 
 An alert is sent when it begins to fire, again every ``resend_every`` while it fires, and when it ends. Like Prometheus, a
 firing alert carries an end four resends ahead (five minutes at least): if this daemon stops sending it, Alertmanager resolves
-it by itself, and it survives a restart of this daemon.
+it by itself, and it survives a restart of this daemon. The label ``incident`` is what to group by: all alerts of one fault
+share it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.model import Message, Transition, Treatment, format_instant
+from monitor.model import Message, Transition, Treatment, Updates, format_instant
 from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
 from monitor.receivers.http_client import HttpReceiver, require_accepted
@@ -104,9 +105,10 @@ def alert_of(
     which knows the alert by its labels, keeps the earliest start.
     """
     starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
+    incident = {"incident": transition.incident} if transition.incident else {}
     ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at
     return {
-        "labels": {**(labels or {}), **alert_labels(transition)},
+        "labels": {**(labels or {}), **incident, **alert_labels(transition)},
         "annotations": alert_annotations(transition),
         "startsAt": format_instant(starts_at),
         "endsAt": format_instant(ends_at),
@@ -125,7 +127,7 @@ class Alertmanager(HttpReceiver):
 
     def __init__(self, url: str, name: str, options: AlertmanagerOptions, *, external_url: str) -> None:
         # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
-        treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), is_ungrouped=True)
+        treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
         super().__init__(url.rstrip("/") + PATH, options, treatment=treatment, ca_file=options.ca_file, name=name)
         self._options, self._external_url = options, external_url
         self._headers = {"Content-Type": "application/json", **_credentials(options)}

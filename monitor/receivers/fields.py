@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Treatment
+from monitor.model import Treatment, Updates
 from monitor.options import ConfigPath, Duration, Options, require_header_text
 from monitor.ports import Receiver
 
@@ -103,6 +103,6 @@ class ReceiverEntry(Options, ABC):
         """Open its receivers, in the order of their names. Nothing is sent yet."""
 
 
-def repeated(every: timedelta | None) -> Treatment:
+def repeated(every: timedelta | None, updates: Updates = Updates.NONE) -> Treatment:
     """The treatment of a receiver that gets the messages of incidents, and repetitions this often."""
-    return Treatment(repeat_every_s=None if every is None else every.total_seconds())
+    return Treatment(repeat_every_s=None if every is None else every.total_seconds(), updates=updates)

@@ -1,5 +1,8 @@
 """PagerDuty, Events API v2: an incident here is an alert there, under the incident's key.
 
+An alert that is open there pages nobody again. So an incident that becomes worse is one more alert, under a key of its own,
+and whatever happens afterwards updates that one; both are acknowledged and resolved with the incident.
+
 https://developer.pagerduty.com/docs/events-api-v2-overview
 """
 
@@ -14,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, format_instant
+from monitor.model import Message, MessageStatus, Updates, format_instant
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
 from monitor.receivers.message import MessageContent, content_of
@@ -67,19 +70,21 @@ _ACTIONS = {
 }
 
 
-def pagerduty_event(message: Message, routing_key: str, external_url: str) -> dict[str, object]:
-    """The body of a request. Everything that happens while something of the incident fires updates the one alert."""
+def pagerduty_events(message: Message, routing_key: str, external_url: str) -> list[dict[str, object]]:
+    """Bodies of requests: one, or to acknowledge or resolve one for each time that the incident paged."""
     # An account is bounded, far below the 512 KB that PagerDuty takes.
-    account = content_of(message, external_url)
-    return {
+    account, action = content_of(message, external_url), _ACTIONS[message.status]
+    keys = [message.incident, *(f"{message.incident}:{page}" for page in range(2, message.pages + 1))]
+    event = {
         "routing_key": routing_key,
-        "event_action": _ACTIONS[message.status],
-        "dedup_key": clean(message.incident, MAX_KEY),
+        "event_action": action,
         "payload": _payload(message, account),
         "client": "rankwatch",
         "client_url": account.links[0][1],
         "links": [{"href": url, "text": name} for name, url in account.links],
     }
+    told = keys[-1:] if action == "trigger" else keys
+    return [{**event, "dedup_key": clean(key, MAX_KEY)} for key in told]
 
 
 def _payload(message: Message, account: MessageContent) -> dict[str, object]:
@@ -124,18 +129,19 @@ class PagerDuty(HttpReceiver):
     """One service of PagerDuty."""
 
     def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
-        url, treatment = f"{options.url.rstrip('/')}/v2/enqueue", repeated(options.repeat_every)
+        url = f"{options.url.rstrip('/')}/v2/enqueue"
+        treatment = repeated(options.repeat_every, Updates.UNPAGED)
         super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert. DeliveryError when it did not confirm that."""
         key = self._options.routing_key.get_secret_value()
-        event = pagerduty_event(message, key, self._external_url)
-        body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
-        answer = self._client.post(body, {"Content-Type": "application/json"})
-        require_accepted(answer, who=self._client.who, now=now, reason=_reason(answer, key), is_bounded=True)
-        _require_success(answer, self._client.who, key)
+        for event in pagerduty_events(message, key, self._external_url):
+            body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
+            answer = self._client.post(body, {"Content-Type": "application/json"})
+            require_accepted(answer, who=self._client.who, now=now, reason=_reason(answer, key), is_bounded=True)
+            _require_success(answer, self._client.who, key)
 
 
 def _require_success(answer: HttpAnswer, who: str, key: str) -> None:

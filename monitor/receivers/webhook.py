@@ -10,8 +10,12 @@ the same ``Idempotency-Key: <incident>:<digest of the changes>``. The body::
          "metric": ..., "statistic": ..., and those of the rule}, "annotations": {...}, "startsAt": "...", "endsAt": "...",
          "generatorURL": "...", "fingerprint": "..."}]}
 
-``alerts`` are what begins or ends, in the order it was stored, then what fires still. ``status`` is ``resolved`` once nothing
-of the incident fires any more; ``groupKey`` is shared by all messages of the incident and by nothing else. ``endsAt`` of an
+``alerts`` are what begins or ends, first those that stand for others (a firing of all users for its segments), then what
+fires still. A body has at most `MAX_BYTES`: alerts that do not fit in full have labels and ``dedup_key`` alone, and
+``truncatedAlerts`` counts those that are not named; ``generatorURL`` is the page with all of them. ``status`` is ``resolved``
+once nothing of the incident fires any more, which ends all of its alerts, named or not; ``groupKey`` is shared by all messages
+of the incident and by nothing else. ``worse`` says why an incident pages again. ``"update": true`` says that alerts joined a
+known incident, and that nobody is to be paged; such messages are sent only where ``updates`` asks for them. ``endsAt`` of an
 alert that fires is ``0001-01-01T00:00:00Z``, as there. The annotations of an alert are text: ``summary``, ``description``,
 ``value``, ``threshold``, ``users``, ``reason``, ``direction``, ``from``, ``to``, ``slot``, ``at``, ``since``, ``dedup_key``
 (shared by a firing and its end and by nothing else), ``explanation``, ``runbook_url``, ``interval`` (95 %, ``low high``),
@@ -27,13 +31,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Message, MessageStatus, Transition, format_instant
+from monitor.alerts.incidents import find_leads
+from monitor.model import Message, MessageStatus, Transition, Updates, format_instant
 from monitor.receivers.fields import (
     CaFile,
     HeaderSecret,
@@ -43,7 +50,7 @@ from monitor.receivers.fields import (
     check_headers,
     repeated,
 )
-from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
+from monitor.receivers.http_client import HttpReceiver, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
 from monitor.receivers.message.safe_text import clean, comparison_url
@@ -63,7 +70,13 @@ class WebhookOptions(ReceiverEntry):
         0,
         ge=0,
         le=1000,
-        description="Most alerts in one request, those that change first; 0 is all. `truncatedAlerts` counts the rest.",
+        description="Most alerts in one request, those that change first; 0 is as many as fit in 16 kB. "
+        "`truncatedAlerts` counts the rest.",
+    )
+    updates: bool = Field(
+        default=False,
+        description='Whether alerts that join an incident are sent at once, as `"update": true`. For programs that page nobody '
+        "for these; without it the next message of the incident has them.",
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = None
@@ -94,39 +107,62 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now: datetim
 
 
 _NO_END = "0001-01-01T00:00:00Z"
+MAX_BYTES = 16_000
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str, max_alerts: int = 0) -> dict[str, Any]:
-    """The body, as this module's docstring describes it; at most ``max_alerts`` alerts, all of them for 0."""
-    alerts_due = _alerts_of(message)
-    shown = alerts_due[:max_alerts] if max_alerts else alerts_due
+    """The body, as this module's docstring describes it; at most ``max_alerts`` alerts, as many as fit for 0."""
+    changes = _alerts_of(message)
     acknowledged = {each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement}
-    alerts = [_alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in shown]
-    return {
+    due = [_alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in changes]
+    body: dict[str, Any] = {
         "version": "4",
         "groupKey": message.incident,
-        "truncatedAlerts": len(alerts_due) - len(shown),
+        "truncatedAlerts": len(due),
         "status": "resolved" if message.status is MessageStatus.RESOLVED else "firing",
         "receiver": receiver,
         "groupLabels": {"comparison": clean(message.comparison, 256), "severity": message.severity.value},
-        "commonLabels": _common([alert["labels"] for alert in alerts]),
-        "commonAnnotations": _common([alert["annotations"] for alert in alerts]),
+        "commonLabels": _common([alert["labels"] for alert in due]),
+        "commonAnnotations": {},
         "externalURL": external_url,
-        "alerts": alerts,
+        **({"worse": message.worse} if message.worse else {}),
+        **({"update": True} if message.is_update else {}),
+        "alerts": [],
     }
+    body["alerts"] = _fit(due[:max_alerts] if max_alerts else due, MAX_BYTES - _size(body))
+    body["truncatedAlerts"] = len(due) - len(body["alerts"])
+    common = _common([alert["annotations"] for alert in body["alerts"]])
+    return body | {"commonAnnotations": common if _size(common) + _size(body) <= MAX_BYTES else {}}
 
 
-def count_fewest(message: Message) -> int:
-    """Alerts that the message is about, which come first: those that change, else one of those that fire still."""
-    return max(len({change.dedup_key for change in message.changes}), 1)
+def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """The first alerts, as many as fit by their names; the first of all, and further ones while there is room, in full."""
+    bare = [{**each, "annotations": {"dedup_key": each["annotations"].get("dedup_key", "")}} for each in alerts]
+    lead = alerts[:1] if _size(alerts[0]) <= room else bare[:1]
+    sizes = list(accumulate(_size(each) for each in [*lead, *bare[1:]]))
+    shown = max(bisect_right(sizes, room), 1)
+    more = (_size(full) - _size(short) for full, short in zip(alerts[1:shown], bare[1:shown], strict=True))
+    full = bisect_right(list(accumulate(more, initial=sizes[shown - 1])), room)
+    return [*lead, *alerts[1:full], *bare[max(full, 1) : shown]]
+
+
+def _size(part: object) -> int:
+    """Bytes that it takes in a body, with what stands between it and the next."""
+    return len(_encode(part)) + len(", ")
+
+
+def _encode(part: object) -> bytes:
+    return json.dumps(part, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _alerts_of(message: Message) -> list[Transition]:
-    """Starts and ends, then what fires still, acknowledged first; a firing once, by the last that is known."""
-    changed = {change.dedup_key: change for change in message.changes if not change.is_acknowledgement}
+    """Starts and ends, those that stand for others first, then what fires still, acknowledged first; each firing once."""
+    changes = [change for change in message.changes if not change.is_acknowledgement]
     acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
     still = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
-    return list({**changed, **{start.dedup_key: start for start in still if start.dedup_key not in changed}}.values())
+    ordered = (*find_leads(changes), *changes, *find_leads(still), *still)
+    known = {change.dedup_key: change for change in changes}
+    return list({change.dedup_key: known.get(change.dedup_key, change) for change in ordered}.values())
 
 
 def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:
@@ -167,31 +203,20 @@ def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {name: text for name, text in entries[0].items() if all(each.get(name) == text for each in entries)}
 
 
-_TOO_LARGE = 413
-
-
 class Webhook(HttpReceiver):
     """One URL."""
 
     def __init__(self, options: WebhookOptions, *, external_url: str) -> None:
-        url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
-        super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
+        treatment = repeated(options.repeat_every, Updates.UNPAGED if options.updates else Updates.NONE)
+        super().__init__(options.url.get_secret_value(), options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError when it is not taken."""
-        answer, shown = self._post(message, self._options.max_alerts, now)
-        fewest = count_fewest(message)
-        # Where it is too large, what fires still besides the changes is counted only, so that they get through alone.
-        if answer.status == _TOO_LARGE and fewest < shown:
-            answer, _ = self._post(message, fewest, now)
+        most, url = self._options.max_alerts, self._external_url
+        body = _encode(webhook_body(message, receiver=self.name, external_url=url, max_alerts=most))
+        answer = self._client.post(body, self._headers(message, body, now))
         require_accepted(answer, who=self._client.who, now=now)
-
-    def _post(self, message: Message, most: int, now: datetime) -> tuple[HttpAnswer, int]:
-        """The answer to at most so many alerts, and how many they were."""
-        content = webhook_body(message, receiver=self.name, external_url=self._external_url, max_alerts=most)
-        body = json.dumps(content, allow_nan=False).encode()
-        return self._client.post(body, self._headers(message, body, now)), len(content["alerts"])
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}

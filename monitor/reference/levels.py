@@ -52,13 +52,23 @@ class Levels:
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:
     """Look through the past runs, (runs, m), for levels that are normal from then on, each by the runs until then alone."""
-    scan = _Scan(values.copy(), past.healthy & ~np.isnan(values), past.settled - 1)
-    for row in range(len(values)) if past.alarms.any() or past.accepted else ():
-        scan.step(row, past.alarms[row], past.firing[row] & past.firing[row - 1])
+    teaches = past.healthy & ~np.isnan(values)
+    none = np.zeros(values.shape[1])
+    levels = Levels(shift=np.zeros_like(values), teaches=teaches, since=none.astype(np.intp) - 1, doubt=none)
+    looked_at = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
+    if not looked_at.size:
+        return levels
+    scan = _Scan(values[:, looked_at], teaches[:, looked_at], past.settled - 1)
+    alarms, firing = past.alarms[:, looked_at], past.firing[:, looked_at]
+    for row in range(len(values)):
+        scan.step(row, alarms[row], firing[row] & firing[row - 1])
         for start, following in past.accepted:
             if row == following - 1:
-                scan.begin(np.ones(values.shape[1], dtype=np.bool_), start, row, is_accepted=True)
-    return scan.finish(values)
+                scan.begin(np.ones(looked_at.size, dtype=np.bool_), start, row, is_accepted=True)
+    found = scan.finish(values[:, looked_at])
+    levels.shift[:, looked_at], levels.teaches[:, looked_at] = found.shift, found.teaches
+    levels.since[looked_at], levels.doubt[looked_at] = found.since, found.doubt
+    return levels
 
 
 @dataclass(slots=True)
@@ -114,6 +124,8 @@ class _Scan:
 
     def _leave(self, where: Flags, row: int) -> None:
         """The series is back where it was before a level that nobody has accepted."""
+        if not where.any():
+            return
         rows = np.arange(len(self.values))[:, np.newaxis]
         self.values -= np.where(where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0)
         self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))

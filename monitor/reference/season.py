@@ -69,15 +69,17 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
     # Runs of one day are one recurrence of its weekday.
     blocks = np.flatnonzero(np.diff(phases.past, prepend=-1))
-    lasting = _find_lasting(alarms, len(rows) * len(names) / max(len(blocks), 1))
-    outdated, recurs = _find_recurring(rows, blocks, alarms & ~lasting)
-    values = np.where(outdated, np.nan, values)
-    healed = np.where(lasting, np.nan, values)
+    values, healed, least = values.copy(), values.copy(), np.full(values.shape[1], LEAST_IN_PHASE)
+    if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
+        lasting = _find_lasting(alarms[:, alarmed], len(rows) * len(names) / max(len(blocks), 1))
+        outdated, recurs = _find_recurring(rows, blocks, alarms[:, alarmed] & ~lasting)
+        values[:, alarmed] = np.where(outdated, np.nan, values[:, alarmed])
+        healed[:, alarmed] = np.where(lasting, np.nan, values[:, alarmed])
+        least[alarmed[recurs]] = RECURRING
     deviations = _pull_in(healed, rows)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
     seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[0]
-    least = np.where(recurs, RECURRING, LEAST_IN_PHASE)
     shows = _is_enough(seen, least, names == phases.now) & _falls(member, deviations, (counts, means, kept))
     effects = np.where(shows, kept * means, 0.0)
     now = np.flatnonzero(names == phases.now)

@@ -123,8 +123,8 @@ class ComparisonOptions(Options):
     )
     group_for: Duration | None = Field(
         default=None,
-        description="Alerts of the same severity join an open incident until this long after its last alert began to fire, and "
-        "at most seven times as long after its first (default: 1d, or three intervals where these are longer).",
+        description="An incident pages again once when the users concerned double, and anew only when no alert has joined it "
+        "for this long; alerts join it for seven times as long after its first (default: 1d, or three intervals where longer).",
     )
     deadline: Duration | None = Field(
         default=None,

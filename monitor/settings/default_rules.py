@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
@@ -87,8 +88,11 @@ def _rule(**keys: object) -> RuleOptions:
 
 
 def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
-    for place, metric in enumerate(metrics, start=2):
-        yield _rule(alert=f"SimilarityDropped{place}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
+    for metric in metrics:
+        # ``RboP09Dropped``: with its parameters, so that the name stays when another metric of the family is added.
+        name = "".join(word.capitalize() for word in re.findall("[a-z0-9]+", str(metric).lower()))
+        change = "Dropped" if metric.higher_is_more_alike else "Rose"
+        yield _rule(alert=f"{name}{change}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:

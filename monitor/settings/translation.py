@@ -42,6 +42,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         windows=tuple(each.to_window() for each in settings.maintenance),
         muted=frozenset((each.name, rule.alert) for each in settings.comparisons for rule in _rules(each) if rule.is_dry_run),
         fallbacks={peer: peers[to][0] for name, to in fallbacks for peer in peers.get(name, ()) if to in peers},
+        group_for={each.name: _group_for(each) for each in settings.comparisons},
     )
 
 
@@ -74,6 +75,10 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
     )
 
 
+def _group_for(options: ComparisonOptions) -> timedelta:
+    return options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest)
+
+
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     schedule = to_schedule(options)
     return JudgingPlan(
@@ -82,7 +87,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         runs_a_false_page=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
-        group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
+        group_for=_group_for(options),
         holidays=tuple(_period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)),
     )
 

@@ -92,7 +92,7 @@ class WantedUsers:
         """Reasons by user; a later reason does not replace an earlier one."""
         failed: dict[str, CoverageReason] = {}
         for reason, rows in reasons.items():
-            for user in self.take(np.unique(rows)):
+            for user in self.take(np.unique(rows)) if len(rows) else ():
                 failed.setdefault(user, reason)
         return failed
 
@@ -256,7 +256,7 @@ def _joined(parts: list[_Rows]) -> _Rows:
 
 def _one_type(parts: list[pa.Array]) -> pa.Array:
     """Return parts of an id column as one array; text as soon as one part is text."""
-    kind = pa.int64() if all(pa.types.is_int64(part.type) for part in parts) else pa.large_string()
+    kind = pa.int64() if all(pa.types.is_integer(part.type) for part in parts) else pa.large_string()
     return one_array(pa.chunked_array([part.cast(kind) for part in parts], type=kind))
 
 

@@ -110,7 +110,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def id_column(values: pa.Array, what: str) -> pa.Array:
-    """Ids as int64 or large_string, null where a value is no id; SourceError when the column cannot hold ids."""
+    """Ids as int32, int64 or large_string, null where a value is no id; SourceError when the column cannot hold ids."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return id_column(values.dictionary_decode(), what)
@@ -121,7 +121,7 @@ def id_column(values: pa.Array, what: str) -> pa.Array:
     if pa.types.is_uint64(kind) and pc.max(values).as_py() is not None and pc.max(values).as_py() >= 2**63:
         return values.cast(pa.large_string())
     if pa.types.is_integer(kind):
-        return values.cast(pa.int64())
+        return values if pa.types.is_int32(kind) else values.cast(pa.int64())
     if pa.types.is_floating(kind):
         return _whole_floats(values)
     msg = f"{what} holds {kind}: ids must be integers or text"
@@ -149,13 +149,11 @@ def id_array(values: Iterable[object]) -> pa.Array:
     return pa.array(ids, type=pa.int64())
 
 
-def join_items(parts: Sequence[pa.Array]) -> npt.NDArray[np.int64] | ExtensionArray:
+def join_items(parts: Sequence[pa.Array]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | ExtensionArray:
     """Parts of an id column without nulls as one array; text as soon as one part is text; no copy for a single part."""
-    if all(pa.types.is_int64(part.type) for part in parts):
+    if all(pa.types.is_integer(part.type) for part in parts):
         arrays: list[npt.NDArray[np.int64]] = [part.to_numpy(zero_copy_only=True) for part in parts]
-        if len(arrays) == 1:
-            return arrays[0]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
     texts: ExtensionArray = pd.array(pa.chunked_array([part.cast(pa.large_string()) for part in parts]), dtype="str")
     return texts
 

@@ -74,15 +74,18 @@ class SqlOutbox:
             connection.execute(leased.values(leased_by=owner, leased_until=until))
         return tuple(_delivery(row) for row in sorted(rows, key=lambda row: row.id))
 
-    def firing_snapshot(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> FiringSnapshot:
+    def firing_snapshot(
+        self, comparison: str, receiver: str, changes: Sequence[Transition], *, now: datetime
+    ) -> FiringSnapshot:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = firing_states(connection, comparison)
-            asked = [*keys, *(start.dedup_key for start in firing)]
+            asked = [*changes, *firing]
             silences = read_silences(connection, ending_after=now)
             return FiringSnapshot(
                 firing=firing,
                 delivered=_delivered_keys(connection, receiver, comparison, asked),
+                told=_told(connection, receiver, comparison, asked),
                 acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
                 silences=tuple(silence for silence in silences if silence.is_active(now)),
                 refused=_refused(connection, comparison, asked),
@@ -241,25 +244,45 @@ def _is_leased(now: datetime) -> ColumnElement[bool]:
     return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
 
 
-def _delivered_keys(connection: Connection, receiver: str, comparison: str, keys: Iterable[str | None]) -> frozenset[str]:
+def _delivered_keys(connection: Connection, receiver: str, comparison: str, changes: Iterable[Transition]) -> frozenset[str]:
     """Those of the firings whose start the receiver was sent or may know."""
     is_known = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _select(transitions.c.dedup_key).where(
         deliveries.c.receiver == receiver, transitions.c.comparison == comparison, is_known, IS_START
     )
-    return frozenset(row.dedup_key for row in _of_keys(connection, query, keys))
+    return frozenset(row.dedup_key for row in _of_firings(connection, query, changes))
 
 
-def _refused(connection: Connection, comparison: str, keys: Iterable[str | None]) -> frozenset[tuple[str, str]]:
+def _told(connection: Connection, receiver: str, comparison: str, changes: Iterable[Transition]) -> tuple[Transition, ...]:
+    """Starts that the receiver was sent of the incidents of these changes, since it was sent an end of the incident."""
+    is_sent = and_(deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT)
+    query = _select(transitions, deliveries.c.settled_at).where(transitions.c.comparison == comparison, is_sent)
+    rows: list[Row[Any]] = []
+    for some in chunks({each.incident for each in changes} - {None}):
+        rows += connection.execute(
+            query.where(or_(IS_START, _IS_END), transitions.c.incident.in_(some)).order_by(transitions.c.id)
+        )
+    # Ends are sent together, once nothing lasts that the receiver knows.
+    ended = {
+        row.incident: row.settled_at for row in sorted(rows, key=lambda row: row.settled_at) if row.to_state != State.FIRING
+    }
+    return tuple(
+        transition_of_row(row)
+        for row in rows
+        if row.to_state == State.FIRING and (row.incident not in ended or row.settled_at > ended[row.incident])
+    )
+
+
+def _refused(connection: Connection, comparison: str, changes: Iterable[Transition]) -> frozenset[tuple[str, str]]:
     """Receivers that refused the start of one of these firings for good, each with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(
         transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, IS_START
     )
-    return frozenset((row.receiver, row.dedup_key) for row in _of_keys(connection, query, keys))
+    return frozenset((row.receiver, row.dedup_key) for row in _of_firings(connection, query, changes))
 
 
-def _of_keys(connection: Connection, query: Select[Any], keys: Iterable[str | None]) -> Iterator[Row[Any]]:
-    for some in chunks({key for key in keys if key is not None}):
+def _of_firings(connection: Connection, query: Select[Any], changes: Iterable[Transition]) -> Iterator[Row[Any]]:
+    for some in chunks({change.dedup_key for change in changes} - {None}):
         yield from connection.execute(query.where(transitions.c.dedup_key.in_(some)))
 
 

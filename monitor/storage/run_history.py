@@ -41,7 +41,7 @@ from monitor.model import (
 from monitor.storage import user_scores
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.explanations import explanations_of, splits_of
-from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, pieces_of
+from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.packed_lessons import lessons_of
 from monitor.storage.rows import from_row
 from monitor.storage.run_results import (
@@ -92,16 +92,25 @@ class SqlHistory:
 
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
+            is_ok = and_(runs.c.comparison == request.comparison, runs.c.status == RunStatus.OK)
+            last_ok = connection.scalar(
+                select(func.max(runs.c.scheduled_for)).where(is_ok, runs.c.scheduled_for < request.before)
+            )
             accepted = read_accepted(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
+        former_lists = last_lists
+        if request.wants_last_lists and self._former_run(request) != self._last_run(request):
+            former_lists = readable(self.former_lists, None, "lists from before the alerts")
         return Memory(
             states=states,
             past=past,
             accepted=accepted,
             last_lists=last_lists,
+            former_lists=former_lists,
+            last_ok=last_ok,
             splits=splits,
             unreadable=tuple(unreadable),
         )
@@ -143,10 +152,24 @@ class SqlHistory:
 
     def last_lists(self, request: MemoryRequest) -> KeptLists | None:
         """The lists of the newest ok run of an earlier slot that kept any; DatabaseError when they are damaged."""
+        return self._lists_of(self._last_run(request))
+
+    def former_lists(self, request: MemoryRequest) -> KeptLists | None:
+        """The same of the newest such run from before the alerts that last."""
+        return self._lists_of(self._former_run(request))
+
+    def _last_run(self, request: MemoryRequest) -> int | None:
         with self._database.read() as connection:
-            run_id = last_run_with_lists(connection, request.comparison, request.before)
-            pieces = {} if run_id is None else pieces_of(connection, run_id)
-        return None if run_id is None else decode_lists(run_id, pieces)
+            return last_run_with_lists(connection, request.comparison, request.before)
+
+    def _former_run(self, request: MemoryRequest) -> int | None:
+        with self._database.read() as connection:
+            onset = onset_of(connection, request.comparison)
+            before = request.before if onset is None else min(onset, request.before)
+            return last_run_with_lists(connection, request.comparison, before)
+
+    def _lists_of(self, run_id: int | None) -> KeptLists | None:
+        return None if run_id is None else self.kept_lists(run_id)
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self._database.read() as connection:

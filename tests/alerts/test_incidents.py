@@ -1,11 +1,12 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from factories import SLOT, transition
+from factories import SLOT, comparison, rule, transition
 from monitor.alerts import GROUP_FOR, assign_incidents
-from monitor.model import AlertState, Severity, State, Transition
+from monitor.model import AlertState, Condition, ConditionRule, Severity, State, Transition
 from storage.worked import fired, resolved
 
+STALE = ConditionRule(alert="Stale", condition=Condition.STALE)
 HOUR, LABELLED = timedelta(hours=1), {"installation": "shop-eu"}
 
 
@@ -22,16 +23,16 @@ def named(
     installation: str = "",
 ) -> tuple[list[AlertState], list[Transition]]:
     states, changes = [state for state, _ in moves], [change for _, change in moves if change is not None]
-    found = assign_incidents(states, changes, before, group_for=group_for, installation=installation)
+    judging = comparison(rules=(rule(), STALE), group_for=group_for).judging
+    found = assign_incidents(states, changes, before, judging, installation=installation)
     return list(found[0]), list(found[1])
 
 
-def test_what_begins_in_one_run_is_one_incident_of_each_severity() -> None:
+def test_what_begins_in_one_run_is_one_incident_whatever_its_severity() -> None:
     states, changes = named(begin(SLOT), begin(SLOT, segment="a=1"), begin(SLOT, segment="a=2", severity=Severity.WARNING))
-    first, second, third = (change.incident for change in changes)
-    assert first == second != third
-    assert [state.incident for state in states] == [first, second, third]
-    assert all(name and len(name) == 32 for name in (first, third))
+    (name,) = {change.incident for change in changes}
+    assert {state.incident for state in states} == {name}
+    assert len(name or "") == 32
 
 
 def test_the_same_run_judged_again_names_the_same_incident() -> None:
@@ -56,36 +57,29 @@ def test_what_fires_keeps_its_keys_whatever_the_installation_is_called_since() -
     assert {each.incident for each in (first, lasting, second, joined, end)} == {first.incident}
 
 
-def test_what_begins_within_a_day_joins_and_later_ones_do_not() -> None:
+def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever() -> None:
     (first,), _ = named(begin(SLOT))
-    for after, joins in ((GROUP_FOR, True), (GROUP_FOR + HOUR, False)):
-        _, (change,) = named(begin(SLOT + after, segment="a=1"), before=(first,))
-        assert (change.incident == first.incident) is joins
-
-
-def test_an_incident_that_grows_is_joined_for_longer_but_not_for_ever() -> None:
-    (oldest,), _ = named(begin(SLOT))
+    (last,), _ = named(begin(SLOT + 6 * GROUP_FOR, segment="a=1"), before=(first,))
     for days, joins in ((7, True), (8, False)):
-        (last,), _ = named(begin(SLOT + (days - 1) * GROUP_FOR, segment="a=1"))
-        last = replace(last, incident=oldest.incident)
-        _, (change,) = named(begin(SLOT + days * GROUP_FOR, segment="a=2"), before=(oldest, last))
-        assert (change.incident == oldest.incident) is joins, days
+        _, (change,) = named(begin(SLOT + days * GROUP_FOR, segment="a=2"), before=(first, last))
+        assert (change.incident == first.incident == last.incident) is joins, days
 
 
-def test_an_incident_of_another_severity_is_not_joined_and_of_two_the_newer_is() -> None:
+def test_of_two_open_incidents_the_newer_is_joined_and_a_condition_joins_none_of_drift() -> None:
     (old,), _ = named(begin(SLOT))
     (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))
-    _, (joined,) = named(begin(SLOT + 2 * HOUR, segment="a=2"), before=(old, new))
-    _, (apart,) = named(begin(SLOT + 2 * HOUR, segment="a=2", severity=Severity.INFO), before=(old, new))
+    _, (joined,) = named(begin(SLOT + 2 * HOUR, segment="a=2", severity=Severity.INFO), before=(old, new))
+    (stale,), (apart,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", statistic="stale"), before=(old, new))
+    _, (drift,) = named(begin(SLOT + 3 * HOUR, segment="a=3"), before=(old, new, stale))
     assert old.incident != new.incident
-    assert joined.incident == new.incident
+    assert joined.incident == drift.incident == new.incident
     assert apart.incident not in {old.incident, new.incident}
 
 
 def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:
     (first,), _ = named(begin(SLOT))
     held = replace(first, acknowledged_by="anna")
-    states, _ = assign_incidents([replace(first, judged_slot=SLOT + HOUR, incident=None)], (), [held])
+    states, _ = named((replace(first, judged_slot=SLOT + HOUR, incident=None), None), before=(held,))
     assert (states[0].incident, states[0].acknowledged_by) == (first.incident, "anna")
 
     (quiet,), (end,) = named(resolved(SLOT + HOUR, held), before=(held,))

@@ -17,7 +17,19 @@ from monitor.alerts import (
     compose_messages,
     compose_repetitions,
 )
-from monitor.model import ALL, Delivery, DeliveryStatus, FiringSnapshot, Silence, State, Transition, Treatment
+from monitor.alerts.incidents import find_leads
+from monitor.model import (
+    ALL,
+    Delivery,
+    DeliveryStatus,
+    FiringSnapshot,
+    Severity,
+    Silence,
+    State,
+    Transition,
+    Treatment,
+    Updates,
+)
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 MINUTE = timedelta(minutes=1)
@@ -25,6 +37,7 @@ START = transition(incident="i")
 ACKNOWLEDGEMENT = replace(START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna")
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
+WAITS = "waits for the end of its incident, in which SimilarityLow fires"
 NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
 
 
@@ -36,17 +49,22 @@ def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
     ]
 
 
+def situation(*lasting: Transition, told: tuple[Transition, ...] = (), **more: Any) -> FiringSnapshot:
+    keys = frozenset(start.dedup_key or "" for start in told)
+    return FiringSnapshot(firing=lasting, delivered=keys, told=told, **more)
+
+
 def decide(
     *changes: Transition,
     lasting: tuple[Transition, ...] = (START,),
-    delivered: tuple[str, ...] = (),
+    told: tuple[Transition, ...] = (),
     known: bool = False,
     policy: NotificationPolicy | None = None,
     silences: tuple[Silence, ...] = (),
     ungrouped: bool = False,
 ) -> list[tuple[DeliveryStatus, str | None]]:
-    snapshot = FiringSnapshot(firing=lasting, delivered=frozenset(delivered), silences=silences)
-    treatment = Treatment(is_ungrouped=ungrouped)
+    snapshot = situation(*lasting, told=told, silences=silences)
+    treatment = Treatment(updates=Updates.EACH if ungrouped else Updates.NONE)
     dispatch = Dispatch(
         snapshot=snapshot, policy=policy or NotificationPolicy(), receiver="chat", treatment=treatment, now=SLOT
     )
@@ -54,7 +72,7 @@ def decide(
 
 
 AGAIN = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
-TOLD = {"delivered": (KEY,)}
+TOLD = {"told": (START,)}
 OVER: dict[str, Any] = {"lasting": ()}
 SEND = (SENT, None)
 
@@ -69,7 +87,7 @@ SEND = (SENT, None)
         pytest.param((START, END), {**OVER, "known": True}, [(DROPPED, ENDED), SEND], id="end whose start was perhaps told"),
         pytest.param((END,), {**OVER, **TOLD}, [SEND], id="end whose start was told"),
         pytest.param((END,), OVER, [(DROPPED, NEVER)], id="end whose start was never told"),
-        pytest.param((END, AGAIN), {"lasting": (AGAIN,), **TOLD}, [SEND, SEND], id="end although it fires anew"),
+        pytest.param((END, AGAIN), {"lasting": (AGAIN,), **TOLD}, [(HELD, WAITS), SEND], id="end although it fires anew"),
         pytest.param((START, ACKNOWLEDGEMENT), {}, [SEND, SEND], id="acknowledgement with its start"),
         pytest.param((ACKNOWLEDGEMENT,), TOLD, [SEND], id="acknowledgement after its start"),
         pytest.param((ACKNOWLEDGEMENT,), {}, [(DROPPED, NEVER)], id="acknowledgement of what was never told"),
@@ -108,7 +126,7 @@ def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(
     policy: NotificationPolicy, silences: tuple[Silence, ...], reason: str, *, ungrouped: bool
 ) -> None:
     assert decide(START, policy=policy, silences=silences, ungrouped=ungrouped) == [(HELD, reason)]
-    assert decide(END, lasting=(), delivered=(KEY,), policy=policy, silences=silences) == [(SENT, None)]
+    assert decide(END, lasting=(), told=(START,), policy=policy, silences=silences) == [(SENT, None)]
     assert decide(START, END, lasting=(), policy=policy, silences=silences)[1] == (DROPPED, NEVER)
 
 
@@ -149,31 +167,24 @@ def test_a_condition_whose_rule_is_muted_holds_nothing_back() -> None:
 
 
 SEGMENT = replace(START, segment="country=UK", dedup_key="uk", slot=SLOT + MINUTE)
+SEGMENT_END = replace(END, segment="country=UK", dedup_key="uk")
 
 
-def test_segment_is_held_while_all_users_were_told_of_in_an_earlier_run() -> None:
-    ((status, reason),) = decide(SEGMENT, lasting=(START, SEGMENT), delivered=(KEY,))
-    assert (status, reason) == (HELD, "SimilarityLow fires for all users, which includes this segment")
-    assert decide(SEGMENT, lasting=(START, SEGMENT), delivered=(KEY,), ungrouped=True) == [(SENT, None)]
-
-
-def test_segment_that_begins_with_all_users_is_told_with_them() -> None:
-    together = replace(SEGMENT, slot=SLOT)
-    assert decide(together, START, lasting=(START, together)) == [(SENT, None), (SENT, None)]
-
-
-def test_segment_is_told_when_all_users_were_not_told_of_or_another_rule_fires_for_them() -> None:
-    assert decide(SEGMENT, lasting=(START, SEGMENT)) == [(SENT, None)]
-    other = replace(START, alert="Other")
-    assert decide(SEGMENT, lasting=(other, SEGMENT), delivered=(KEY,)) == [(SENT, None)]
-
-
-def test_end_of_a_segment_waits_for_that_of_all_users() -> None:
-    end = replace(END, segment="country=UK", dedup_key="uk")
-    ((status, reason),) = decide(end, lasting=(START,), delivered=(KEY, "uk"))
-    assert (status, reason) == (HELD, "waits for the end of SimilarityLow for all users")
-    assert decide(end, END, lasting=(), delivered=(KEY, "uk")) == [(SENT, None), (SENT, None)]
-    assert decide(end, lasting=(START,), delivered=(KEY, "uk"), ungrouped=True) == [(SENT, None)]
+@pytest.mark.parametrize(
+    ("changes", "lasting", "told", "becomes"),
+    [
+        pytest.param((SEGMENT_END,), (START,), (START, SEGMENT), [(HELD, WAITS)], id="the rest lasts"),
+        pytest.param((SEGMENT_END, END), (), (START, SEGMENT), [SEND, SEND], id="all is over"),
+        pytest.param((SEGMENT_END, START), (START,), (SEGMENT,), [(HELD, WAITS), SEND], id="more begins"),
+        pytest.param((SEGMENT_END,), (START,), (SEGMENT,), [SEND], id="what lasts was never told"),
+        pytest.param((SEGMENT_END,), (replace(START, incident="j"),), (START, SEGMENT), [SEND], id="another incident lasts"),
+    ],
+)
+def test_an_end_waits_for_what_lasts_of_its_incident(
+    changes: tuple[Transition, ...], lasting: tuple[Transition, ...], told: tuple[Transition, ...], becomes: list[Any]
+) -> None:
+    assert decide(*changes, lasting=lasting, told=told) == becomes
+    assert decide(*changes, lasting=lasting, told=told, ungrouped=True) == [SEND] * len(changes)
 
 
 def routed(*routes: tuple[str, set[str], bool]) -> NotificationPolicy:
@@ -199,32 +210,107 @@ def routed(*routes: tuple[str, set[str], bool]) -> NotificationPolicy:
 )
 def test_routes_choose_who_is_told_and_nothing_falls_between_them(policy: NotificationPolicy, *, is_told: bool) -> None:
     assert decide(START, policy=policy) == [(SENT, None) if is_told else (DROPPED, "routed to other receivers")]
-    assert decide(END, lasting=(), delivered=(KEY,), policy=policy) == [(SENT, None)]  # who was told hears of the end
+    assert decide(END, lasting=(), told=(START,), policy=policy) == [(SENT, None)]  # who was told hears of the end
 
 
 def test_one_message_an_incident_with_what_fires_of_it() -> None:
-    other = replace(START, severity=START.severity, dedup_key="other", incident="j", alert="Other")
-    situation = FiringSnapshot(firing=(START, SEGMENT, other), delivered=frozenset({"uk"}))
-    first, second = compose_messages([START, other], situation)
+    other = replace(START, dedup_key="other", incident="j", alert="Other")
+    first, second = compose_messages([START, other], situation(START, SEGMENT, other, told=(SEGMENT,)))
     assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
-    assert (second.incident, second.changes, second.firing) == ("j", (other,), (other,))
+    assert (second.incident, second.changes, second.firing, second.is_update) == ("j", (other,), (other,), False)
+
+
+LATER = SLOT + timedelta(hours=1)
+GAPS: dict[str, Any] = {"value": 0.3, "normal": 0.5}
+FRENCH = replace(START, segment="country=FR", dedup_key="fr", slot=LATER, users=100)
+SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
+
+
+@pytest.mark.parametrize(
+    ("told", "joins", "worse"),
+    [
+        pytest.param((START,), (FRENCH,), None, id="a segment of all users"),
+        pytest.param((START,), (replace(FRENCH, severity=Severity.INFO),), None, id="a lower severity"),
+        pytest.param(
+            (replace(START, severity=Severity.WARNING),),
+            (FRENCH,),
+            "its severity rose from warning to critical",
+            id="a higher severity",
+        ),
+        pytest.param((replace(SEGMENT, slot=SLOT, users=101),), (FRENCH,), None, id="almost as many users again"),
+        pytest.param(
+            (replace(SEGMENT, slot=SLOT, users=100),),
+            (FRENCH,),
+            "lists changed among 200 users, at first among 100",
+            id="as many users again",
+        ),
+        pytest.param(
+            (replace(START, value=0.12, **SHARE),),
+            (replace(START, value=0.22, alert="B", dedup_key="b", slot=LATER, **SHARE),),
+            "200 users with far other lists than usual, at first 100",
+            id="a share that doubles",
+        ),
+        pytest.param(
+            (replace(SEGMENT, slot=SLOT, users=100, **GAPS),),
+            (replace(START, dedup_key="all", slot=LATER, users=1000, value=0.48, normal=0.5),),
+            None,
+            id="all users, for whom the segment stands",
+        ),
+        pytest.param(
+            (START,),
+            (replace(START, alert="B", metric="coverage", statistic="missing", value=0.1, dedup_key="m", slot=LATER),),
+            "187 users without a proper list, at first 0",
+            id="lists that are lacking",
+        ),
+    ],
+)
+def test_what_joins_an_incident_is_an_update_unless_it_is_worse(
+    told: tuple[Transition, ...], joins: tuple[Transition, ...], worse: str | None
+) -> None:
+    (message,) = compose_messages(joins, situation(*told, *joins, told=told))
+    assert (message.worse, message.is_update, message.pages) == (worse, worse is None, 1 if worse is None else 2)
+    assert message.firing == (*told, *joins)
+
+
+def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_severity_always() -> None:
+    grows = [replace(START, value=0.02 + 0.01 * 2**n, dedup_key=str(n), slot=SLOT + n * MINUTE, **SHARE) for n in range(6)]
+    grows = [replace(each, severity=Severity.WARNING, alert=f"A{n}") for n, each in enumerate(grows)]
+    last = replace(grows[-1], severity=Severity.CRITICAL, dedup_key="last", slot=LATER)
+    (calm,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])))
+    (loud,) = compose_messages([last], situation(*grows, last, told=tuple(grows)))
+    (late,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])), MINUTE / 2)
+    assert (late.is_update, late.worse) == (False, "320 users with far other lists than usual, at first 160")
+    assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (True, 2, False, 3, Severity.CRITICAL)
+
+
+@pytest.mark.parametrize(
+    ("mean_of_part", "leads"),
+    [(0.1, ["country=FR"]), (0.42, ["all"]), (None, ["all"])],
+    ids=["alone", "with others", "unknown"],
+)
+def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alone_fell(
+    mean_of_part: float | None, leads: list[str]
+) -> None:
+    whole = replace(START, value=0.46, normal=0.5, users=1000)
+    parts = [replace(FRENCH, value=mean_of_part, normal=0.5), replace(SEGMENT, value=0.45, normal=0.5, users=700)]
+    assert [each.segment for each in find_leads([*parts, whole])] == leads
+    assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
 
 
 def test_an_incident_is_resolved_with_its_last_firing() -> None:
-    end = replace(END, segment="country=UK", dedup_key="uk")
-    (partly,) = compose_messages([end], FiringSnapshot(firing=(START,), delivered=frozenset({KEY, "uk"})))
-    (wholly,) = compose_messages([END], FiringSnapshot(firing=(), delivered=frozenset({KEY, "uk"})))
-    assert (partly.status, wholly.status) == ("firing", "resolved")
+    (message,) = compose_messages([SEGMENT_END, END], situation(told=(START, SEGMENT)))
+    assert (message.status, message.changes, message.is_update) == ("resolved", (SEGMENT_END, END), False)
 
 
 def test_repetitions_tell_what_lasts_by_incident() -> None:
     other = replace(START, dedup_key="other", incident="j")
-    first, second = compose_repetitions([START, other, SEGMENT])
+    snapshot = situation(START, SEGMENT, other, told=(START, SEGMENT, other))
+    first, second = compose_repetitions([START, other, SEGMENT], snapshot)
     assert (first.firing, first.changes, first.is_repetition, first.status) == ((START, SEGMENT), (), True, "firing")
-    assert second.firing == (other,)
+    assert (second.firing, second.is_update, second.worse) == ((other,), False, None)
 
 
 def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:
     old = replace(START, incident=None)
-    (message,) = compose_messages([old], FiringSnapshot(firing=(old,), delivered=frozenset()))
+    (message,) = compose_messages([old], situation(old))
     assert (message.incident, message.firing, old.segment) == (KEY, (old,), ALL)

@@ -1,5 +1,6 @@
 """Columns of text as Arrow holds them: in several arrays, in slices, with wide and narrow offsets."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pandas.api.extensions import ExtensionArray
 from monitor.kernels.engines.choice import VARIABLE
 from monitor.kernels.engines.codes import code_texts
 
+MANY = pd.Series([f"item-{number}" for number in np.random.default_rng(3).integers(0, 999, 5_000)], dtype="str")
 TEXTS = st.lists(st.lists(st.text(max_size=20) | st.sampled_from(["", "a", "b", "é"]), max_size=8), max_size=4)
 
 
@@ -31,26 +33,30 @@ def assert_coded(texts: ExtensionArray) -> None:
     assert texts.take(found[1]).tolist() == list(known)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _by_machine_code() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, "numba")
+        yield
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
 @given(parts=TEXTS, skipped=st.integers(0, 9))
 def test_texts_in_several_arrays_are_one_column(kind: Any, parts: list[list[str]], skipped: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, "numba")
-
-        assert_coded(column([["skipped"] * skipped, *parts], kind)[skipped:])
+    assert_coded(column([["skipped"] * skipped, *parts], kind)[skipped:])
 
 
-def test_the_column_of_text_that_pandas_makes_is_coded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "numba")
-
-    assert_coded(pd.Series(["b", "", "a", "b"], dtype="str").array)
-    assert_coded(pd.Series(["x", "b", "a", "b"], dtype="str").array[1:3])
-
-
-def test_a_slice_of_one_array_starts_where_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "numba")
-
-    assert_coded(pd.arrays.ArrowExtensionArray(pa.array(["x", "yy", "é", "yy", "", "z"]).slice(1, 4)))
+@pytest.mark.parametrize(
+    "texts",
+    [
+        MANY.array,
+        pd.Series(["x", "b", "a", "b"], dtype="str").array[1:3],
+        pd.arrays.ArrowExtensionArray(pa.array(["x", "yy", "é", "yy", "", "z"]).slice(1, 4)),
+    ],
+    ids=["of pandas", "a slice of it", "a slice of one array"],
+)
+def test_a_column_of_text_is_coded(texts: ExtensionArray) -> None:
+    assert_coded(texts)
 
 
 @pytest.mark.parametrize(
@@ -64,21 +70,5 @@ def test_a_slice_of_one_array_starts_where_it_starts(monkeypatch: pytest.MonkeyP
     ],
     ids=["missing", "Python's objects", "views", "integers", "categories"],
 )
-def test_other_columns_are_left_to_pandas(texts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "numba")
-
+def test_other_columns_are_left_to_pandas(texts: Any) -> None:
     assert code_texts(texts) is None
-
-
-def test_without_machine_code_every_column_is_left_to_pandas() -> None:
-    assert code_texts(column([["a"]])) is None
-
-
-def test_codes_are_those_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "numba")
-    texts = pd.Series([f"item-{number}" for number in np.random.default_rng(3).integers(0, 999, 5_000)], dtype="str")
-
-    found = code_texts(texts.array)
-
-    assert found is not None
-    np.testing.assert_array_equal(found[0], pd.factorize(texts)[0])

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from kernels.conftest import limit_all_pairs
 from monitor.kernels import Alignment, align
 from monitor.kernels.engines import compiled_pairs, results
 from monitor.kernels.engines.choice import VARIABLE
@@ -49,8 +50,9 @@ def test_both_engines_find_the_same(k: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("longest", [0, 255])
 @pytest.mark.parametrize("k", [1, 2, 10, 49, 200, 255])
-def test_all_pairs_and_hashing_find_the_same(k: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_pairs_and_hashing_or_sorting_find_the_same(k: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_pairs, "PAIRS_MAX_K", longest)
+    limit_all_pairs(monkeypatch, 255 - longest)
 
     assert_same(*by_engine(draw(130, k, top=5, ragged=True), monkeypatch))
 

@@ -19,14 +19,8 @@ def test_inversions_are_pairs_in_wrong_order_and_ties_are_none(longest: int, col
     assert found.tolist() == [sum(x > y for i, y in enumerate(ranks) for x in ranks[:i]) for ranks in columns]
 
 
-def test_the_most_inversions_that_bytes_must_hold_do_not_overflow() -> None:
-    ranks = np.arange(255, 0, -1, dtype=np.uint8).reshape(-1, 1)
-
-    assert inversions(ranks).tolist() == [255 * 254 // 2]
-
-
-@pytest.mark.parametrize("k", [256, 257, 1000, 2500, 2501])
+@pytest.mark.parametrize("k", [255, 256, 257, 1000, 2500, 2501])
 def test_a_long_list_reversed_inverts_every_pair(k: int) -> None:
-    ranks = np.arange(k, 0, -1, dtype=np.uint16).reshape(-1, 1)
+    ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k)).reshape(-1, 1)
 
     assert inversions(ranks).tolist() == [k * (k - 1) // 2]

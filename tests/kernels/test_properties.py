@@ -40,9 +40,3 @@ def test_blocks_are_all_rows_in_order(cells: int, k: int, bounds: list[int], mon
 def test_items_whose_codes_differ_in_their_high_bytes_alone_are_others() -> None:
     for one, other in (([65_537, 65_535], [1]), (list(range(64)), [2**25 + item for item in range(64)])):
         assert overlap(align(reference.batch([(one, other)])))[0] == 0.0
-
-
-def test_positions_are_those_of_the_definition() -> None:
-    alignment = align(reference.batch([([5, 6, 7], [7, 9, 5]), ([1], [2, 1])], k=3))
-
-    assert alignment.positions.T.tolist() == [[2, 3, 0], [1, 3, 3]]

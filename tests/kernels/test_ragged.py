@@ -22,19 +22,6 @@ def test_a_list_is_cut_then_loses_its_duplicates_then_is_padded() -> None:
     assert [str(part.dtype) for part in (padded, lengths, had_duplicates)] == ["int32", "int32", "bool"]
 
 
-def test_a_duplicate_below_k_does_not_count() -> None:
-    padded, _, had_duplicates = pad(np.array([1, 2, 1]), np.array([0, 3]), 2)
-
-    assert padded.tolist() == [[1, 2]]
-    assert not had_duplicates[0]
-
-
-def test_no_lists_give_no_rows() -> None:
-    padded, lengths, had_duplicates = pad(np.array([], dtype=np.int64), np.array([0]), 4)
-
-    assert (padded.shape, lengths.shape, had_duplicates.shape) == ((0, 4), (0,), (0,))
-
-
 def test_the_codes_handed_in_stay_as_they_are() -> None:
     codes = np.array([5, 5, 6, 6], dtype=np.int32)
 
@@ -69,6 +56,7 @@ def test_pad_equals_plain_python(
         padded, lengths, had_duplicates = pad(codes, offsets_of(lists), k)
 
     kept = [list(dict.fromkeys(row[:k])) for row in lists]
+    assert padded.shape == (len(lists), k)
     assert padded.tolist() == [row + [-1] * (k - len(row)) for row in kept]
     assert lengths.tolist() == [len(row) for row in kept]
     assert had_duplicates.tolist() == [len(set(row[:k])) < len(row[:k]) for row in lists]
@@ -79,3 +67,10 @@ def test_taken_lists_are_the_lists_of_those_rows() -> None:
 
     assert codes.tolist() == [2, 3, 4, 1, 2, 3, 4]
     assert offsets.tolist() == [0, 3, 3, 4, 7]
+
+
+def test_taken_lists_of_one_length_are_the_lists_of_those_rows() -> None:
+    codes, offsets = ragged.take_lists(np.array([9, 1, 2, 3, 4, 9]), np.array([1, 3, 5]), np.array([1, 0, 1]))
+
+    assert codes.tolist() == [3, 4, 1, 2, 3, 4]
+    assert offsets.tolist() == [0, 2, 4, 6]

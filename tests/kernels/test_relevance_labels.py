@@ -57,40 +57,15 @@ def told(labels: Labels) -> list[object]:
 
 
 def test_grades_come_to_their_places_and_the_ideal_holds_what_was_not_listed() -> None:
-    found = label_by_table(codes([7, 8, 9]), codes([9]), [0], [[(8, 1.0), (5, 3.0), (9, 2.0), (4, 2.0)]])
+    found = label_by_table(codes([7, 8, 9]), codes([9]), [0], [[(8, 1.0), (5, 3.0), (9, 2.0), (-4, 2.0)]])
 
     assert told(found) == [[[0, 1, 2]], [[2, 0, 0]], [[3, 2, 2]], [4]]
 
 
-def test_an_item_that_no_list_holds_still_counts_for_the_ideal() -> None:
-    found = label_by_table(codes([7]), codes([8]), [0], [[(-1, 3.0), (-1, 2.0), (-5, 1.0), (7, 1.0)]])
-
-    assert told(found) == [[[1, 0, 0]], [[0, 0, 0]], [[3, 2, 1]], [4]]
-
-
-def test_a_user_without_a_row_and_one_with_an_empty_row_know_nothing() -> None:
-    found = label_by_table(codes([1], [1], [1]), codes([1], [1], [1]), [-1, 0, 1], [[], [(1, 0.0)]])
-
-    assert told(found) == [[[0, 0, 0]] * 3] * 3 + [[0, 0, 0]]
-
-
-def test_the_first_of_two_grades_of_one_item_counts() -> None:
-    found = label_by_table(codes([1]), codes([2]), [0], [[(1, 2.0), (2, 1.0), (1, 3.0)]])
-
-    assert told(found) == [[[2, 0, 0]], [[1, 0, 0]], [[2, 1, 0]], [2]]
-
-
-def test_rows_may_stand_in_any_order_and_a_table_without_grades_is_one() -> None:
-    found = label_by_table(codes([1], [1]), codes([1], [1]), [1, 0], [[(1, 1.0)], [(1, 2.0)]])
-    nothing = label_by_table(codes([1]), codes([1]), [0], [[]])
-
-    assert found.grades.baseline[:, 0].tolist() == [2, 1]
-    assert told(nothing) == [[[0, 0, 0]], [[0, 0, 0]], [[0, 0, 0]], [0]]
-
-
-def test_no_pairs_have_no_labels() -> None:
+def test_a_table_without_grades_is_one_and_no_pairs_have_no_labels() -> None:
     found = label_by_table(codes(), codes(), [], [[(1, 1.0)]])
 
+    assert told(label_by_table(codes([1]), codes([1]), [0], [[]])) == [[[0, 0, 0]]] * 3 + [[0]]
     assert found.ideal.shape == (0, 3)
     assert found.relevant.shape == (0,)
 

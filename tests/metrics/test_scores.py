@@ -37,29 +37,6 @@ def test_a_depth_below_every_list_changes_nothing() -> None:
     np.testing.assert_array_equal(found["extended_tau@100"], found["extended_tau"])
 
 
-@pytest.mark.parametrize("cells", [1, 4, 8, 12, 27, 28, 29])
-def test_where_blocks_end_plays_no_part(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = score_all(reference.batch(PAIRS), METRICS)
-    monkeypatch.setattr(alignment, "BLOCK_CELLS", cells)
-
-    in_blocks = score_all(reference.batch(PAIRS), METRICS)
-
-    for name, scores in whole.items():
-        np.testing.assert_array_equal(in_blocks[name], scores)
-
-
-def test_many_pairs_cut_anywhere_score_the_same_bits() -> None:
-    rng = np.random.default_rng(3)
-    rows = rng.random((30_000, 14)).argsort(axis=1)[:, :10].tolist()
-    pairs = list(zip(rows[:15_000], rows[15_000:], strict=True))
-
-    whole = score_all(reference.batch(pairs), METRICS)
-    parts = [score_all(reference.batch(part), METRICS) for part in (pairs[:7], pairs[7:9001], pairs[9001:])]
-
-    for name, scores in whole.items():
-        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), scores)
-
-
 @pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
 def test_a_pair_alone_scores_the_same_bits_as_among_others(kind: type[Metric]) -> None:
     rng = np.random.default_rng(5)
@@ -101,13 +78,6 @@ def test_progress_tells_every_pair_once(monkeypatch: pytest.MonkeyPatch) -> None
     score_all(reference.batch(PAIRS), METRICS, progress=done.append)
 
     assert done == [3, 3, 1]
-
-
-def test_no_pairs_give_empty_scores() -> None:
-    assert {name: len(scores) for name, scores in score_all(reference.batch([], k=5), METRICS[:2]).items()} == {
-        "extended_tau": 0,
-        "rbo(p=0.8)": 0,
-    }
 
 
 @pytest.mark.parametrize("engine", list(Engine))

@@ -86,18 +86,6 @@ def test_distinct_codes_are_counted(top: int) -> None:
     assert ids.count_distinct(np.array([], dtype=np.int64)) == 0
 
 
-@given(parts=st.lists(st.lists(st.text("ab", max_size=3) | st.text(max_size=20), min_size=1), min_size=1, max_size=3))
-def test_both_engines_give_the_same_codes(parts: list[list[str]]) -> None:
-    found = []
-    for engine in ("numpy", "numba"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(VARIABLE, engine)
-            codes, vocabulary = ids.encode(*(from_objects(part, "ids") for part in parts))
-        found.append(([part.tolist() for part in codes], ids.ids_of(np.unique(np.concatenate(codes)), vocabulary)))
-
-    assert found[0] == found[1]
-
-
 @pytest.mark.usefixtures("engine")
 def test_what_is_given_is_never_overwritten() -> None:
     numbers, texts = np.array([2**40, 5, 2**40]), pd.array(["b", "a", "b"], dtype="str")

@@ -38,7 +38,7 @@ def store_run(  # noqa: PLR0913 - each with a default
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)
     before = store.alerts.states(watched.name)
     states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
-    states, transitions = assign_incidents(states, transitions, before)
+    states, transitions = assign_incidents(states, transitions, before, watched.judging)
     result = RunResult(
         claim=claim,
         status=RunStatus.OK,

@@ -12,7 +12,7 @@ from factories import SLOT, HeldClock, comparison, rule
 from forking import ended, start
 from monitor.alerts import MaintenanceWindow, NotificationPolicy, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
-from monitor.model import Message, Silence, Transition, Treatment
+from monitor.model import Message, Severity, Silence, Transition, Treatment, Updates
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store
@@ -319,7 +319,7 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = scene.fire(watched=EACH, segments=segments)
     receiver = scene.receiver
-    receiver.treatment = Treatment(resend_every_s=60, is_ungrouped=True)
+    receiver.treatment = Treatment(resend_every_s=60, updates=Updates.EACH)
     assert scene.outlet().resend_firing() == 0  # nothing was told yet
     scene.deliver()
 
@@ -436,14 +436,63 @@ def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(scen
     assert scene.deliver(after=RECHECK_AFTER, policy=NotificationPolicy(windows=(window,))).sent == 1
 
 
-def test_segments_that_follow_all_users_are_held_and_end_with_them(scene: Scene) -> None:
+def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene: Scene) -> None:
+    pager, to = FakeReceiver("pager", treatment=Treatment(updates=Updates.UNPAGED)), ("fake", "pager")
+    scene.fire(watched=EACH, to=to)
+    scene.deliver(scene.receiver, pager)
+    scene.fire(HOUR, watched=EACH, segments=SEGMENTS, to=to)
+    scene.deliver(scene.receiver, pager)
+    scene.clock.pass_by(60)
+    scene.store.alerts.resolve("home-feed", [("SimilarityLow", "all")], reason="closed", at=scene.clock.at)
+    assert scene.deliver(scene.receiver, pager).held == 1
+    scene.end(DAY, watched=EACH, segments=SEGMENTS, to=to)
+    scene.deliver(scene.receiver, pager)
+
+    begins, over = scene.receiver.sent
+    assert [(each.is_update, len(each.changes)) for each in pager.sent] == [(False, 1), (True, 2), (False, 3)]
+    assert scene.receiver.segments == [STARTS, ENDS, ("ends", "a=1"), ("ends", "a=2")]
+    assert {each.incident for each in (begins, over, *pager.sent)} == {begins.incident}
+    assert (over.status, over.firing, scene.held()) == ("resolved", (), 0)
+
+
+def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene: Scene) -> None:
+    calm, loud = rule(alert="Calm", for_runs=1, severity=Severity.WARNING), rule(alert="Loud", for_runs=1)
+    scene.fire(watched=comparison(rules=(calm,)))
+    scene.deliver()
+    scene.fire(HOUR, watched=comparison(rules=(calm, loud)))
+    scene.deliver()
+    assert [(each.pages, each.severity, each.worse) for each in scene.receiver.sent] == [
+        (1, Severity.WARNING, None),
+        (2, Severity.CRITICAL, "its severity rose from warning to critical"),
+    ]
+    # What is silenced keeps the incident open here, not for who was never sent it.
+    silence = scene.silence("segment=a=1")
+    scene.fire(HOUR, watched=comparison(rules=(calm, loud, *EACH.judging.rules)), segments=("all", "a=1"))
+    scene.deliver()
+    for alert in ("Calm", "Loud", "SimilarityLow"):
+        scene.store.alerts.resolve("home-feed", [(alert, "all")], reason="closed", at=scene.clock.at)
+    scene.deliver(after=MINUTE)
+    assert (scene.receiver.sent[-1].status, scene.held()) == ("resolved", 1)
+    scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
+    scene.deliver(after=MINUTE)
+    assert [(each.status, each.is_update, each.pages) for each in scene.receiver.sent[2:]] == [
+        ("resolved", False, 2),
+        ("firing", False, 1),
+    ]
+
+
+def test_what_joined_an_incident_is_repeated_with_it(scene: Scene) -> None:
+    scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire(watched=EACH)
     scene.deliver()
-    scene.fire(DAY, watched=EACH, segments=SEGMENTS)
-    assert scene.deliver().held == 2
-    scene.end(DAY, watched=EACH, segments=SEGMENTS)
+    scene.fire(HOUR / 2, watched=EACH, segments=SEGMENTS)
     scene.deliver()
-    assert scene.receiver.segments == [STARTS, ENDS]
+    repeated = []
+    for _ in range(4):
+        scene.clock.pass_by(1800)
+        repeated.append(scene.outlet().repeat_due())
+    assert repeated == [3, 0, 3, 0]
+    assert [len(message.firing) for message in scene.receiver.sent] == [1, 3, 3]
 
 
 def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> Any:

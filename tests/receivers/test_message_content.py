@@ -113,31 +113,41 @@ def test_examples_that_nobody_chose_are_those_of_the_groups() -> None:
     assert [each.user for each in content(message(EVERYBODY, briefing=no_choice)).examples] == ["v-1"]
 
 
-def test_all_users_come_first_then_who_is_farthest_out() -> None:
-    near, far = (start(segment=f"plan={value}", dedup_key=str(value), value=value) for value in (0.3, 0.1))
+def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_first() -> None:
+    near, far = (start(segment=f"plan={value}", dedup_key=str(value), value=value, normal=None) for value in (0.3, 0.1))
     found = content(message(near, far, EVERYBODY))
-    assert [change.heading for change in found.changes] == [
-        "SimilarityLow firing",
+    assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
+    assert (found.title, found.more) == ("SimilarityLow firing on home-feed", ("And 2 more: SimilarityLow in 2 segments.",))
+    assert [change.heading for change in content(message(near, far)).changes] == [
         "SimilarityLow firing in plan=0.1",
         "SimilarityLow firing in plan=0.3",
     ]
-    assert found.title == "SimilarityLow firing on home-feed (all users and 2 segments)"
 
 
-def test_a_thousand_changes_are_eight_in_full_and_the_rest_by_name() -> None:
+def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile() -> None:
+    missing = start(alert="ListsMissing", dedup_key="m", value=None)
+    found = content(message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose"))
+    assert found.title == "Worse: ListsMissing firing on home-feed"
+    assert found.more == (
+        "Sent again because it became worse: its severity rose.",
+        "Still firing: SimilarityLow in all users and country=UK.",
+    )
+
+
+def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name() -> None:
     other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
     found = content(message(*many(999), other))
-    assert len(found.changes) == 8
+    assert len(found.changes) == 5
     assert found.title == "SimilarityLow and 1 other alert firing on home-feed (999 segments)"
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
-    assert found.more == ("And 992 more: SimilarityLow in 991 segments, ListsMissing in shop=0001.",)
+    assert found.more == ("And 995 more: SimilarityLow in 994 segments, ListsMissing in shop=0001.",)
 
 
 def test_no_more_than_four_alerts_are_named() -> None:
     changes = [start(alert=f"A{n}", dedup_key=str(n)) for n in range(14)]
     found = content(message(*changes))
-    named = ", ".join(f"{alert} in all users" for alert in ("A4", "A5", "A6", "A7"))
-    assert found.more == (f"And 6 more: {named} and 2 other alerts.",)
+    named = ", ".join(f"{alert} in all users" for alert in ("A13", "A2", "A3", "A4"))
+    assert found.more == (f"And 9 more: {named} and 5 other alerts.",)
 
 
 def test_an_end_says_what_goes_on_firing() -> None:
@@ -172,9 +182,9 @@ def test_an_acknowledgement_says_who_and_no_old_figures() -> None:
 
 def test_a_repetition_says_since_when() -> None:
     found = content(repetition(EVERYBODY, start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3))))
-    assert found.title == ("SimilarityLow still firing on home-feed (all users and a=b) since 2024-01-05T00:00:00Z")
-    assert [change.heading for change in found.changes] == ["SimilarityLow still firing", "SimilarityLow still firing in a=b"]
-    assert found.more == ()
+    assert found.title == ("SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z")
+    assert [change.heading for change in found.changes] == ["SimilarityLow still firing"]
+    assert found.more == ("And 1 more: SimilarityLow in a=b.",)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from factories import SLOT
 from messages import acknowledgement, briefing, end, message, repetition, start
 from monitor.errors import DeliveryError
-from monitor.model import Message, Severity, Treatment
+from monitor.model import Message, Severity, Treatment, Updates
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
 from servers.webhook import Reply, answer, trickle_body
@@ -103,6 +103,16 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
     assert stood[-1] == ("resolved",)
 
 
+def test_an_incident_that_becomes_worse_is_one_more_alert_there_and_both_are_resolved(pagerduty: FakePagerDuty) -> None:
+    send(pagerduty, message(EVERYBODY), message(BRITISH, firing=(EVERYBODY, BRITISH), is_update=True))
+    assert len(pagerduty.alerts) == 1
+    send(pagerduty, message(BRITISH, firing=(EVERYBODY, BRITISH), pages=2, worse="more"))
+    assert list(pagerduty.alerts.values()) == ["triggered", "triggered"]
+    send(pagerduty, message(acknowledgement(), firing=(EVERYBODY,), pages=2), message(end(), pages=2))
+    assert list(pagerduty.alerts.values()) == ["resolved", "resolved"]
+    assert pagerduty.events[2]["payload"]["summary"].startswith("Worse: SimilarityLow firing on home-feed (country=UK)")
+
+
 def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty: FakePagerDuty) -> None:
     send(pagerduty, *(message(EVERYBODY, incident="x" * 300 + tail) for tail in "ab"))
     assert len(pagerduty.alerts) == 2
@@ -168,6 +178,6 @@ def test_a_url_that_is_more_than_the_place_is_refused(url: str) -> None:
 
 def test_by_default_nothing_is_notified_twice() -> None:
     with paging("http://127.0.0.1:1") as receiver:
-        assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment())
+        assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment(updates=Updates.UNPAGED))
     with paging("http://127.0.0.1:1", repeat_every="4h") as receiver:
-        assert receiver.treatment == Treatment(repeat_every_s=14_400)
+        assert receiver.treatment == Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)

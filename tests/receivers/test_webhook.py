@@ -14,12 +14,12 @@ import requests
 from factories import SLOT
 from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, message
 from monitor.errors import DeliveryError
-from monitor.model import Message
+from monitor.model import Message, Updates
 from monitor.receivers import ReceiverOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.alert_labels import label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
-from monitor.receivers.webhook import Webhook, WebhookOptions
+from monitor.receivers.webhook import MAX_BYTES, Webhook, WebhookOptions
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, serve
 
@@ -110,27 +110,27 @@ def test_alerts_beyond_the_most_are_counted_and_what_changes_comes_first(collect
     assert ([alert["status"] for alert in body["alerts"]], body["truncatedAlerts"]) == (["resolved", "firing"], 4)
 
 
-def test_a_thousand_alerts_are_one_request(collector: Collector) -> None:
+def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector: Collector) -> None:
     many = tuple(replace(OTHER, segment=f"user={number}", dedup_key=f"{number:032}") for number in range(1000))
-    assert len(posted(collector, message(*many, firing=many))["alerts"]) == 1000
-    assert len(collector.requests) == 1
+    body = posted(collector, message(*many, FIRING, firing=(*many, FIRING)))
+    shown = [(alert["labels"]["segment"], len(alert["annotations"]) > 1) for alert in body["alerts"]]
+    assert shown[:2] == [("all", True), ("user=0", False)]  # all users stand for the segments
+    assert (len(shown) + body["truncatedAlerts"], len(shown) > 25) == (1001, True)
+    assert {alert["annotations"]["dedup_key"] for alert in body["alerts"][1:]} <= {each.dedup_key for each in many}
+    assert 15_000 < len(collector.requests[-1].body) <= MAX_BYTES
+
+    few = posted(collector, message(*many[:4], FIRING, firing=(*many[:4], FIRING)))
+    assert [len(alert["annotations"]) > 10 for alert in few["alerts"]] == [True] * 5
+    assert few["truncatedAlerts"] == 0
 
 
-def test_what_is_too_large_is_sent_without_what_fires_still_which_is_counted(collector: Collector) -> None:
-    many = tuple(replace(FIRING, segment=f"shop={n}", dedup_key=f"{n:032x}") for n in range(9))
-    seen = replace(SEEN, segment="shop=7", dedup_key=many[7].dedup_key)
-    cases = (
-        (message(ENDED, firing=many), [("resolved", ENDED.segment)]),
-        (message(seen, firing=many), [("firing", "shop=7")]),
-        (message(firing=many, is_repetition=True), [("firing", "shop=0")]),
-    )
-    for tried, shown in cases:
-        collector.replies.append(answer(413))
-        body = posted(collector, tried)
-        assert [(alert["status"], alert["labels"]["segment"]) for alert in body["alerts"]] == shown
-        first = json.loads(collector.requests[-2].body)
-        assert body["truncatedAlerts"] == len(first["alerts"]) - 1
-        assert (first["truncatedAlerts"], body["status"]) == (0, "firing")
+def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector: Collector) -> None:
+    assert posted(collector, message(OTHER, firing=(FIRING, OTHER), is_update=True))["update"] is True
+    worse = posted(collector, message(OTHER, pages=2, worse="its severity rose from info to critical"))
+    assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
+    for updates, treated in ((False, Updates.NONE), (True, Updates.UNPAGED)):
+        with receiving(collector.url, updates=updates) as receiver:
+            assert receiver.treatment.updates is treated
 
 
 def test_what_is_too_large_by_its_changes_alone_is_refused_at_once(collector: Collector) -> None:

@@ -34,7 +34,7 @@ NARROW = comparison(name="narrow", rules=(rule(for_runs=1),))
 SEGMENTS = ("all", *(f"shop={n:04d}" for n in range(999)))
 HEALTHY = ("alertmanager", "pagerduty", "slack", "email", "webhook")
 IN_ALL = len(SEGMENTS) + 1
-MOST_BYTES = 1024 * 1024
+MOST_BYTES = 16_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def pass_on_to(url: str) -> Callable[[Request], Reply]:
 
 
 def refuse_large(request: Request) -> Reply:
-    """As many web servers do where nobody says otherwise."""
+    """So nothing larger is sent."""
     return answer(413 if len(request.body) > MOST_BYTES else 200)
 
 
@@ -156,12 +156,13 @@ def test_a_thousand_alerts_are_one_message_and_starve_nobody_while_one_receiver_
         "pagerduty": 2,
         "slack": 3,  # with the one that was refused
         "email": 2,
-        "webhook": 6,  # one was too large for it, then each half with what it knows of the other
+        "webhook": 2,
     }
     assert len(world.alertmanager.alerts()) == IN_ALL
     assert took["slack"] >= 1.0
     assert max(map(len, bodies["email"])) < 1_000_000
-    assert [len(json.loads(body)["alerts"]) for body in bodies["webhook"]] == [1000, 1000, 500, 1000, 500, 1]
+    told = [json.loads(body) for body in bodies["webhook"]]
+    assert [len(body["alerts"]) + body["truncatedAlerts"] for body in told] == [1000, 1]
     assert sorted(world.pagerduty.alerts.values()) == ["triggered", "triggered"]
     assert len(world.hanging.requests) >= 1
     assert world.publisher.counts["hanging", "sent"] == 0
@@ -175,7 +176,7 @@ def test_a_thousand_alerts_are_one_message_and_starve_nobody_while_one_receiver_
         "pagerduty": 2,
         "slack": 2,
         "email": 2,
-        "webhook": 4,
+        "webhook": 2,
     }
     assert world.alertmanager.alerts() == []
     assert sorted(world.pagerduty.alerts.values()) == ["resolved", "resolved"]
@@ -197,4 +198,5 @@ def test_storing_and_telling_a_thousand_alerts_takes_few_statements(tmp_path: Pa
                 store_run(store, mean, slot=slot, to=["webhook"], watched=WIDE, segments=SEGMENTS)
 
             assert [count_statements(act) < 60 for act in (store_it, outlet.deliver_due)] == [True, True]
-        assert [len(json.loads(each.body)["alerts"]) for each in collector.requests] == [1000, 1000]
+        told = [json.loads(each.body) for each in collector.requests]
+        assert [len(body["alerts"]) + body["truncatedAlerts"] for body in told] == [1000, 1000]

@@ -16,7 +16,7 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Lo
     assert told["TailDropped"] == ("extended_tau", "p05", Direction.BELOW, Learning.DROP)
     assert told["UsersFar"] == ("extended_tau", "share_below(0)", Direction.ABOVE, Learning.DROP)
     assert told["UsersVeryFarMore"] == ("extended_tau", "share_below(-0.5)", Direction.ABOVE, Learning.TREND)
-    assert told["SimilarityDropped2"][0] == "rbo(p=0.9)"
+    assert told["RboP09Dropped"][0] == "rbo(p=0.9)"
     assert told["ListsMissing"] == ("coverage", "missing(candidate)", Direction.ABOVE, Learning.DROP)
     assert told["CandidateFrozen"] == ("frozen", "candidate", Direction.ABOVE, None)
     assert "BeyondNoise" not in told
@@ -42,12 +42,14 @@ def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load,
 
 
 def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}    metrics: [footrule_normalized]\n    rules: default\n").comparisons[0])
+    metrics = "[footrule_normalized, kendall_distance, average_overlap]"
+    rules = rules_on_drift(load_text(f"{minimal}    metrics: {metrics}\n    rules: default\n").comparisons[0])
 
     told = {rule.alert: (rule.subject.statistic, rule.direction) for rule in rules}
     assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
     assert told["TailDropped"] == ("p95", Direction.ABOVE)
     assert "UsersFar" not in told
+    assert [name for name in told if name[:4] in ("Kend", "Aver")] == ["KendallDistanceRose", "AverageOverlapDropped"]
 
 
 def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names(load_text: Load, minimal: str) -> None:

@@ -14,7 +14,7 @@ from factories import SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
 from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryError
-from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment
+from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment, Updates
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import CountingPublisher
@@ -24,7 +24,7 @@ from storage.worked import claimed, result
 MINUTE = timedelta(minutes=1)
 SEGMENTS = ("all", "a=1", "a=2")
 WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
-STANDS_FOR = ("acknowledged", "which includes this segment", "waits for the end of")
+HELD_FOR = ("acknowledged", "waits for the end of its incident")
 FAILURES = st.sampled_from(["refused", "killed after", "lost", "taken", "killed before", "down"])
 FATES = st.none() | FAILURES
 
@@ -36,7 +36,7 @@ class KilledError(BaseException):
 class Believer:
     """A receiver that keeps what it was told, and fails as planned; ``lost`` and ``taken`` look the same to who sends."""
 
-    name, treatment = "hook", Treatment()
+    name, treatment = "hook", Treatment(updates=Updates.UNPAGED)
 
     def __init__(self) -> None:
         self.plan: list[str] = []
@@ -122,7 +122,7 @@ class Told(RuleBasedStateMachine):
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
         before = self.store.alerts.states(WATCHED.name)
         judged: dict[str, Any] = {"status": RunStatus.OK, "run_reason": None, "summaries": found, "states": before}
-        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, **judged), before)
+        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, **judged), before, WATCHED.judging)
         plain: dict[str, Any] = {"coverage": None, "scores": None, "evidence": (), "summaries": found}
         done = result(claimed(self.store, self.at), states=states, transitions=changes, **plain)
         assert self.store.runs.finish(done, receivers=("hook",))
@@ -176,7 +176,7 @@ class Told(RuleBasedStateMachine):
             self._deliver()
         waiting = self.store.outbox.deliveries(receiver="hook", settled=0, limit=1000)
         assert {each.status for each in waiting} <= {DeliveryStatus.HELD}
-        assert all(any(why in (each.reason or "") for why in STANDS_FOR) for each in waiting), waiting
+        assert all(any(why in (each.reason or "") for why in HELD_FOR) for each in waiting), waiting
         held = {each.transition.dedup_key for each in waiting if each.transition.is_start}
         late = [each.transition for each in waiting if each.transition.is_end]
         lasting = [start for start in self.store.alerts.firing() if start.dedup_key not in held]

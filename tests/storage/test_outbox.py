@@ -197,16 +197,17 @@ def test_whoever_stands_in_is_owed_what_was_routed_past_him_but_nothing_else_of_
 def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:
     first, second, _ = lease(owed, NOW)
     owed.outbox.mark_sending([second], owner="a:1", until=NOW + MINUTE)
-    keys = [first.transition.dedup_key, second.transition.dedup_key]
-    assert owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW).delivered == {second.transition.dedup_key}
+    changes = [first.transition, second.transition]
+    snapshot = owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW)
+    assert snapshot.delivered == {second.transition.dedup_key}
 
     owed.outbox.record(note(first, NOW))
 
-    told = owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW)
-    assert told.delivered == set(keys)
-    assert told.firing == (second.transition,)
-    assert owed.outbox.firing_snapshot("home-feed", "pager", keys, now=NOW).delivered == set()
-    assert owed.outbox.firing_snapshot("search", "hook", keys, now=NOW).delivered == set()
+    snapshot = owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW)
+    assert snapshot.delivered == {change.dedup_key for change in changes}
+    assert snapshot.firing == (second.transition,)
+    assert owed.outbox.firing_snapshot("home-feed", "pager", changes, now=NOW).delivered == set()
+    assert owed.outbox.firing_snapshot("search", "hook", changes, now=NOW).delivered == set()
 
 
 def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
@@ -255,8 +256,9 @@ def test_more_keys_than_a_statement_holds_are_no_trouble(store: SqlStore, monkey
         connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 60)  # type: ignore[union-attr]
 
     if act == "ask":
-        keys = [state.dedup_key for state, _ in moves]
-        assert store.outbox.firing_snapshot("home-feed", "hook", keys, now=SLOT).delivered == set(keys)
+        changes = [change for _, change in moves]
+        keys = {change.dedup_key for change in changes}
+        assert store.outbox.firing_snapshot("home-feed", "hook", changes, now=SLOT).delivered == keys
     elif act == "forget":
         assert store.outbox.give_up_unknown(known=("other",), now=SLOT) == 70
     else:

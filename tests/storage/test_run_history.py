@@ -58,6 +58,12 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
     assert run.lessons == {}
 
 
+def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store: SqlStore) -> None:
+    stored(store, 0, config_hash="other")
+    stored(store, 1, status=RunStatus.FAILED)
+    assert [store.history.memory_of(request(SLOT + day * DAY, 0)).last_ok for day in (0, 1, 2)] == [None, SLOT, SLOT]
+
+
 def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
     (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))

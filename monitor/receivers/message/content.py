@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from monitor.alerts.incidents import find_leads
 from monitor.alerts.verdicts import format_apart, format_value
 from monitor.model import ALL, Briefing, Message, MessageStatus, RuleKind, Severity, Transition, format_instant
 from monitor.receivers.message.explanation_text import SideBySide, cause_shares, example_lists, item_lines, why_sentences
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
 
-MAX_CHANGES = 8
+MAX_CHANGES = 5
 """Changes that are reported in full; the rest is counted."""
 
 _NAMED = 4
@@ -36,7 +37,8 @@ class MessageContent:
 
     Text that runs from right to left is followed by a left-to-right mark, which is the one character here that does not print;
     links and commands have none. ``title``: at most 200 characters. ``changes``: what began, was acknowledged or ended, in a
-    repetition what still fires; the first few. ``more``: sentences on the others, and on what goes on firing. ``why``:
+    repetition what still fires; the first few of those that stand for all. ``more``: sentences on the others, on what goes on
+    firing, and on why it pages again. ``why``:
     sentences. ``shares``: parts of the drop and how much of it each is. ``entered``, ``left``: items whose place in lists grew
     and shrank most. ``links``: (name, URL), ``commands``: to be pasted in a shell.
     """
@@ -55,25 +57,25 @@ class MessageContent:
     more: tuple[str, ...] = ()
 
 
-def ordered_changes(message: Message) -> tuple[Transition, ...]:
-    """The changes to report, weightiest first: starts, acknowledgements, ends; all users first, then farthest out.
+def lead_changes(message: Message) -> tuple[Transition, ...]:
+    """The changes that stand for all (`find_leads`), weightiest first: starts, acknowledgements, ends; then farthest out.
 
-    In a repetition those are the firings that last.
+    In a repetition those are among the firings that last.
     """
-    return tuple(sorted(message.changes or message.firing, key=_weight))
+    return tuple(sorted(find_leads(message.changes or message.firing), key=_weight))
 
 
-def title_of(message: Message, changes: Sequence[Transition]) -> str:
+def title_of(message: Message, leads: Sequence[Transition]) -> str:
     """``SimilarityLow firing on home-feed (country=UK); 3 resolved``."""
-    verb = verb_of(changes[0], is_repetition=message.is_repetition)
-    lead = [change for change in changes if verb_of(change, is_repetition=message.is_repetition) == verb]
+    verb = verb_of(leads[0], is_repetition=message.is_repetition)
+    lead = [change for change in leads if verb_of(change, is_repetition=message.is_repetition) == verb]
     line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{_places(lead)}"
     if message.is_repetition:
-        line = f"{line} since {format_instant(min(change.since for change in lead))}"
-    ended, lasting = sum(change.is_end for change in changes), len(still_firing(message, changes))
+        line = f"{line} since {format_instant(min(start.since for start in message.firing))}"
+    ended, lasting = len(message.ends), len(still_firing(message))
     tail = [f"{ended:,} resolved"] if ended and not lead[0].is_end else []
     tail += [f"{lasting:,} still firing"] if lasting and lead[0].is_end else []
-    return bounded_line("; ".join([line, *tail]), _LONGEST_TITLE)
+    return bounded_line("; ".join(["Worse: " * bool(message.worse) + line, *tail]), _LONGEST_TITLE)
 
 
 def change_content(change: Transition, message: Message) -> ChangeContent:
@@ -91,10 +93,12 @@ def change_content(change: Transition, message: Message) -> ChangeContent:
     )
 
 
-def further_changes(message: Message, changes: Sequence[Transition]) -> tuple[str, ...]:
-    """Sentences on the changes beyond the first `MAX_CHANGES`, and on what fires still beside them all."""
-    rest, lasting = changes[MAX_CHANGES:], still_firing(message, changes)
-    lines = [f"And {len(rest):,} more: {count_alerts(rest)}."] if rest else []
+def further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str, ...]:
+    """Sentences on why it pages again, on the changes that are not shown, and on what fires still beside them all."""
+    named = {id(change) for change in shown}
+    rest, lasting = [each for each in message.changes or message.firing if id(each) not in named], still_firing(message)
+    lines = [f"Sent again because it became worse: {message.worse}."] if message.worse else []
+    lines += [f"And {len(rest):,} more: {count_alerts(rest)}."] if rest else []
     lines += [f"Still firing: {count_alerts(lasting)}."] if lasting else []
     return tuple(bounded_line(line, _LONGEST_REASON) for line in lines)
 
@@ -110,9 +114,9 @@ def count_alerts(changes: Iterable[Transition]) -> str:
     return named if others <= 0 else f"{named} and {others:,} other alert{'s' if others > 1 else ''}"
 
 
-def still_firing(message: Message, changes: Sequence[Transition]) -> tuple[Transition, ...]:
-    """What fires still and is not among these changes."""
-    named = {change.dedup_key for change in changes}
+def still_firing(message: Message) -> tuple[Transition, ...]:
+    """What fires still and is not among the changes; of a repetition nothing."""
+    named = {change.dedup_key for change in message.changes or message.firing}
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
@@ -188,21 +192,21 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     One explanation is given, that of the weightiest change which has one: firings of one message have one cause more often
     than not. ``external_url`` is where this daemon's own pages are reached.
     """
-    changes = ordered_changes(message)
-    explained = next((change for change in changes if change.explanation is not None), None)
+    leads = lead_changes(message)
+    explained = next((change for change in leads if change.explanation is not None), None)
     briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
     explanation = briefing.explanation
     return MessageContent(
         status=message.status,
         severity=message.severity,
-        title=title_of(message, changes),
-        changes=tuple(change_content(change, message) for change in changes[:MAX_CHANGES]),
-        more=further_changes(message, changes),
+        title=title_of(message, leads),
+        changes=tuple(change_content(change, message) for change in leads[:MAX_CHANGES]),
+        more=further_changes(message, leads[:MAX_CHANGES]),
         why=() if explained is None else why_sentences(explained, explanation),
         shares=() if explanation is None else cause_shares(explanation),
-        entered=() if explanation is None else item_lines(explanation.gained),
-        left=() if explanation is None else item_lines(explanation.lost),
+        entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
+        left=() if explanation is None else item_lines(explanation.lost, explanation.arm),
         examples=example_lists(briefing),
-        links=links_of(changes[0], external_url),
-        commands=commands_of(changes[0]),
+        links=links_of(leads[0], external_url),
+        commands=commands_of(leads[0]),
     )

@@ -78,9 +78,9 @@ class StalenessMonitor:
             before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now)
             if transitions:
-                group_for, installation = each.comparison.judging.group_for, self.alerts.installation(create=True)
+                installation = self.alerts.installation(create=True)
                 states, transitions = assign_incidents(
-                    states, transitions, before, group_for=group_for, installation=installation
+                    states, transitions, before, each.comparison.judging, installation=installation
                 )
                 self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:

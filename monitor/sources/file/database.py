@@ -14,8 +14,9 @@ from monitor.scratch import SPILL, scratch_database
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.id_columns import on_one_line
 
-MEMORY = "250MB"
-"""Most memory that a reading takes; what does not fit goes to a temporary directory, which is removed in the end."""
+MEMORY_MB = 250
+"""Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a
+temporary directory, which is removed in the end."""
 KEY = "rankwatch_key"
 """The column of users' keys that views add to those of files, which have none of this name."""
 _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "temporary directory")
@@ -24,18 +25,19 @@ _THREADS = 2  # of more of them each would have too little of the memory
 
 @contextmanager
 def open_database(
-    files: Sequence[FileSet], deadline: Deadline | None = None, *, in_order: bool = False
+    files: Sequence[FileSet], deadline: Deadline | None = None, *, k: int = 1, in_order: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that reads these files only, ``in_order`` where the order of their rows matters.
+    """A database in memory that reads these files only, ``in_order`` where the order of their rows matters, ``k`` items a list.
 
     It is interrupted at the deadline, and when nobody waits for the reading any more. OverdueError at the deadline, SourceError
     for what else goes wrong in it, in one sentence. Nothing of it is left behind.
     """
+    memory_mb = MEMORY_MB * max(50, min(k, 100)) // 50
     paths = [path for each in files for path in each.paths]
     stores = {id(each.store): each.store for each in files if each.store is not None}.values()
     with (
         _one_sentence(files, deadline),
-        scratch_database(MEMORY, paths, threads=_THREADS, stores=stores, in_order=in_order) as database,
+        scratch_database(f"{memory_mb}MB", paths, threads=_THREADS, stores=stores, in_order=in_order) as database,
         interrupted_at(deadline, database.interrupt),
         interrupt_when_given_up(database.interrupt),
     ):
@@ -68,7 +70,8 @@ def readable(where: str) -> Iterator[None]:
         reason = on_one_line(said.partition(": Object {")[0] + (", a key stands twice" if "duplicate key" in said else ""), 300)
         msg = f"{where} cannot be read, it may be damaged or still being written: {reason}"
         if any(reason in said for reason in _NO_ROOM):
-            msg = f"{where} cannot be read in {MEMORY} of memory and {SPILL} of temporary files: free disk where TMPDIR says"
+            room = f"{MEMORY_MB}MB of memory and {SPILL} of temporary files"
+            msg = f"{where} cannot be read in {room}: free disk where TMPDIR says"
         raise SourceError(msg, permanent=False) from None
 
 

@@ -19,7 +19,6 @@ from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
 from monitor.sources.file.list_view import ListView, user_index
 from monitor.sources.file.user_view import SegmentColumns, UserView
-from monitor.sources.list_collector import unavailable_pull
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
@@ -67,7 +66,7 @@ class JoinedFiles:
                 with unread.of(name):
                     found[name] = timely(find_files, options, request.slot)
             files = [users, *found.values()]
-            with open_database(files, deadline) as database:
+            with open_database(files, deadline, k=request.k) as database:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
                     with unread.of(name):
@@ -142,13 +141,15 @@ class _JoinedAnswers:
         """The rows of a query, so many at once, or fewer where they are large."""
         rows = min([size, *(lists.batch_rows for lists in self._lists.values())])
         waiting: list[pa.RecordBatch] = []
+        count = nbytes = 0
         for record in self._database.sql(query).to_arrow_reader(rows):
             self._deadline.require_time()
             waiting.append(record)
-            if sum(each.num_rows for each in waiting) + rows > size or sum(each.nbytes for each in waiting) > _BATCH_BYTES:
+            count, nbytes = count + record.num_rows, nbytes + record.nbytes
+            if count + rows > size or nbytes > _BATCH_BYTES:
                 yield pa.concat_batches(waiting)
-                waiting = []
-        if any(each.num_rows for each in waiting):
+                waiting, count, nbytes = [], 0, 0
+        if count:
             yield pa.concat_batches(waiting)
 
     def _holds(self, lists: ListView) -> bool:
@@ -185,7 +186,7 @@ class _JoinedAnswers:
 
     def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
         users = user_index(record[KEY])
-        nothing = partial(unavailable_pull, users)
+        nothing = partial(Pull.failed, users)
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
             baseline=pulls.get("baseline") or nothing(),

@@ -16,11 +16,11 @@ import pytest
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.sources import SourceOptions, UsersOptions, open_users
-from monitor.sources.file.database import MEMORY
+from monitor.sources.file.database import MEMORY_MB
 from servers.lists import SLOT
 
 LONG_TEXT = "x" * 2**20
-MOST_MB = int(MEMORY.removesuffix("MB")) + 200
+MOST_MB = MEMORY_MB + 200
 
 
 def long_lines(path: Path) -> None:

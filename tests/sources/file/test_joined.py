@@ -323,7 +323,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
         files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
-    monkeypatch.setattr(database, "MEMORY", "60MB")
+    monkeypatch.setattr(database, "MEMORY_MB", 60)
     source = JoinedFiles(files[0], files[1], asked_of(files[0]), (), None)
     assert source is not None
     seen = 0
