@@ -156,7 +156,7 @@ def _gap(change: Transition) -> float | None:
 
 
 def _is_share(change: Transition) -> bool:
-    return change.kind in (RuleKind.COVERAGE, RuleKind.LISTS) or change.statistic.startswith("share_")
+    return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
 
 
 _TOLD = {

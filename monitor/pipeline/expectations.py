@@ -22,7 +22,6 @@ from monitor.model import (
     Findings,
     LearnedLimit,
     Learning,
-    ListsRule,
     PastRun,
     Rule,
     SeriesRule,
@@ -98,7 +97,7 @@ def compute_expectations(
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
     figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
-    if not (figures.summaries or figures.coverage):
+    if not (figures.summaries or figures.shares.rows):
         return ()
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
     if not series:
@@ -180,7 +179,7 @@ def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]])
 
 def _weight(rule: SeriesRule) -> float:
     # On trial is the candidate.
-    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule | ListsRule) and rule.share.arm is Arm.BASELINE else 1.0
+    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:

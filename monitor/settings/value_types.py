@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import parse
-from monitor.model import ALL, CoverageShare, Keep, ListShare, Statistic, parse_derived
+from monitor.model import ALL, CoverageShare, Keep, Statistic, parse_derived
 from monitor.options import Duration
 from monitor.settings.addresses import split_address
 from monitor.settings.problems import suggestion
@@ -182,7 +182,6 @@ MetricName = Annotated[str, as_printed_by(_metric)]
 JudgedMetricName = Annotated[str, as_printed_by(_judged_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
-ListShareName = Annotated[str, as_printed_by(ListShare.parse)]
 StatisticName = Annotated[str, AfterValidator(_statistic)]
 DaysText = Annotated[str, AfterValidator(_days)]
 CronText = Annotated[str, AfterValidator(_cron)]

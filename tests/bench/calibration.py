@@ -32,6 +32,7 @@ from monitor.reference import (
     correlate,
     count_suspects,
     discount,
+    judge_rare,
     no_evidence,
     refer,
     surprise,
@@ -39,7 +40,7 @@ from monitor.reference import (
     update_evidence,
 )
 
-from .worlds import SERIES, WEEK, Floats, World, draw, is_holiday
+from .worlds import FIRST_SHARE, SERIES, WEEK, Floats, World, draw, is_holiday
 
 Flags = npt.NDArray[np.bool_]
 T = TypeVar("T", Floats, Flags)
@@ -76,7 +77,11 @@ class Watch:
         past = PastAlarms(healthy=healthy, alarms=self.alarms, firing=self.fired)
         reference = refer(self.values, self.errors, phases=phases, alarms=past)
         p = surprise(reference, now, errors)
-        z = np.where(reference.runs >= MIN_HEALTHY_RUNS, to_normal(p), np.nan)
+        is_share = np.arange(now.size) % len(SERIES) >= FIRST_SHARE
+        taught = -reference.taught, np.where(np.isnan(reference.taught), np.nan, self.errors)
+        _, p = judge_rare(is_share, taught, (-now, errors), self.share, by_angle=(np.zeros(now.shape), p))
+        p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
+        z = to_normal(p)
         self.evidence = update_evidence(self.evidence, discount(z, correlate(reference.taught)))
         breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
         trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
@@ -175,9 +180,9 @@ def measure_power() -> Table:
     """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
     table = Table("collapsed", "users", *SERIES, "together", "3 sigma on the mean")
     table.title = "Runs until a fault is paged (1: its first run), and comparisons that page it within 30 runs"
-    for collapsed, users in itertools.product((0.01, 0.02, 0.05, 0.1, 0.2), (500, 2000, 20000)):
+    for collapsed, users in itertools.product((0.005, 0.01, 0.02, 0.05, 0.1), (500, 1500, 20000)):
         world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
-        table.add_row(f"{collapsed:.0%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
+        table.add_row(f"{collapsed:.1%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
     return table
 
 

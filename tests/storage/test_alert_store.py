@@ -128,16 +128,6 @@ def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(sto
         assert [delivery.transition for delivery in lease(store, SLOT + 3 * HOUR, receiver=receiver)] == [firing[1]]
 
 
-def test_what_is_owed_to_a_receiver_that_left_is_given_up_and_recorded(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT), receivers=("hook", "old"))
-
-    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT + HOUR) == 1
-    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT + HOUR) == 0
-
-    assert set(store.outbox.pending(SLOT + HOUR)) == {"hook"}
-    assert lease(store, SLOT + HOUR, receiver="old") == ()
-
-
 @pytest.mark.parametrize(
     ("before", "after", "cause_from", "is_admitted"),
     [
