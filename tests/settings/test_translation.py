@@ -161,9 +161,38 @@ def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching
     assert (config_hash(before) == config_hash(after)) is (name in SAME)
 
 
-def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
+def test_the_former_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
     loaded = parse_settings(minimal, name="rankwatch.yaml", base_dir=Path("/etc/rankwatch"), environ={})
-    assert config_hash(loaded.comparisons[0]) == "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
+    former = "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
+    assert to_comparison(loaded.comparisons[0]).hashes == (config_hash(loaded.comparisons[0]), former)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        (("/etc/rw", "/data/v1", "/data/v2", "/db"), True),
+        (("/srv/rw", "/data/v1", "/data/v2", "/db"), True),
+        (("/etc/rw", "/mnt/big disk/v1", "/mnt/big disk/v2", "/elsewhere/db"), True),
+        (("/etc/rw", "/data/v1", "/data/v3", "/db"), False),
+        (("/etc/rw", "/data/v2", "/data/v1", "/db"), False),
+    ],
+)
+def test_the_hash_names_what_is_measured_and_not_where_files_lie(other: tuple[str, ...], *, is_same: bool) -> None:
+    def hash_of(base: str, baseline: str, candidate: str, database: str) -> str:
+        lists = "user: u, items: i"
+        text = f"""
+database: sqlite:///rankwatch.db
+comparisons:
+  - name: feed
+    every: 1d
+    baseline: {{file: {{path: "{baseline}/{{slot:%Y}}/lists.parquet", {lists}}}}}
+    candidate: {{file: {{path: "{candidate}/{{slot:%Y}}/lists.parquet", {lists}}}}}
+    users: {{file: {{path: users.csv, user: u}}}}
+    item_weights: {{sql: {{url: "sqlite:///{database}/weights.db", table: weights, item: i, weight: w}}}}
+"""
+        return config_hash(parse_settings(text, name="rankwatch.yaml", base_dir=Path(base), environ={}).comparisons[0])
+
+    assert (hash_of("/etc/rw", "/data/v1", "/data/v2", "/db") == hash_of(*other)) is is_same
 
 
 def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:
