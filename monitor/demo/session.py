@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-import requests
-import structlog
 from rich.console import Console
 
 from monitor.demo.screen import open_view
@@ -55,7 +52,8 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, listen=f"{HOST}:{choose_port()}", url=url, every=story.every)
-            stack.enter_context(_logging_to(workspace.log))
+            # Not into the middle of the screen.
+            logs.configure("json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8")))
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
@@ -87,7 +85,7 @@ def _simulate(simulation: Simulation, show: Callable[[DemoStatus], None], *, unt
 
 def _verify(status: DemoStatus, console: Console) -> int:
     """Print whether the story went as it should; 0 or 1."""
-    problems = unmet_expectations(status, _scrape(f"{status.url}/metrics"))
+    problems = unmet_expectations(status)
     for problem in problems:
         _print(console, f"demo failed: {problem}")
     if problems:
@@ -131,30 +129,3 @@ def run_recommenders(
 
 def _print(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _scrape(url: str) -> str:
-    try:
-        answer = requests.get(url, timeout=5)
-        answer.raise_for_status()
-    except requests.RequestException:
-        return ""
-    return answer.text
-
-
-@contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """Write the log to the file, not into the middle of the screen."""
-    root, asked = logging.getLogger(), structlog.get_config()
-    before, level = root.handlers[:], root.level
-    logs.configure("json", "info")
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(root.handlers[0].formatter)
-    root.handlers[:] = [handler]
-    try:
-        yield
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-        structlog.configure(**asked)
-        handler.close()
