@@ -27,6 +27,8 @@ def explanation_title(explanation: Explanation) -> str:
     """What was explained and against what."""
     if explanation.before is None:
         return f"What sets lists apart by {explanation.metric}"
+    if explanation.paired:
+        return f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users had before"
     runs = "1 healthy run" if explanation.runs == 1 else f"{explanation.runs:,} healthy runs"
     return f"Why, by {explanation.metric} against {runs}"
 

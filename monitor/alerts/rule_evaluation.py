@@ -10,19 +10,18 @@ from typing import Any
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
 from monitor.alerts.limits import apply_bounds, judge_reading
-from monitor.alerts.list_shares import find_shares
 from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.user_shares import UserShares
 from monitor.alerts.verdicts import (
     judge_standstill,
     judge_unknown_segment,
     read_coverage,
-    read_share,
     read_similarity,
+    with_cause,
 )
 from monitor.model import (
     ALL,
     AlertState,
-    ArmScore,
     Comparison,
     ConditionRule,
     Coverage,
@@ -30,8 +29,7 @@ from monitor.model import (
     CoverageRule,
     Expectation,
     Findings,
-    ListShare,
-    ListsRule,
+    Lack,
     Outcome,
     Rule,
     RuleKind,
@@ -56,7 +54,7 @@ class _Run:
     found: Findings
     summaries: Mapping[tuple[str, str], Summary]
     covered: Mapping[str, CoverageRow]
-    shares: Mapping[tuple[str, ListShare], ArmScore]
+    shares: UserShares
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
@@ -139,7 +137,7 @@ def _look_up(
         found=found,
         summaries={(summary.segment, summary.metric): summary for summary in measured.summaries},
         covered={row.segment: row for row in measured.coverage.rows} if measured.coverage else {},
-        shares=find_shares(measured.arm_scores),
+        shares=UserShares.of(measured.coverage.rows if measured.coverage else (), measured.arm_scores),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
@@ -164,19 +162,21 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     expectation = run.expectations.get((rule.alert, segment))
     reading = read_similarity(rule, segment, found.status, summary, found.reason, run.thin.get(segment))
     verdict = judge_reading(rule, reading, expectation)
-    return verdict if summary is None else apply_bounds(rule, verdict, summary, row, expectation)
+    bounded = verdict if summary is None else apply_bounds(rule, verdict, summary, row, expectation)
+    return bounded if bounded.outcome is verdict.outcome else _with_failures(bounded, found)
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     if run.is_unknown(segment) and run.found.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.covered.values())
-    reading = read_coverage(rule, segment, run.found.status, run.covered.get(segment), run.found.reason)
-    return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
+    reading = read_coverage(rule, segment, run.found.status, run.shares.find(segment, rule.share), run.found.reason)
+    verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
+    is_failure = rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
+    return _with_failures(verdict, run.found) if is_failure else verdict
 
 
-def _judge_lists(rule: ListsRule, segment: str, run: _Run) -> Verdict:
-    reading = read_share(rule, segment, run.found.status, run.shares.get((segment, rule.share)), run.found.reason)
-    return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
+def _with_failures(verdict: Verdict, found: Findings) -> Verdict:
+    return replace(verdict, reason=with_cause(verdict.reason, found.reason))
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
@@ -193,8 +193,7 @@ JUDGES: Mapping[RuleKind, _Judge] = {
     RuleKind.SIMILARITY: _Judge(
         lambda rule, run: {name for name, metric in run.summaries if metric == rule.metric}, _judge_similarity
     ),
-    RuleKind.COVERAGE: _Judge(lambda _rule, run: run.covered, _judge_coverage),
-    RuleKind.LISTS: _Judge(lambda rule, run: {name for name, share in run.shares if share == rule.share}, _judge_lists),
+    RuleKind.COVERAGE: _Judge(lambda rule, run: run.shares.segments(rule.share), _judge_coverage),
     RuleKind.STANDSTILL: _Judge(lambda _rule, _run: (), _judge_standstill),
     RuleKind.CONDITION: _Judge(lambda _rule, run: run.verdicts, _judge_condition),
 }

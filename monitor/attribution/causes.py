@@ -1,18 +1,17 @@
-"""Which segment and part lead a drop, narrowed down by a second dimension where it can be, and the drop in ranked pieces."""
+"""Which segment and part lead a drop, the drop in ranked pieces, and where the users are that something happened to."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
-from monitor.attribution.parts import Parts
-from monitor.model import ALL, Cause, Part, PartMeans
-from monitor.model.arrays import Floats, Rows
+from monitor.model import ALL, Cause, Part
+from monitor.model.arrays import Flags, Rows
 
 # Standard errors by which a segment must have fallen more than the others before it is named.
 SURE = 4.0
@@ -46,7 +45,7 @@ def find_leader(drop: MeanDrop) -> SegmentDrop | None:
 def rank_causes(drop: MeanDrop, leader: SegmentDrop | None) -> tuple[Cause, ...]:
     """The drop in pieces whose amounts sum to it: the leading part (of the leading segment) first, then by size.
 
-    ``leader`` from `find_leader` or `narrow`. Of a leading segment leads the part by which it fell most beyond its share of all
+    ``leader`` from `find_leader`. Of a leading segment leads the part by which it fell most beyond its share of all
     users' fall; of everybody the largest. What is left of it elsewhere is a piece of its own.
     """
     totals = drop.parts
@@ -73,100 +72,72 @@ def _leading_part(leader: SegmentDrop, totals: Mapping[Part, float]) -> Part:
 AND = " and "
 """Stands between the names of two segments whose common users are meant."""
 
-# Share of the leading segment's fall that the narrower one must carry.
-CARRIED = 0.8
-
-NARROWER = 0.8
-"""Share of the leading segment's users that the narrower one may hold at most."""
+# Share of those hit that a segment must hold before it is named, and how much better it must tell them than all users do.
+_HELD = 0.8
+_BETTER = 1.25
+_NARROWER = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
-    """Users that the leading segment shares with another: what they add to the drop, and their rows."""
+class Place:
+    """Where users are that something happened to: a segment, or two joined by `AND`, and the rows of its users."""
 
-    drop: SegmentDrop
+    segment: str
     rows: Rows
 
 
-def narrow(leader: SegmentDrop, parts: Parts, segments: Mapping[str, Rows], before: Sequence[PartMeans]) -> Narrowed | None:
-    """The users of ``leader`` and of a segment of another dimension that carry its fall; None when none do.
+def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> Place:
+    """The segment that tells best who was hit, ``all`` where none does.
 
-    No means of two dimensions at once are kept, so that what was usual is added up: with ' for before, a user of segments s and
-    t was expected at m_s' + m_t' less the mean of m_t' over the users of s, so that the falls of s's users sum to its own.
-    Taken is the t that carries most beyond its share of users, if it carries `CARRIED` of the fall with at most `NARROWER` of
-    the users, and these fell more than the others of s by `SURE` standard errors. ``share_before`` is NaN, not being known.
+    ``hit`` (n,), of whom a share ``usual`` of all users would be hit anyhow. The best one has the greatest F1 of the share of
+    those hit that it holds and the share of its users that were hit, if it holds `_HELD` of them and more than users drawn at
+    random would beyond doubt. Two segments of different dimensions are named when their common users tell them better still.
     """
-    is_known = ~np.isnan(parts.whole)
-    own = segments[leader.segment]
-    own = own[is_known[own]]
-    usual = {row.segment: row for row in before if row.n}
-    if leader.segment not in usual or leader.within <= 0 or max(leader.parts, key=leader.parts.__getitem__) not in WITHIN:
-        return None
-    n = int(is_known[segments[ALL]].sum())
-    found = [
-        each
-        for names in _other_dimensions(leader.segment, segments)
-        for each in _share_out(leader, names, _Users(parts=parts, rows=own, of=n, segments=segments, usual=usual))
-    ]
-    return max(found, key=lambda each: each.drop.excess, default=None)
+    everybody = Place(segment=ALL, rows=segments[ALL])
+    total = _beyond(hit, usual, everybody.rows)
+    if total <= 0:
+        return everybody
+    n = len(everybody.rows)
+
+    def score(place: Place) -> float:
+        found = _beyond(hit, usual, place.rows)
+        by_chance = total * len(place.rows) / n
+        if found < _HELD * total or (place is not everybody and found - by_chance < SURE * math.sqrt(by_chance)):
+            return 0.0
+        held, of_users = found / total, found / len(place.rows)
+        return 2 * held * of_users / (held + of_users)
+
+    places = [Place(segment=name, rows=rows) for name, rows in sorted(segments.items()) if name != ALL and len(rows)]
+    ranked = sorted(((score(place), place) for place in places), key=lambda entry: -entry[0])
+    best, place = ranked[0] if ranked else (0.0, everybody)
+    if best < _BETTER * score(everybody):
+        best, place = score(everybody), everybody
+    holding = [each for value, each in ranked if value > 0]
+    for joined in _join_pairs(holding):
+        if (value := score(joined)) > _NARROWER * best:
+            best, place = value, joined
+    return place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Users:
-    """The leading segment's users: their rows, of how many users in all, and what was usual by segment."""
-
-    parts: Parts
-    rows: Rows
-    of: int
-    segments: Mapping[str, Rows]
-    usual: Mapping[str, PartMeans]
+def _beyond(hit: Flags, usual: float, rows: Rows) -> float:
+    """How many of these users were hit that would not have been anyhow."""
+    return max(0.0, float(hit[rows].sum()) - usual * len(rows)) / max(1e-9, 1 - usual)
 
 
-def _other_dimensions(segment: str, segments: Mapping[str, Rows]) -> list[list[str]]:
-    """Names of segments by dimension, the segment's own and ``all`` left out."""
-    by_dimension: dict[str, list[str]] = {}
-    for name in sorted(segments):
-        by_dimension.setdefault(name.partition("=")[0], []).append(name)
-    return [names for dimension, names in by_dimension.items() if dimension not in {ALL, segment.partition("=")[0]}]
+def _join_pairs(places: Sequence[Place]) -> Iterator[Place]:
+    for first, second in combinations(places, 2):
+        if first.segment.partition("=")[0] != second.segment.partition("=")[0]:
+            rows = np.intersect1d(first.rows, second.rows, assume_unique=True)
+            if len(rows):
+                yield Place(segment=AND.join(sorted((first.segment, second.segment))), rows=rows)
 
 
-def _share_out(leader: SegmentDrop, names: Sequence[str], users: _Users) -> Iterator[Narrowed]:
-    """Those of the dimension's segments that carry the leader's fall."""
-    is_member = {name: np.isin(users.rows, users.segments[name]) for name in names}
-    falls = _falls(leader.segment, is_member, users)
-    for name, inside in is_member.items():
-        share = float(inside.mean())
-        carried = float(falls[inside].sum()) / users.of
-        if not 0 < share <= NARROWER or carried < CARRIED * leader.within or not _is_deeper(falls.sum(axis=1), inside):
-            continue
-        added = falls[inside].sum(axis=0) / users.of
-        drop = SegmentDrop(
-            segment=AND.join(sorted((leader.segment, name))),
-            share=share * leader.share,
-            share_before=math.nan,
-            parts=dict.fromkeys(Part, 0.0) | {part: float(amount) for part, amount in zip(WITHIN, added, strict=True)},
-            excess=carried - share * leader.within,
-        )
-        yield Narrowed(drop=drop, rows=users.rows[inside])
+def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
+    """Rows of the users of a segment, or of the common ones of two joined by `AND`; none where it is not known."""
+    if name in segments:
+        return segments[name]
+    found = [segments.get(each, _NOBODY) for each in name.split(AND, 1)]
+    return np.intersect1d(found[0], found[-1], assume_unique=True)
 
 
-def _falls(segment: str, is_member: Mapping[str, npt.NDArray[np.bool_]], users: _Users) -> Floats:
-    """How far each user's parts lie beyond what was usual: (m, 3)."""
-    expected = np.tile(_means(users.usual[ALL]), (len(users.rows), 1))
-    for name, inside in is_member.items():
-        if name in users.usual:
-            expected[inside] = _means(users.usual[name])
-    expected += _means(users.usual[segment]) - expected.mean(axis=0)
-    own = users.parts.take(users.rows)
-    return np.column_stack((own.membership, own.order, own.length)) - expected
-
-
-def _means(row: PartMeans) -> Floats:
-    return np.array([row.membership, row.order, row.length])
-
-
-def _is_deeper(falls: Floats, inside: npt.NDArray[np.bool_]) -> bool:
-    """Whether those inside fell more than the others beyond doubt (Welch 1947)."""
-    ours, theirs = falls[inside], falls[~inside]
-    error = math.sqrt(ours.var() / len(ours) + theirs.var() / len(theirs))
-    return bool(ours.mean() - theirs.mean() > SURE * error)
+_NOBODY: Rows = np.empty(0, dtype=np.intp)

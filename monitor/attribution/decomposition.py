@@ -69,18 +69,22 @@ class MeanDrop:
         return {part: math.fsum(each.parts[part] for each in self.segments) for part in Part}
 
 
-def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tuple[MeanDrop, ...]:
+def decompose_all(
+    now: Sequence[PartMeans], before: Sequence[PartMeans], paired: Sequence[PartMeans] | None = None
+) -> tuple[MeanDrop, ...]:
     """The drop over each dimension by itself, the one that explains most first; none when either side has no user in ``all``.
 
     A dimension explains by how differently its segments fell (the variance between them, less what chance alone would show),
     and by what the change of the users' mix explains; equals go by name.
     """
     # Dimensions overlap: each is a decomposition by itself, and none adds to another's.
-    found = [decompose_drop(now, before, name) for name in sorted(_dimensions(now) & _dimensions(before)) or [ALL]]
+    found = [decompose_drop(now, before, name, paired) for name in sorted(_dimensions(now) & _dimensions(before)) or [ALL]]
     return tuple(sorted((drop for drop in found if drop is not None), key=lambda drop: -_explained(drop)))
 
 
-def decompose_drop(now: Sequence[PartMeans], before: Sequence[PartMeans], dimension: str) -> MeanDrop | None:
+def decompose_drop(
+    now: Sequence[PartMeans], before: Sequence[PartMeans], dimension: str, paired: Sequence[PartMeans] | None = None
+) -> MeanDrop | None:
     """The drop taken apart over one dimension's segments; None when either side has no user in ``all``.
 
     With w the share of scored users, a of asked ones, m the mean of a part, M of the whole, ' for before and no index for all
@@ -93,18 +97,26 @@ def decompose_drop(now: Sequence[PartMeans], before: Sequence[PartMeans], dimens
     which sums to M - M' exactly (Kitagawa 1955; Oaxaca 1973), the mix weighed by the past and the fall by the present. A
     segment without users before has no M_s': all it adds is mix, M_s taking that place; one without users now adds mix alone.
     Users of no segment are taken together as `OTHERS`. ValueError when a dimension's segments hold more users than ``all``.
+
+    Where ``before`` is of the very users of ``paired``, a part of those of ``now`` (p their shares, m and M their means), lists
+    are held against the same users' and only who is new to the comparison is mix: segment s adds p_s (m_s - m_s') by each part,
+    and by composition w_s (N_s - M) - p_s (M_s - M), N_s the mean over all its users now; nobody is missing.
     """
     ours, theirs = _rows_of_dimension(now, dimension), _rows_of_dimension(before, dimension)
     if not (ours[ALL].n and theirs[ALL].n):
         return None
     names = [name for name in dict.fromkeys((*ours, *theirs)) if dimension == ALL or name != ALL]
-    segments = [_take_apart(name, ours, theirs) for name in names]
+    if paired is None:
+        segments = [_take_apart(name, ours, theirs) for name in names]
+    else:
+        same = _rows_of_dimension(paired, dimension)
+        segments = [_take_pairs_apart(name, ours, same, theirs) for name in names]
     ranked = sorted(_with_excess(segments), key=lambda each: (-each.excess, each.segment))
-    now_all, before_all = ours[ALL], theirs[ALL]
+    now_all, before_all = ours[ALL] if paired is None else same[ALL], theirs[ALL]
     return MeanDrop(
         dimension=dimension,
         before=before_all.whole,
-        now=now_all.whole,
+        now=ours[ALL].whole,
         segments=tuple(ranked),
         noise=_error_of_change(now_all, before_all),
     )
@@ -166,6 +178,21 @@ def _take_apart(name: str, ours: Mapping[str, PartMeans], theirs: Mapping[str, P
     parts[Part.COMPOSITION] = (asked - asked_before) * distance
     parts[Part.MISSING] = ((share - asked) - (share_before - asked_before)) * distance
     noise = _error_of_change(now, before) if has_both else math.nan
+    return SegmentDrop(segment=name, share=share, share_before=share_before, parts=parts, noise=noise)
+
+
+def _take_pairs_apart(
+    name: str, ours: Mapping[str, PartMeans], same: Mapping[str, PartMeans], theirs: Mapping[str, PartMeans]
+) -> SegmentDrop:
+    now, paired, before = (rows.get(name, _nobody(name)) for rows in (ours, same, theirs))
+    share, share_before = now.n / ours[ALL].n, paired.n / same[ALL].n
+    parts = dict.fromkeys(Part, 0.0)
+    if paired.n:
+        parts |= {part: share_before * (_mean_of_part(paired, part) - _mean_of_part(before, part)) for part in WITHIN}
+        parts[Part.COMPOSITION] -= share_before * (paired.whole - same[ALL].whole)
+    if now.n:
+        parts[Part.COMPOSITION] += share * (now.whole - same[ALL].whole)
+    noise = _error_of_change(paired, before) if paired.n else math.nan
     return SegmentDrop(segment=name, share=share, share_before=share_before, parts=parts, noise=noise)
 
 

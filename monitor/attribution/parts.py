@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,6 @@ ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 
 _DUST = 1e-12
 _BLOCK_CELLS = 1 << 19
-_NARROW_K = 1 << 14  # twice as many keys and as many places fit 32 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,51 +44,69 @@ class Parts:
 
 
 def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike: bool = True) -> Parts:
-    """Split score(B, B) - score(B, C) of each pair exactly, by walking from the baseline's list B to the candidate's C.
-
-    With s the length of the shorter list, the walk and the part that each step belongs to::
-
-        B  --length-->  B cut to s  --membership-->  H  --order-->  C cut to s  --length-->  C
-
-    H holds the items of C cut to s; those that B lists, too, stand in B's order on the places that C gives them, the others
-    where C has them. So order is what common items do among themselves, and an item put on top moves nobody. One of the two
-    steps of length is always empty. Scores and weights follow the walk: a weight and a grade go with their item, a tie stays
-    where C has it.
-
-    A new item that stands higher than the one whose place it takes is both replaced and moved. With J, the common items on B's
-    places and the new ones on those left, B to J is what replacing alone costs, H to C what moving common items alone costs,
-    and what is left, J to H, goes to membership and order in proportion to these two: an item put on top of lists that keep
-    their order is replaced, lists turned upside down have moved.
+    """Split score(B, B) - score(B, C) of each pair exactly, by the walk from the baseline's list B to the candidate's C.
 
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
     measures that never prefer a wrong order or item, membership and order are at least 0. A positive part always drives lists
     apart, of distances (``higher_is_more_alike`` False) too. Where score(B, B) is no number (an empty baseline; users of whom
     no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user, as for measures of one arm's
-    relevance, parts explain the distance from the baseline's own score.
-
-    Six scorings and sorting, O(n k log k): with machine code the sorting takes most. The walk is one of several; another would
-    share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
+    relevance, parts explain the distance from the baseline's own score. At most six scorings, O(n k).
     """
     # Pairs do not depend on each other: so many at once stay near the processor, and little memory is taken.
     step = max(1, _BLOCK_CELLS // max(1, batch.baseline.shape[1]))
-    blocks_of = [batch.take(slice(low, low + step)) for low in range(0, max(1, len(batch)), step)]
-    steps = np.concatenate([_walk(each, score) for each in blocks_of], axis=1)
-    membership, order, length = steps if higher_is_more_alike else -steps
+    parts = []
+    for low in range(0, max(1, len(batch)), step):
+        block = batch.take(slice(low, low + step))
+        walk = walk_to(_with_baseline_twice(block), block)
+        parts.append(share_steps(walk, score, higher_is_more_alike=higher_is_more_alike))
+    membership, order, length = (
+        np.concatenate(values) for values in zip(*((each.membership, each.order, each.length) for each in parts), strict=True)
+    )
     return Parts(membership=membership, order=order, length=length)
 
 
-def _walk(batch: PairBatch, score: ScoreBatch) -> Floats:
-    """What the score loses by membership, order and length: (3, n)."""
-    short = np.minimum(batch.baseline_lengths, batch.candidate_lengths)
-    own, cut = _with_baseline_twice(batch), _cut(batch, short)
-    ranks = _baseline_ranks(cut)
-    placed = _reorder(cut, _places_of_replaced(ranks, short))
-    walk = (own, _cut(own, short), placed, _reorder(cut, _places_in_baseline_order(ranks)), cut, batch)
-    start, shortened, alone, replaced, moved, end = (_finite(score(step)) for step in walk)
+def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
+    """The steps from one batch to another whose candidate's lists are others, L' and L, what is beside them being the same.
+
+    With s the length of the shorter list, the walk and the part that each step belongs to::
+
+        L'  --length-->  L' cut to s  --membership-->  H  --order-->  L cut to s  --length-->  L
+
+    H holds the items of L cut to s; those of L' cut to s, too, stand in the order of L' on the places that L gives them, the
+    others where L has them. So order is what common items do among themselves, and an item put on top moves nobody. One of the
+    two steps of length is always empty. Lists of the same items have H = L': membership is exactly 0.
+
+    J, the last of the six, has the common items on the places of L' and the new ones on those left. Scores and weights follow
+    the walk: a weight and a grade go with their item, a tie stays where L has it. The walk is one of several; another would
+    share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
+    """
+    short = np.minimum(before.candidate_lengths, after.candidate_lengths)
+    start, end = _cut(before, short), _cut(after, short)
+    is_kept, is_held = np.zeros(start.candidate.shape, dtype=np.bool_), np.zeros(end.candidate.shape, dtype=np.bool_)
+    moved = replace(start, baseline=start.candidate, candidate=end.candidate, baseline_lengths=short, scores=None)
+    for rows, alignment in blocks(replace(moved, weights=None, labels=None)):
+        is_kept[rows, : alignment.k] = (alignment.positions < alignment.k).T
+        is_held[rows, : alignment.k] = (alignment.candidate_positions < alignment.k).T
+    is_gone, is_new = ~is_kept & (start.candidate >= 0), ~is_held & (end.candidate >= 0)
+    hybrid = _exchange(end, is_held, start, is_kept)
+    return before, start, hybrid, end, after, _exchange(start, is_gone, end, is_new)
+
+
+def share_steps(walk: Sequence[PairBatch], score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
+    """What the steps of `walk_to` cost, by part; at most six scorings, fewer where steps are one.
+
+    A new item that stands higher than the one whose place it takes is both replaced and moved. L' to J is what replacing alone
+    costs, H to L what moving common items alone costs, and what is left, J to H, goes to membership and order in proportion to
+    these two: an item put on top of lists that keep their order is replaced, lists turned upside down have moved.
+    """
+    by_step = {id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()}
+    start, shortened, replaced, moved, end, alone = (by_step[id(step)] for step in walk)
+    sign = 1.0 if higher_is_more_alike else -1.0
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
     both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
     steps = (shortened - replaced - both, replaced - moved + both, (start - shortened) + (moved - end))
-    return np.where(is_known, steps, np.nan)
+    membership, order, length = (np.where(is_known, sign * step, np.nan) for step in steps)
+    return Parts(membership=membership, order=order, length=length)
 
 
 def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
@@ -117,83 +134,40 @@ def _with_baseline_twice(batch: PairBatch) -> PairBatch:
 
 
 def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
-    """The batch with each candidate list cut to its length."""
+    """The batch with each candidate list cut to its length; the same one where none is longer."""
+    if (batch.candidate_lengths <= lengths).all():
+        return batch
     is_kept = np.arange(batch.candidate.shape[1]) < lengths[:, None]
 
     def keep(places: Floats, beyond: float) -> Floats:
         return np.where(is_kept, places, beyond)
 
-    codes = np.where(is_kept, batch.candidate, np.int32(PAD))
-    return _change(replace(batch, candidate=codes, candidate_lengths=np.minimum(batch.candidate_lengths, lengths)), keep)
-
-
-def _reorder(batch: PairBatch, source: Rows) -> PairBatch:
-    """The batch with each place of the candidate lists taken by the item from the place in ``source``, cells of all lists."""
-
-    def move(places: Floats, _: float) -> Floats:
-        return places.ravel().take(source).reshape(places.shape)
-
-    codes = batch.candidate.ravel().take(source).reshape(batch.candidate.shape)
-    return _change(replace(batch, candidate=codes), move, moves_scores=False)
-
-
-def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, moves_scores: bool = True) -> PairBatch:
-    """The batch with the same change made to what is known of the candidate's items, place by place."""
     scores, weights, labels = batch.scores, batch.weights, batch.labels
-    if scores is not None and moves_scores:
-        scores = replace(scores, candidate=change(scores.candidate, np.nan))
-    if weights is not None:
-        weights = replace(weights, candidate=change(weights.candidate, np.nan))
-    if labels is not None:
-        labels = replace(labels, grades=replace(labels.grades, candidate=change(labels.grades.candidate, 0.0)))
-    return replace(batch, scores=scores, weights=weights, labels=labels)
+    return replace(
+        batch,
+        candidate=np.where(is_kept, batch.candidate, np.int32(PAD)),
+        candidate_lengths=np.minimum(batch.candidate_lengths, lengths),
+        scores=scores and replace(scores, candidate=keep(scores.candidate, np.nan)),
+        weights=weights and replace(weights, candidate=keep(weights.candidate, np.nan)),
+        labels=labels and replace(labels, grades=replace(labels.grades, candidate=keep(labels.grades.candidate, 0.0))),
+    )
 
 
-def _places_of_replaced(ranks: Rows, lengths: Codes) -> Rows:
-    """For each candidate cell the one whose item stands there once common items are back on the baseline's places: (n * k)."""
-    n, k = ranks.shape
-    has_place = ranks < lengths[:, None]
-    is_taken = np.zeros((n, k + 1), dtype=np.bool_)
-    is_taken.ravel()[np.where(has_place, ranks, k) + (k + 1) * np.arange(n)[:, None]] = True
-    # The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they
-    # stood.
-    return _move(np.where(has_place, ranks, ranks + k), to=~is_taken[:, :k])
+def _exchange(batch: PairBatch, places: Flags, other: PairBatch, theirs: Flags) -> PairBatch:
+    """The batch with what stands on these candidate places taken from those of the other, in order: as many in each row."""
 
+    def take(values: Any, others: Any) -> Any:  # noqa: ANN401 - codes and floats alike
+        taken = values.copy()
+        taken[places] = others[theirs]
+        return taken
 
-def _places_in_baseline_order(ranks: Rows) -> Rows:
-    """For each candidate cell the one whose item stands there once common items are sorted: (n * k)."""
-    # Common items first, by the baseline's rank; then all others as they stand. Both sorts are stable, so that the i-th
-    # of the others falls on the i-th place of the others: its own.
-    return _move(ranks, to=ranks == ranks.shape[1])
-
-
-def _move(items: Rows, to: Flags) -> Rows:
-    """For each cell the one whose item moves there when the cells of a row in the order of ``items`` fill those of ``to``."""
-    source = np.empty(items.size, dtype=np.intp)
-    source[_ordered_cells(to)] = _ordered_cells(items)
-    return source
-
-
-def _ordered_cells(keys: Rows | Flags) -> Rows:
-    """The cells of each row in the order of its keys, 0 to 2 k, equals as they stand: (n * k)."""
-    n, k = keys.shape
-    # Key and place as one number: sorted several times as fast as places by key.
-    bits = k.bit_length()
-    packed = np.left_shift(keys, bits, dtype=np.int32 if k < _NARROW_K else np.int64)
-    packed |= np.arange(k, dtype=packed.dtype)
-    packed.sort(axis=1)
-    places: Rows = (packed & ((1 << bits) - 1)) + k * np.arange(n)[:, None]
-    return places.ravel()
-
-
-def _baseline_ranks(batch: PairBatch) -> Rows:
-    """Where each candidate item stands in the baseline's list, k for items that it lacks and behind the end: (n, k)."""
-    n, k = batch.candidate.shape
-    ranks = np.full((n, k), k, dtype=np.intp)
-    for rows, alignment in blocks(batch):
-        found = alignment.candidate_positions.T
-        ranks[rows, : alignment.k] = np.where(found == alignment.k, k, found)
-    return ranks
+    weights, labels = batch.weights, batch.labels
+    if weights is not None and other.weights is not None:
+        weights = replace(weights, candidate=take(weights.candidate, other.weights.candidate))
+    if labels is not None and other.labels is not None:
+        grades = take(labels.grades.candidate, other.labels.grades.candidate)
+        labels = replace(labels, grades=replace(labels.grades, candidate=grades))
+    return replace(batch, candidate=take(batch.candidate, other.candidate), weights=weights, labels=labels)
 
 
 def average_parts(parts: Parts, segments: Mapping[str, Rows], asked: Mapping[str, int]) -> tuple[PartMeans, ...]:

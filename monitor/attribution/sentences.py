@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from monitor.attribution.causes import AND, rank_causes
 from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
 from monitor.attribution.rises import Missing, Rises
-from monitor.model import ALL, Cause, Change, Explanation, Part, PartMeans, SegmentFall
+from monitor.model import ALL, Arm, Cause, Change, Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 
-LONGEST_SENTENCE = 200
-"""Characters of a sentence; pieces that do not fit are left out, the last first."""
+LONGEST_SENTENCE = 250
+"""Characters of what is said of a run."""
+
+# Of pieces as many are said as fit into this, the last ones first left out; a remark may follow.
+_LONGEST_PIECES = 200
 
 # Standard errors over users below which a drop is not broken down: its shares would be noise.
 CLEAR = 2.0
@@ -30,8 +33,70 @@ _WORDS: Mapping[Part, str] = {
     Part.COMPOSITION: "other users asked than before",
     Part.MISSING: "other users answered than before",
 }
+_WHAT: Mapping[FaultKind, str] = {
+    FaultKind.MISSING: "got no list from the {arms} ({before} before)",
+    FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
+    FaultKind.STALE: "get the same list from the {arms} as in the last run, while other lists changed",
+    FaultKind.ITEMS_GONE: "had items that the {arms} shows nobody any more: {items} items, {exposure} of all that it showed",
+    FaultKind.MIXED_UP: "get lists from the {arms} that are those of other users",
+    FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
+    FaultKind.REPLACED: "are shown other items by the {arms}, many more than it usually changes",
+}
+_ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
+
+# Share of a shared list's items that must have been among the most listed ones to be called the most popular.
+_POPULAR = 0.5
+
+UNEXPLAINED = "No clear cause."
+WITHOUT_LISTS = "(No lists of earlier runs are kept.)"
+
 _LENGTHS = (Change.CUT_SHORT, Change.LENGTHENED)
 _VERBS = {Change.CUT_SHORT: "cut short", Change.LENGTHENED: "lengthened", Change.MOSTLY_REPLACED: "mostly replaced"}
+
+
+def is_clear(drop: MeanDrop) -> bool:
+    """Whether the mean fell by more than chance among users alone could do."""
+    return drop.whole > 0 and drop.whole >= CLEAR * drop.noise
+
+
+def write_finding(finding: Finding, drop: float, *, has_stood: bool | None = None) -> str:
+    """What happened, to how many and whom, in which arm, and how much of the drop it explains; at most `LONGEST_SENTENCE`.
+
+    ``drop`` of the mean, negative for a rise; ``has_stood``: whether the other arm did not change at all (True) or no more than
+    usual (False), None where nothing can be said of it.
+    """
+    line = f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}."
+    if finding.explained is None:
+        tail = [f"The mean of all users {'hardly fell' if drop > 0 else 'did not fall'}."]
+    else:
+        share = "all" if finding.explained >= 1 - _LEAST_SHARE else _percent(finding.explained, 1)
+        tail = [f"This explains {share} of the drop."]
+    if has_stood is not None:
+        (other,) = [arm for arm in Arm if arm not in finding.arms]
+        tail.append(f"The {other} {'did not change' if has_stood else 'changed no more than usual'}.")
+    for each in tail:
+        line = f"{line} {each}" if len(line) + len(each) < LONGEST_SENTENCE else line
+    return line
+
+
+def _write_who(finding: Finding) -> str:
+    about = "About " if finding.kind in _ESTIMATED else ""
+    who = f"{about}{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
+    if finding.segment == ALL:
+        return who
+    return f"{who}, mostly in {shorten_name(finding.segment)} ({_percent(finding.segment_share, 1)} of its users),"
+
+
+def _write_what(finding: Finding, arms: str) -> str:
+    detail = finding.detail
+    if finding.kind is FaultKind.SHARED_LIST:
+        lists, popular = detail["lists"], detail["popular"] >= _POPULAR
+        what = f"all get the same list from the {arms}" if lists == 1 else f"get one of {lists:.0f} lists from the {arms}"
+        return f"{what}: the most popular items" if popular else what
+    if finding.kind is FaultKind.REORDERED:
+        return f"get the same {'first three ' if detail['top'] else ''}items from the {arms}, but in another order"
+    figures = {name: f"{value:,.0f}" if value > 1 else _percent(value, 1) for name, value in detail.items()}
+    return _WHAT[finding.kind].format(arms=arms, **figures)
 
 
 def write_sentence(
@@ -43,20 +108,20 @@ def write_sentence(
     missing: Missing | None = None,
     farthest: float = math.inf,
 ) -> str:
-    """What brought the drop about, in one line of at most `LONGEST` characters.
+    """What brought the drop about where no fault stands out, in one line of at most `LONGEST` characters.
 
-    ``leader`` from `find_leader` or `narrow`; ``left``: items that left its users' lists altogether, or everybody's.
+    ``leader`` from `find_leader`; ``left``: items that left its users' lists altogether, or everybody's.
     Users newly without a list and lists newly of another length (``missing``, ``rises``) come first where they could hide
     more than the drop that was seen: what is not there is taken to be as far away as can be (``farthest``, infinite where
     distance has no bound).
     """
-    is_clear = drop.whole > 0 and drop.whole >= CLEAR * drop.noise
+    is_fall = is_clear(drop)
     causes, known = rank_causes(drop, leader), rises or {}
     what = _describe(causes[0], known, left)
-    lead, *rest = _write_drop(drop, causes, what) if is_clear else [_write_no_drop(drop, leader, what)]
-    tells_length = causes[0].part is Part.LENGTH and (is_clear or leader is not None)
+    lead, *rest = _write_drop(drop, causes, what) if is_fall else [_write_no_drop(drop, leader, what)]
+    tells_length = causes[0].part is Part.LENGTH and (is_fall or leader is not None)
     facts = [*_write_missing(missing), *(() if tells_length else _write_lengths(known, farthest))]
-    ahead = [text for weight, text in facts if not is_clear or weight > drop.whole]
+    ahead = [text for weight, text in facts if not is_fall or weight > drop.whole]
     behind = [text for _, text in facts if text not in ahead]
     return _join([*ahead, lead, *behind, *rest, *_write_rise(known, Change.MOSTLY_REPLACED)])
 
@@ -175,9 +240,9 @@ def _percent(amount: float, whole: float) -> str:
 
 def _join(pieces: Sequence[str]) -> str:
     """As many pieces as fit, as one sentence; the first is never left out."""
-    line = pieces[0] if len(pieces[0]) < LONGEST_SENTENCE else f"{pieces[0][: LONGEST_SENTENCE - 2]}…"
+    line = pieces[0] if len(pieces[0]) < _LONGEST_PIECES else f"{pieces[0][: _LONGEST_PIECES - 2]}…"
     for piece in pieces[1:]:
-        if len(line) + len(piece) + 3 <= LONGEST_SENTENCE:
+        if len(line) + len(piece) + 3 <= _LONGEST_PIECES:
             line = f"{line}; {piece}"
     return f"{line[0].upper()}{line[1:]}."
 

@@ -42,7 +42,6 @@ class FrameColumns:
     items: Hashable
     score: Hashable | None
     scores: Hashable | None
-    optional: frozenset[Hashable] = frozenset({"rank", "score", "scores"})
 
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
@@ -69,7 +68,7 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         raise InputError(msg)
     column = take_column(frame, columns.items, "items", arm)
     lists = _read_arrow_lists(column, users, arm) or read_rows(column.tolist(), f"lists of the {arm}", users)
-    if not _has_column(frame, columns.scores, columns, "scores", arm):
+    if not _has_column(frame, columns.scores, "scores", arm):
         return lists
     column = take_column(frame, columns.scores, "scores", arm)
     scores = _read_arrow_scores(column, lists, arm)
@@ -106,10 +105,10 @@ def _read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     codes, users = pd.factorize(read_users(frame, columns.user, arm))
     items = from_array(take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
     scores = None
-    if _has_column(frame, columns.score, columns, "score", arm):
+    if _has_column(frame, columns.score, "score", arm):
         scores = as_scores(take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
     order: Rows | None
-    if scores is not None and columns.rank in columns.optional and columns.rank not in frame.columns:
+    if scores is not None and columns.rank == "rank" and "rank" not in frame.columns:
         order = _order_by_score(codes, scores, items, users, arm)
     else:
         rank = None if columns.rank is None else _ranks(take_column(frame, columns.rank, "rank", arm), arm)
@@ -128,10 +127,10 @@ def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
     return checked_users(pd.Index(read_column(column) if isinstance(column.dtype, pd.ArrowDtype) else column), arm)
 
 
-def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: FrameColumns, role: str, arm: str) -> bool:
+def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str) -> bool:
     """Whether the frame has that column."""
     # Under its usual name only it may be left out: another was asked for.
-    if name is None or (name in columns.optional and name not in frame.columns):
+    if name is None or (name == role and name not in frame.columns):
         return False
     take_column(frame, name, role, arm)
     return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from monitor.model.rankings import Arm
 
 
 class Part(StrEnum):
@@ -27,6 +29,45 @@ class Change(StrEnum):
     PARTLY_REPLACED = "partly_replaced"
     REORDERED = "reordered"
     UNCHANGED = "unchanged"
+
+
+class FaultKind(StrEnum):
+    """What happened to lists, the most specific kinds first; `monitor.attribution.find_fault` has the tests."""
+
+    MISSING = "missing"  # users get no list
+    SHARED_LIST = "shared_list"  # many users get one list, or a few
+    CUT_SHORT = "cut_short"
+    STALE = "stale"  # lists stayed as they were in the last run while others changed
+    ITEMS_GONE = "items_gone"  # nobody is shown them any more
+    MIXED_UP = "mixed_up"  # users get other users' lists
+    NOISE = "noise"  # lists that fit nobody
+    REPLACED = "replaced"  # other items, more of them than the arm is used to change
+    REORDERED = "reordered"  # the same items in another order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What happened, to whose lists and in which arms: the hypothesis that explains most of the drop.
+
+    ``users`` of the ``compared`` have it, or of those asked where they are missing; estimated where healthy users look alike.
+    ``segment``: where most of them are, ``all`` where they are everywhere; ``segment_share``: how many of its users have it.
+    ``explained``: share of the drop that would not be there, had their lists changed like others'; None without a drop.
+    ``detail``: figures of the kind, such as the items that are gone.
+    """
+
+    kind: FaultKind
+    arms: tuple[Arm, ...]
+    segment: str
+    segment_share: float
+    users: int
+    compared: int
+    explained: float | None = None
+    detail: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """Of the users that were compared, 0 to 1."""
+        return self.users / max(1, self.compared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +95,8 @@ class Split:
     metric: str
     means: tuple[PartMeans, ...]  # by segment, `all` first
     kinds: Mapping[str, Mapping[Change, float]]  # of those segments of which somebody was compared
+    # How much each arm's lists changed since the run before: shares of users by bin, by arm and habit.
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +174,9 @@ class Explanation:
 
     The drop is the difference between ``now`` and ``before``, mean distances from identical lists. ``least`` and ``most`` bound
     that of all users asked, whatever the missing ones' lists are. Items and groups are those of ``segment``.
+
+    With ``paired`` users the drop is that of their lists since their own lists of an earlier run, beside what users add who are
+    new to the comparison, and items are those that ``arm`` showed then and shows now; without, of baseline and candidate.
     """
 
     metric: str
@@ -149,3 +195,6 @@ class Explanation:
     causes: tuple[Cause, ...] = ()  # they add up to the drop
     falls: tuple[SegmentFall, ...] = ()  # and so do these in each dimension, the leading one first
     rises: tuple[ShareRise, ...] = ()
+    finding: Finding | None = None  # None where no kind of fault stands out
+    paired: int = 0
+    arm: Arm | None = None

@@ -25,7 +25,8 @@ class Arm(StrEnum):
 class CoverageReason(StrEnum):
     """Why a user's list is absent or imperfect. A closed set: it becomes a metric label.
 
-    ``short`` and ``duplicated`` lists are still compared; a list with any other reason is not.
+    ``short`` and ``duplicated`` lists are still compared; a list with any other reason is not. ``too_slow``: no fault of the
+    arm, rankwatch or its machine had no time left for the user.
     """
 
     MISSING = "missing"
@@ -42,6 +43,7 @@ class CoverageReason(StrEnum):
     WRONG_USER = "wrong_user"
     DUPLICATE_USER = "duplicate_user"
     UNAVAILABLE = "unavailable"
+    TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,15 @@ class Pull:
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened the first time, without secrets
+    notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened, to whom for example, without secrets
+
+    @classmethod
+    def failed(cls, users: pd.Index[str], reason: CoverageReason = CoverageReason.UNAVAILABLE, note: str | None = None) -> Pull:
+        """Of an arm that gave no list at all: it failed for everybody, for one reason."""
+        import numpy as np  # noqa: PLC0415 - commands that read the database need none
+
+        table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
+        return cls(rankings=table, failures=dict.fromkeys(users, reason), notes={} if note is None else {reason: note})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,6 @@ from datetime import datetime
 from functools import partial
 from typing import Generic, TypeVar
 
-import numpy as np
-import pandas as pd
-
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import (
@@ -234,12 +231,6 @@ def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadli
     try:
         return call.wait(deadline), None
     except SourceError as error:
-        return _nothing(panel.users, CoverageReason.UNAVAILABLE), f"{arm}: {error}"
+        return Pull.failed(panel.users), f"{arm}: {error}"
     except OverdueError:
-        return _nothing(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"
-
-
-def _nothing(users: pd.Index[str], reason: CoverageReason) -> Pull:
-    # An arm that gave no list at all is taken to have failed for everybody.
-    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
-    return Pull(rankings=table, failures=dict.fromkeys(users, reason))
+        return Pull.failed(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from itertools import chain
@@ -30,13 +30,15 @@ from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock, ScoreSink
 
 _EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
+_EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
+"""Reasons that say nothing against a source that answers: a run that is ok does not tell of them."""
 
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
@@ -47,12 +49,12 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         rules, runs = comparison.judging.similarity_rules, RECENT
     return MemoryRequest(
         comparison=comparison.name,
-        config_hash=comparison.config_hash,
+        hashes=comparison.hashes,
         before=slot,
         runs=runs if rules else 0,
         series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
         splits=HEALTHY_RUNS,
-        wants_last_lists=needs_last(comparison.measuring),
+        wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
     )
 
 
@@ -72,6 +74,13 @@ def execute(
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison.judging.min_paired_share)
+    if memory.anew_since is not None and learning_rules(comparison):
+        anew = (
+            f"rules learn anew since {format_instant(memory.anew_since)}: the configuration measures something else than before"
+        )
+        reason = "; ".join(filter(None, (reason, anew)))
+    if status is not RunStatus.OK and memory.last_ok is not None:
+        reason = f"{reason}; the last run that ended ok was of {format_instant(memory.last_ok)}"
     if arms.scores_to is not None:
         with watch.stage("write"):
             unwritten = _write_scores(comparison, arms.scores_to, claim, status, measurement.run.scores)
@@ -183,7 +192,7 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
     whole = measurement.coverage.all
     # Nobody compared is a failure even where no share is required.
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
-        return RunStatus.OK, "; ".join(measurement.left_out) or None
+        return RunStatus.OK, "; ".join([*measurement.left_out, *_obstacles(measurement, _EXPECTED)]) or None
     obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement)])
     if whole.paired == 0:
         return RunStatus.FAILED, f"none of {whole.asked:,} users could be compared ({obstacles})"
@@ -194,11 +203,11 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
     )
 
 
-def _obstacles(measurement: Measurement) -> list[str]:
+def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason] = ()) -> list[str]:
     """``candidate: 188 timeout (no answer within 5 s), 12 empty`` for each arm that had failures, the largest first."""
     found: dict[Arm, list[str]] = {}
     for (arm, reason), count in sorted(measurement.coverage.all.reasons.items(), key=lambda each: -each[1]):
         note = measurement.notes.get((arm, reason))
-        if reason not in _EXPLAINED_ELSEWHERE:
+        if reason not in (*_EXPLAINED_ELSEWHERE, *passed_over):
             found.setdefault(arm, []).append(f"{count:,} {reason}" + (f" ({note})" if note else ""))
     return [f"{arm}: {', '.join(found[arm])}" for arm in Arm if arm in found]

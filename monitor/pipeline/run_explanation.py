@@ -11,19 +11,25 @@ import pandas as pd
 from monitor.attribution import (
     CodedExplanation,
     CurrentRun,
+    EarlierLists,
     ExposureShift,
     Group,
     ItemShift,
     MeanDrop,
+    PairChanges,
     Parts,
     PastRuns,
     Rises,
     average_parts,
+    bin_changes,
     classify,
+    compare_pairs,
     describe_difference,
     explain_metric,
+    pool_bins,
     pool_kinds,
     pool_runs,
+    share_bins,
     share_kinds,
     split_distances,
     write_alert_text,
@@ -48,8 +54,9 @@ from monitor.model import (
     parse_derived,
 )
 from monitor.pairing.ids import decode
+from monitor.pipeline.accumulator import Sample
+from monitor.pipeline.earlier_lists import RecodedLists, earlier_lists
 from monitor.pipeline.score import watched_metrics
-from monitor.summaries import SegmentRows
 
 HEALTHY_RUNS = 20
 """Newest healthy runs that a run is held against."""
@@ -95,40 +102,80 @@ def find_farthest(metric: Metric, k: int) -> float:
 
 def explain_run(
     comparison: Comparison,
-    pairing: Pairing,
-    users: pd.Index[str],
-    segments: SegmentRows,
+    sample: Sample,
     measured: Sequence[Metric],
     past: Sequence[Split],
+    *,
+    former: RecodedLists | None = None,
+    last: RecodedLists | None = None,
 ) -> tuple[Split | None, Explanation | None]:
     """What the run keeps for later ones of one of the measured metrics, and its own explanation.
 
     No split where no metric can be split, no explanation where no user's parts are known. ``past``: splits of earlier healthy
-    runs; those of other metrics are passed over. ``users`` and ``segments`` are by row of the pairing. Costs six scorings of
-    the metric, and sorting.
+    runs; those of other metrics are passed over. ``former``: lists of a healthy run before, against which each user's are held;
+    ``last``: those of the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
-    metric = choose_metric(comparison, measured)
+    metric, pairing, segments = choose_metric(comparison, measured), sample.pairing, sample.segments
     if metric is None:
         return None, None
     parts = split_metric(pairing.batch, metric)
     asked = {row.segment: row.asked for row in pairing.coverage.rows}
-    means = average_parts(parts, segments, asked)
-    present = CurrentRun(batch=pairing.batch, parts=parts, segments=segments, means=means)
-    kinds = classify(pairing.batch)
-    shares = {name: share_kinds(kinds[rows]) for name, rows in segments.items() if len(rows)}
-    split = Split(metric=str(metric), means=tuple(present.means), kinds=shares)
+    # What weights and scores the items had then is not known.
+    earlier = None if former is None or metric.need is not None else earlier_lists(former, last, pairing)
+    changes = None if earlier is None else compare_metric(pairing.batch, earlier, metric)
+    present = CurrentRun(
+        batch=pairing.batch,
+        parts=parts,
+        segments=segments,
+        means=average_parts(parts, segments, asked),
+        coverage=pairing.coverage.rows,
+        changes=changes,
+        bins={} if changes is None else bin_changes(changes),
+        is_older=former is not last,
+    )
+    split = _keep_split(metric, present)
     # After a change of the metric earlier splits are of another scale.
     known = [each for each in past if each.metric == split.metric]
     farthest = find_farthest(metric, comparison.measuring.k)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples) if known else None
-    naming = _Naming(pairing=pairing, users=users)
-    if found is not None:
-        return split, _name_explanation(found, split, len(known), naming)
+    naming = _Naming(pairing=pairing, users=sample.scores.users, former=former)
+    if known or changes is not None:
+        found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples)
+        if found is not None:
+            return split, _name_explanation(found, split, len(known), 0 if changes is None else len(changes.rows), naming)
     if not present.means[0].n:
         return split, None
     difference = describe_difference(present, top=SHOWN_ITEMS, examples=examples)
     return split, replace(_name_common(difference.items, difference.groups, split, naming), sentence=difference.sentence)
+
+
+def compare_metric(batch: PairBatch, earlier: EarlierLists, metric: Metric) -> PairChanges:
+    """How each pair's distance by a metric changed since earlier lists."""
+    return compare_pairs(
+        batch,
+        earlier,
+        lambda step: score_all(step, (metric,))[str(metric)],
+        higher_is_more_alike=metric.higher_is_more_alike,
+    )
+
+
+def _keep_split(metric: Metric, present: CurrentRun) -> Split:
+    """What later runs are held against."""
+    kinds = classify(present.batch)
+    # Over several runs lists change more than from one to the next.
+    habits = (
+        {}
+        if present.is_older
+        else {
+            str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()} for arm, of_arm in present.bins.items()
+        }
+    )
+    return Split(
+        metric=str(metric),
+        means=tuple(present.means),
+        kinds={name: share_kinds(kinds[rows]) for name, rows in present.segments.items() if len(rows)},
+        habits=habits,
+    )
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
@@ -157,13 +204,23 @@ def add_explanations(transitions: Iterable[Transition], explanation: Explanation
 
 
 def _pool(splits: Sequence[Split]) -> PastRuns:
-    return PastRuns(means=pool_runs([each.means for each in splits]), kinds=pool_kinds([each.kinds for each in splits]))
+    by_habit: dict[str, dict[str, list[Sequence[float]]]] = {}
+    for split in splits:
+        for arm, habits in split.habits.items():
+            for habit, shares in habits.items():
+                by_habit.setdefault(arm, {}).setdefault(habit, []).append(shares)
+    return PastRuns(
+        means=pool_runs([each.means for each in splits]),
+        kinds=pool_kinds([each.kinds for each in splits]),
+        habits={arm: {habit: pool_bins(runs) for habit, runs in habits.items()} for arm, habits in by_habit.items()},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Naming:
     pairing: Pairing
     users: pd.Index[str]
+    former: RecodedLists | None = None
 
     def name_items(self, shifts: Iterable[ItemShift]) -> tuple[ExposedItem, ...]:
         return tuple(
@@ -189,7 +246,9 @@ class _Naming:
         )
 
     def _name_item(self, code: int) -> str:
-        vocabulary = self.pairing.vocabulary
+        vocabulary, former = self.pairing.vocabulary, self.former
+        if former is not None and code >= former.first_unknown:
+            return str(former.unknown[code - former.first_unknown])
         return str(code if vocabulary is None else vocabulary[code])
 
     def _show_lists(self, row: int) -> ExampleLists:
@@ -199,11 +258,14 @@ class _Naming:
         return ExampleLists(user=self.users[row], baseline=baseline, candidate=candidate)
 
 
-def _name_explanation(found: CodedExplanation, split: Split, runs: int, naming: _Naming) -> Explanation:
+def _name_explanation(found: CodedExplanation, split: Split, runs: int, paired: int, naming: _Naming) -> Explanation:
     plain = _name_common(found.items, found.groups, split, naming)
     return replace(
         plain,
         runs=runs,
+        paired=paired,
+        finding=found.finding,
+        arm=found.arm,
         sentence=found.sentence,
         segment=found.segment,
         now=found.drop.now,

@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
-
-from monitor.arm_metrics import ArmNeed, LastLists, measure_arms, parse_arm_metric
+from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.model import (
     Arm,
     ArmScore,
@@ -27,13 +23,12 @@ from monitor.model import (
     MeasuringPlan,
     Memory,
     NoiseFloor,
-    Pairing,
     RankingTable,
     Scores,
     parse_derived,
 )
-from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
+from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
 from monitor.pipeline.remote_measurer import RemoteMeasurer
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
@@ -76,18 +71,19 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     # Labels that are read too early would be taken for all there are.
     asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
-    last, no_floor = _last_baseline(measuring, memory.last_lists)
+    floor, no_floor = _last_baseline(measuring, memory.last_lists)
     gathered, size = scores or RunScores(), batch_users or users_at_once(measuring.k)
     keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
-    with _answers(comparison, asked, slot, watch, deadline, last) as answers:
+    with _answers(comparison, asked, slot, watch, deadline, floor) as answers:
         gather = partial(_gather, gathered, comparison, keep)
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
         _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep), watch, size)
     sample = found.sample()
     with watch.stage("arms"):
-        arm_scores = _measure_arms(measuring, sample, memory.last_lists)
+        last, former = _recode(memory, measuring, sample)
+        arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
-        split, why = explain_run(comparison, sample.pairing, sample.scores.users, sample.segments, found.metrics, memory.splits)
+        split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(comparison, arms, slot, explained_items(why), seconds_left)
     measured = MeasuredRun(
@@ -155,47 +151,23 @@ def _note_sample(explanation: Explanation | None, looked_at: int, asked: int) ->
     return replace(explanation, sentence=f"{explanation.sentence} (seen in a sample of {looked_at:,} of {asked:,} users)")
 
 
-def _measure_arms(measuring: MeasuringPlan, sample: Sample, last: KeptLists | None) -> tuple[ArmScore, ...]:
+def _measure_arms(measuring: MeasuringPlan, sample: Sample, last: RecodedLists | None) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
-    pairing = sample.pairing
     return measure_arms(
-        pairing.batch,
+        sample.pairing.batch,
         sample.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
-        last=None if last is None else recode_last_lists(last, sample.scores.users, pairing, measuring.k),
+        last=None if last is None else last.last_lists,
     )
 
 
-def needs_last(measuring: MeasuringPlan) -> bool:
-    """Whether the noise floor or an arm-wide metric looks back at the last run."""
-    return measuring.noise_floor is NoiseFloor.TEMPORAL or any(
-        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in measuring.arm_metrics
-    )
-
-
-def recode_last_lists(last: KeptLists, users: pd.Index[str], pairing: Pairing, k: int) -> Mapping[Arm, LastLists]:
-    """Both arms' last lists, cut to k, for these users, one a row of the pairing."""
-    rows = find_users(users, last.baseline.users)
-    return {
-        arm: _recode(table, rows, pairing.vocabulary, k)
-        for arm, table in ((Arm.BASELINE, last.baseline), (Arm.CANDIDATE, last.candidate))
-    }
-
-
-def _recode(table: RankingTable, rows: npt.NDArray[np.intp], vocabulary: pd.Index | None, k: int) -> LastLists:
-    flat = np.append(codes_of(table.items, vocabulary), np.int32(-1))  # the last one stands for places without an item
-    lengths = np.append(np.minimum(np.diff(table.offsets), k), 0)[rows]  # row -1, a user who was not there, had no list
-    starts = np.append(table.offsets[:-1], 0)[rows]
-    places = np.arange(k)
-    is_inside = places < lengths[:, None]
-    codes = flat[np.where(is_inside, starts[:, None] + places, len(flat) - 1)]
-    return LastLists(codes=codes, lengths=lengths.astype(np.int32), exposed=_top(table, flat, k))
-
-
-def _top(table: RankingTable, flat: npt.NDArray[np.int32], k: int) -> npt.NDArray[np.int32]:
-    # What stood in the first k places of any list.
-    counts = np.diff(table.offsets)
-    places = np.arange(len(flat) - 1) - np.repeat(table.offsets[:-1], counts)
-    return flat[:-1][places < k]
+def _recode(memory: Memory, measuring: MeasuringPlan, sample: Sample) -> tuple[RecodedLists | None, RecodedLists | None]:
+    """Lists of the last run, and of the last one from before the alerts that last: mostly the same."""
+    users, pairing = sample.scores.users, sample.pairing
+    is_one = memory.former_lists is memory.last_lists
+    last = None if memory.last_lists is None else recode_lists(memory.last_lists, users, pairing, measuring.k)
+    if is_one or memory.former_lists is None:
+        return last, last if is_one else None
+    return last, recode_lists(memory.former_lists, users, pairing, measuring.k)

@@ -16,20 +16,6 @@ from monitor.sources.id_columns import item_ids
 from monitor.sources.number_columns import number_list
 
 
-def failed_pull(users: pd.Index[str], reason: CoverageReason, note: str) -> Pull:
-    """Return the pull in which every user failed for one reason."""
-    lists = ListCollector(k=0)
-    for user in users:
-        lists.fail(user, reason, note)
-    return lists.pull()
-
-
-def unavailable_pull(users: pd.Index[str]) -> Pull:
-    """The pull of an arm that cannot be read as a whole, about which the run says why."""
-    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
-    return Pull(rankings=table, failures=dict.fromkeys(users, CoverageReason.UNAVAILABLE))
-
-
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
     """Return the pull with these users' lists taken away for this reason."""
     failures = dict.fromkeys(users, reason)

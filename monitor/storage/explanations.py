@@ -49,7 +49,11 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
 
 
 def _split_row(split: Split, position: int, row: PartMeans) -> dict[str, Any]:
-    return to_row(row, splits, position=position, metric=split.metric, kinds=split.kinds.get(row.segment))
+    kinds: Any = split.kinds.get(row.segment)
+    # Habits are of all users, and stand beside their kinds of change.
+    if position == 0 and split.habits:
+        kinds = {**(kinds or {}), _HABITS: split.habits}
+    return to_row(row, splits, position=position, metric=split.metric, kinds=kinds)
 
 
 def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
@@ -68,7 +72,12 @@ def _split(rows: Sequence[Any]) -> Split:
         for row in rows
         if row.kinds is not None
     }
-    return Split(metric=rows[0].metric, means=tuple(_means(row) for row in rows), kinds=kinds)
+    stored = (rows[0].kinds or {}).get(_HABITS, {})
+    habits = {arm: {habit: tuple(shares) for habit, shares in of_arm.items()} for arm, of_arm in stored.items()}
+    return Split(metric=rows[0].metric, means=tuple(_means(row) for row in rows), kinds=kinds, habits=habits)
+
+
+_HABITS = "habits"
 
 
 def _means(row: Any) -> PartMeans:  # noqa: ANN401 - a row of splits

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, or_, select
 
 from monitor.errors import DatabaseError
-from monitor.model import Arm, KeptLists, RunResult, RunStatus
-from monitor.storage.tables import kept_lists, runs
+from monitor.model import METRIC_LABELS, Arm, KeptLists, RuleKind, RunResult, RunStatus, State
+from monitor.storage.tables import alert_states, kept_lists, runs, transitions
 
 HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
 """Whether a run's lists are stored."""
@@ -29,14 +29,20 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
 
 
 def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
-    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those that wait for relevance."""
+    """Insert the pieces of a run's lists, and delete those of earlier slots that nothing waits for.
+
+    While an alert lasts those from before it stay: what the lists of its runs are held against. Call it once states are stored.
+    """
     for arm, part, payload in pieces:
         connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
     # Without pieces the last run looked back at is an earlier one.
     if pieces:
-        is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot)
+        name = result.claim.comparison
+        is_earlier = and_(runs.c.comparison == name, runs.c.scheduled_for < result.claim.slot)
         is_unneeded = and_(runs.c.claimed_until.is_(None), ~_waits_for_relevance(result.finished_at))
-        superseded = select(runs.c.id).where(is_earlier, is_unneeded)
+        onset = onset_of(connection, name)
+        former = None if onset is None else last_run_with_lists(connection, name, onset)
+        superseded = select(runs.c.id).where(is_earlier, is_unneeded, runs.c.id.is_distinct_from(former))
         connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
@@ -69,10 +75,23 @@ def last_run_with_lists(connection: Connection, comparison: str, before: datetim
     return connection.scalar(newest)
 
 
+def onset_of(connection: Connection, comparison: str) -> datetime | None:
+    """Since when alerts on drift of the comparison have been in breach; None while all are quiet."""
+    return cast("datetime | None", connection.scalar(_onset().where(alert_states.c.comparison == comparison)))
+
+
+def _onset() -> Select[Any]:
+    # A condition, such as missing users, may last for months and says nothing against the lists.
+    conditions = select(transitions.c.alert).where(transitions.c.metric == METRIC_LABELS[RuleKind.CONDITION])
+    is_drift = and_(alert_states.c.state != State.QUIET, alert_states.c.alert.not_in(conditions))
+    return select(func.min(alert_states.c.since)).where(is_drift)
+
+
 def runs_with_unneeded_lists(before: datetime, now: datetime) -> Select[tuple[int]]:
     """Settled runs whose lists can be deleted.
 
-    Those older than ``before``, and those that are neither a comparison's newest ok run nor wait for relevance.
+    Those older than ``before``, and those that are neither a comparison's newest ok run, nor the newest one from before its
+    alerts that last, nor wait for relevance.
     """
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(
@@ -80,7 +99,11 @@ def runs_with_unneeded_lists(before: datetime, now: datetime) -> Select[tuple[in
         later.c.status == RunStatus.OK,
         exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == later.c.id)),
     )
-    is_superseded = runs.c.scheduled_for < newest.correlate(runs).scalar_subquery()
+    onset = _onset().where(alert_states.c.comparison == runs.c.comparison).correlate(runs).scalar_subquery()
+    former = newest.where(later.c.scheduled_for < onset).correlate(runs).scalar_subquery()
+    is_superseded = and_(
+        runs.c.scheduled_for < newest.correlate(runs).scalar_subquery(), runs.c.scheduled_for.is_distinct_from(former)
+    )
     is_past = or_(runs.c.scheduled_for < before, and_(is_superseded, ~_waits_for_relevance(now)))
     is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
     return select(runs.c.id).where(is_settled, HAS_LISTS, is_past)

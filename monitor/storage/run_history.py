@@ -15,6 +15,7 @@ from monitor.errors import DatabaseError
 from monitor.model import (
     ALL,
     METRIC_LABELS,
+    MIN_HEALTHY_RUNS,
     RUN_MARK,
     ArmScore,
     Coverage,
@@ -41,7 +42,7 @@ from monitor.model import (
 from monitor.storage import user_scores
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.explanations import explanations_of, splits_of
-from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, pieces_of
+from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.packed_lessons import lessons_of
 from monitor.storage.rows import from_row
 from monitor.storage.run_results import (
@@ -92,16 +93,24 @@ class SqlHistory:
 
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
+            last_ok = connection.scalar(_last_ok(request))
             accepted = read_accepted(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
+        anew_since = self._anew_since(request, past)
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
+        former_lists = last_lists
+        if request.wants_last_lists and self._former_run(request) != self._last_run(request):
+            former_lists = readable(self.former_lists, None, "lists from before the alerts")
         return Memory(
             states=states,
             past=past,
             accepted=accepted,
+            anew_since=anew_since,
             last_lists=last_lists,
+            former_lists=former_lists,
+            last_ok=last_ok,
             splits=splits,
             unreadable=tuple(unreadable),
         )
@@ -120,6 +129,13 @@ class SqlHistory:
             lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
             measured = summaries_of(connection, lacking) if lacking else {}
         return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
+
+    def _anew_since(self, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
+        if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
+            return None
+        with self._database.read() as connection:
+            other = connection.scalar(_last_ok(request).where(runs.c.config_hash.not_in(request.hashes)))
+        return None if other is None else past[0].slot if past else request.before
 
     def healthy_splits(self, request: MemoryRequest) -> tuple[Split, ...]:
         """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
@@ -143,10 +159,24 @@ class SqlHistory:
 
     def last_lists(self, request: MemoryRequest) -> KeptLists | None:
         """The lists of the newest ok run of an earlier slot that kept any; DatabaseError when they are damaged."""
+        return self._lists_of(self._last_run(request))
+
+    def former_lists(self, request: MemoryRequest) -> KeptLists | None:
+        """The same of the newest such run from before the alerts that last."""
+        return self._lists_of(self._former_run(request))
+
+    def _last_run(self, request: MemoryRequest) -> int | None:
         with self._database.read() as connection:
-            run_id = last_run_with_lists(connection, request.comparison, request.before)
-            pieces = {} if run_id is None else pieces_of(connection, run_id)
-        return None if run_id is None else decode_lists(run_id, pieces)
+            return last_run_with_lists(connection, request.comparison, request.before)
+
+    def _former_run(self, request: MemoryRequest) -> int | None:
+        with self._database.read() as connection:
+            onset = onset_of(connection, request.comparison)
+            before = request.before if onset is None else min(onset, request.before)
+            return last_run_with_lists(connection, request.comparison, before)
+
+    def _lists_of(self, run_id: int | None) -> KeptLists | None:
+        return None if run_id is None else self.kept_lists(run_id)
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self._database.read() as connection:
@@ -229,12 +259,17 @@ def run_of_row(row: Row[Any]) -> Run:
     return from_row(Run, row)
 
 
+def _last_ok(request: MemoryRequest) -> Select[Any]:
+    is_earlier = and_(runs.c.comparison == request.comparison, runs.c.scheduled_for < request.before)
+    return select(func.max(runs.c.scheduled_for)).where(is_earlier, runs.c.status == RunStatus.OK)
+
+
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
     """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
     is_past = and_(
         runs.c.comparison == request.comparison,
         runs.c.status == RunStatus.OK,
-        runs.c.config_hash == request.config_hash,
+        runs.c.config_hash.in_(request.hashes),
         runs.c.scheduled_for < request.before,
     )
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)

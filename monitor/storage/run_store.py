@@ -99,8 +99,8 @@ class SqlRunStore:
                 return False
             replace_results(connection, result)
             store_explanation(connection, result)
-            list_pieces.store_lists(connection, result, pieces)
             store_alerts(connection, result.states, result.transitions, receivers)
+            list_pieces.store_lists(connection, result, pieces)
             return True
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:

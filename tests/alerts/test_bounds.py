@@ -106,7 +106,9 @@ def test_a_decision_that_the_missing_could_turn_is_none(missing: int, outcome: O
 def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:
     found = apply_bounds(rule(**SCORES), told(), summary(n=90, mean=0.4), row(100, 90), None)
 
-    assert found.reason == "said; but 10 users without a score could make it anything from 0.26 to 0.46"
+    assert found.reason == (
+        "cannot be decided: 10 users without a score could make it anything from 0.26 to 0.46; of those who have one, said"
+    )
     low, high = found.bounds or (0, 0)
     assert [low, high] == pytest.approx([0.26, 0.46])
 

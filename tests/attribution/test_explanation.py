@@ -42,7 +42,7 @@ def test_a_segment_of_which_nobody_answers_leads_and_all_users_are_shown() -> No
     assert found.sentence == (
         "50 % of the drop: activity=new, other users answered than before; "
         "50 % of users have no list (0 % before), 100 % in activity=new; missing elsewhere 50 %; "
-        "100 % of lists mostly replaced (50 % before)."
+        "100 % of lists mostly replaced (50 % before). (No lists of earlier runs are kept.)"
     )
 
 

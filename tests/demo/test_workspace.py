@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from monitor.demo.shop import Shop
+from monitor.demo.simulation import SEGMENTS
 from monitor.demo.story import FAST_STORY, NORMAL_STORY
 from monitor.demo.workspace import (
     DEMO_COMPARISON,
@@ -17,7 +19,6 @@ from monitor.demo.workspace import (
     write_secret,
     write_users,
 )
-from monitor.demo.world import World
 from monitor.errors import ConfigError
 from monitor.model import Direction, FixedLimit, SimilarityRule
 from monitor.settings.loader import load_settings
@@ -79,18 +80,15 @@ def test_the_secret_is_new_each_time_and_only_its_owner_can_read_it(tmp_path: Pa
     assert all(len(secret) == 64 for secret in secrets)
 
 
-def test_the_users_file_lists_everyone_with_activity_and_country_and_is_replaced_whole(tmp_path: Path) -> None:
-    world = World()
+def test_the_users_file_lists_everyone_with_activity_and_country_under_the_segments_that_are_shown(tmp_path: Path) -> None:
+    shop = Shop(users=60, items=20)
     with open_workspace(tmp_path) as workspace:
-        write_users(workspace, world.history(0))
-        history = world.history(1)
-        write_users(workspace, history)
+        write_users(workspace, shop)
         with workspace.users.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-    assert [row["user_id"] for row in rows] == history.users.ids
-    assert {row["activity"] for row in rows} == {"low", "mid", "high"}
-    assert {row["country"] for row in rows} == {"DE", "FR", "UK", "US"}
-    assert not list(tmp_path.glob("*.new"))
+    assert [row["user_id"] for row in rows] == shop.ids
+    found = {f"{column}={row[column]}" for row in rows for column in ("country", "activity")}
+    assert found | {"all"} == set(SEGMENTS)
 
 
 def test_a_taken_port_is_not_chosen() -> None:

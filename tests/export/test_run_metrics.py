@@ -79,7 +79,7 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(pu
     assert page.value("panel_users", **whole) == 200
     assert page.value("coverage_users", **whole, arm="candidate", reason="missing") == 10
     assert page.value("coverage_users", **whole, arm="baseline", reason="timeout") == 0
-    assert len([labels for labels in page.labelled("coverage_users") if labels["segment"] == "all"]) == 28
+    assert len([labels for labels in page.labelled("coverage_users") if labels["segment"] == "all"]) == 30
     assert of_uk == [{"comparison": "home-feed", "segment": "country=UK", "arm": "baseline", "reason": "short"}]
 
 

@@ -2,7 +2,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factories import SLOT, claim, comparison, pull, rule
+from factories import SLOT, claim, comparison, coverage_rule, pull, rule
 from monitor.errors import OutputError, SourceError
 from monitor.model import (
     Arm,
@@ -125,6 +125,26 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
     assert result.transitions == ()
+
+
+def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when() -> None:
+    baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [1, 2]}, {"b": CoverageReason.SERVER_ERROR})
+    told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs: status 503; such as b"})
+    failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
+    shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
+
+    result = ran(shares, baseline, told, users("a", "b"))
+
+    cause = "candidate: 1 server_error (recs: status 503; such as b)"
+    assert (result.status, result.reason) == (RunStatus.OK, cause)
+    assert [each.reason for each in result.transitions] == [
+        f"the candidate failed to answer for 1 of 2 users (0.5), above 0.2: {cause}"
+    ]
+    assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
+    failed = execute(
+        FULL, arms(pull({}), pull({}), users("a")), claim(), Memory(last_ok=SLOT - timedelta(days=1)), StillClock()
+    )
+    assert (failed.reason or "").endswith("; the last run that ended ok was of 2024-01-07T00:00:00Z")
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,7 +236,7 @@ def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
 
     pull = source_of(http=http).pull(request("v", "w"))
     assert pull.failures == {"v": CoverageReason.MALFORMED, "w": CoverageReason.MALFORMED}
-    assert pull.notes[CoverageReason.MALFORMED] == "expected a list of numbers as scores, as many as items"
+    assert ": expected a list of numbers as scores, as many as items; such as v" in pull.notes[CoverageReason.MALFORMED]
 
     http["scores"] = "map(&score, items)"
     pull = source_of(http=http).pull(request("u", "v", k=2))

@@ -12,10 +12,13 @@ import factories
 import published
 from factories import SLOT
 from monitor.model import (
+    Arm,
     Cause,
     Change,
     Expectation,
     ExposedItem,
+    FaultKind,
+    Finding,
     MemoryRequest,
     Part,
     PartMeans,
@@ -34,11 +37,25 @@ DAY = timedelta(days=1)
 MEANS = PartMeans(segment="all", asked=5, n=3, membership=0.1, order=1 / 3, length=-0.25, spread=0.5)
 NOBODY = PartMeans(segment="activity=new", asked=2, n=0, membership=math.nan, order=math.nan, length=math.nan, spread=math.nan)
 KINDS = dict.fromkeys(Change, 0.0) | {Change.REPLACED: 1 / 3, Change.UNCHANGED: 2 / 3}
-SPLIT = Split(metric="extended_tau", means=(MEANS,), kinds={"all": KINDS})
+HABITS = {"baseline": {"replaced": (0.5, 0.25, 0.25), "still": (1.0,)}}
+SPLIT = Split(metric="extended_tau", means=(MEANS,), kinds={"all": KINDS}, habits=HABITS)
+FINDING = Finding(
+    kind=FaultKind.STALE,
+    arms=(Arm.CANDIDATE,),
+    segment="activity=new",
+    segment_share=0.9,
+    users=9,
+    compared=20,
+    explained=0.5,
+    detail={"items": 3.0},
+)
 ITEM = ExposedItem(item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0)
 EXPLANATION = published.explanation(
     segment="activity=new",
     most=None,
+    finding=FINDING,
+    paired=18,
+    arm=Arm.CANDIDATE,
     gained=(ITEM,),
     lost=(replace(ITEM, item="i1", title=None),),
     groups=tuple(replace(group, share_before=None) for group in published.explanation().groups),
@@ -60,7 +77,7 @@ def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: s
 
 
 def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
-    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=before, splits=limit)
+    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=before, splits=limit)
     return store.history.memory_of(request).splits
 
 
@@ -69,7 +86,7 @@ def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
     return store.history.past_runs(
         MemoryRequest(
             comparison="home-feed",
-            config_hash="hash",
+            hashes=("hash",),
             before=SLOT + day * DAY,
             runs=limit,
             series={rule.alert: describe_series(rule)},

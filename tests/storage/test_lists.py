@@ -14,7 +14,7 @@ from sqlalchemy import select
 import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus
+from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus, State
 from monitor.storage import SqlStore, list_encoding
 from monitor.storage.tables import kept_lists
 from storage.worked import HOUR, claimed, prune, result, scores
@@ -32,6 +32,8 @@ def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **seg
 
 
 ONE = lists({"u1": [1, 2], "u2": [3]}, {"u1": [2], "u2": [3, 9]}, **{"country=UK": [1]})
+
+OTHER = lists({"u1": [7, 8], "u2": [7]}, {"u1": [8], "u2": [8, 7]}, **{"country=UK": [1]})
 
 
 def plain(table: RankingTable) -> dict[str, tuple[list[Any], Any]]:
@@ -58,7 +60,7 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
-    return store.history.last_lists(MemoryRequest(comparison=comparison, config_hash="hash", before=before))
+    return store.history.last_lists(MemoryRequest(comparison=comparison, hashes=("hash",), before=before))
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
@@ -180,6 +182,29 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlS
     assert with_lists(store) == {first_again, second}  # of use to a replay that goes on from there
     assert prune(store) == {"kept_lists": 2}
     assert with_lists(store) == {second}
+
+
+def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None:
+    """What the lists of every later run are held against, however long it fires."""
+    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + 9 * HOUR, wants_last_lists=True)
+    healthy = kept(store, SLOT, lists=ONE)
+    for hour in (1, 2, 3):
+        moved = {"from_state": State.QUIET, "to_state": State.PENDING, "slot": SLOT + hour * HOUR}
+        alarm = factories.state(state=State.PENDING, since=SLOT + HOUR, judged_slot=SLOT + hour * HOUR)
+        changes = (factories.transition(**moved),) if hour == 1 else ()
+        broken = kept(store, SLOT + hour * HOUR, lists=OTHER, states=(alarm,), transitions=changes)
+        assert with_lists(store) == {healthy, broken}
+    assert prune(store) == {}
+    memory = store.history.memory_of(request)
+    assert_same(memory.last_lists, OTHER)
+    assert_same(memory.former_lists, ONE)
+
+    over = {"from_state": State.PENDING, "to_state": State.QUIET, "slot": SLOT + 4 * HOUR}
+    quiet = factories.state(since=SLOT + 4 * HOUR, judged_slot=SLOT + 4 * HOUR)
+    healed = kept(store, SLOT + 4 * HOUR, states=(quiet,), transitions=(factories.transition(**over),))
+    assert with_lists(store) == {healed}
+    memory = store.history.memory_of(request)
+    assert memory.former_lists is memory.last_lists
 
 
 def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: SqlStore) -> None:

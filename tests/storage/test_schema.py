@@ -92,6 +92,9 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
         "(7, 'home-feed', '2024-01-08T00:00:00.000000Z', 'ok', 'h', 'a:1', 1, '2024-01-08T00:00:00.000000Z')",
     )
     execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
+    execute(database_url, "INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)")
+    lacks = "INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES "
+    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'timeout', 2)")
     with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
 
@@ -101,7 +104,11 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (store.history.arm_scores(7), store.history.kept_lists(7)) == ((), None)
         run(store, SLOT + timedelta(days=1))
+    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)")
     schema_version.downgrade(database_url, "0001")
+    with connected(database_url) as connection:
+        found = connection.execute(text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm"))
+        assert [tuple(row) for row in found] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
 
     assert schema_version.current(database_url) == "0001"
     assert count(database_url, "runs") == 2

@@ -22,6 +22,6 @@ REASONS = {
     "unreachable": GREY,
     "rate_limited": YELLOW,
     "(http|server)_error": GREEN,
-    "too_large|malformed|wrong_user|duplicate_user|unavailable": BLACK,
+    "too_large|malformed|wrong_user|duplicate_user|unavailable|too_slow": BLACK,
 }
 """Colours of coverage reasons, as regular expressions over names: what occurs rarely shares one."""

@@ -157,7 +157,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
 
 
 def _measured(change: Transition) -> str:
-    if change.kind in (RuleKind.COVERAGE, RuleKind.LISTS):
+    if change.kind is RuleKind.COVERAGE:
         return f"share of users, {change.statistic}"
     return (
         f"changes that the {change.statistic} missed"
@@ -204,8 +204,8 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         more=further_changes(message, leads[:MAX_CHANGES]),
         why=() if explained is None else why_sentences(explained, explanation),
         shares=() if explanation is None else cause_shares(explanation),
-        entered=() if explanation is None else item_lines(explanation.gained),
-        left=() if explanation is None else item_lines(explanation.lost),
+        entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
+        left=() if explanation is None else item_lines(explanation.lost, explanation.arm),
         examples=example_lists(briefing),
         links=links_of(leads[0], external_url),
         commands=commands_of(leads[0]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from monitor.attribution import write_falls
-from monitor.model import ALL, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
+from monitor.model import ALL, Arm, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
 from monitor.presentation import drop_bounds, explanation_title
 from monitor.receivers.message.safe_text import bounded_line, clean
 
@@ -69,10 +69,11 @@ def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     return tuple((_PARTS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
 
 
-def item_lines(items: Sequence[ExposedItem]) -> tuple[str, ...]:
-    """``Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists``."""
+def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
+    """``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``, or without an arm in baseline and candidate lists."""
+    then, now = (" of baseline lists", " of candidate lists") if arm is None else (f" of {arm} lists before", " now")
     lines = (
-        f"{_name(each)}: in {_percent(each.share_before)} of baseline lists, {_percent(each.share_after)} of candidate lists"
+        f"{_name(each)}: in {_percent(each.share_before)}{then}, {_percent(each.share_after)}{now}"
         for each in items[:MAX_ITEMS]
     )
     return tuple(bounded_line(line, _LONGEST_LINE) for line in lines)

@@ -19,7 +19,6 @@ from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
 from monitor.sources.file.list_view import ListView, user_index
 from monitor.sources.file.user_view import SegmentColumns, UserView
-from monitor.sources.list_collector import unavailable_pull
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
@@ -187,7 +186,7 @@ class _JoinedAnswers:
 
     def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
         users = user_index(record[KEY])
-        nothing = partial(unavailable_pull, users)
+        nothing = partial(Pull.failed, users)
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
             baseline=pulls.get("baseline") or nothing(),

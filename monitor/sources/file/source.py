@@ -15,7 +15,6 @@ from monitor.sources.file.file_set import FileSet, find_files, read_files
 from monitor.sources.file.file_view import FileView
 from monitor.sources.file.list_view import ListView
 from monitor.sources.file.user_view import UserView
-from monitor.sources.list_collector import failed_pull
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.table_readers import (
@@ -47,7 +46,7 @@ class FileLists:
                     lists = ListView(database, "asked", options, files, request)
                     return lists.pull_rows(request.users, deadline, options.max_bytes)
             except OverdueError:
-                return failed_pull(request.users, CoverageReason.TIMEOUT, f"{files.where} was not read in time")
+                return Pull.failed(request.users, CoverageReason.TIMEOUT, f"{files.where} was not read in time")
 
         return read_files(options, request.slot, read)
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+import time
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from heapq import nsmallest
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from multidict import CIMultiDict
@@ -21,13 +25,17 @@ from monitor.deadline import Deadline
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import end_unused, run_pull, trust
+from monitor.sources.http.pace import PullPace
 from monitor.sources.http.pull_process import pull_elsewhere
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+_CAUSES, _EXAMPLES = 3, 5
+"""So many causes of one reason, and users that met with it, are named."""
 _DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answer, and the source is given up
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _NO_ANSWER = frozenset(
     {CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT, CoverageReason.SERVER_ERROR, CoverageReason.RATE_LIMITED}
 )
@@ -64,17 +72,21 @@ class _HttpPull:
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None) -> None:
         self._options = options
+        self._host = urlsplit(options.url.get_secret_value()).netloc.rpartition("@")[2]
         self._of_each_request = _request_options(options, tls)
         self._deadline = Deadline.after(request.timeout_s)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
         self._waiting: Iterator[str] = iter(request.users.tolist())
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, float] = {}  # since when, monotonic
+        self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
+        self._late: dict[str, str] = {}  # whose fault these are is known at the end
         self._silent_users = 0
         self._given_up: RequestFailure | None = None
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
-        """Ask for everybody; whoever is left at the deadline is ``timeout``."""
+        """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
+        self._pace = PullPace()
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
         _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
         for worker in late:
@@ -84,16 +96,16 @@ class _HttpPull:
         for outcome in outcomes:
             if isinstance(outcome, Exception):  # a defect of this program: not to be read as the source's fault
                 raise outcome
-        return self._lists.pull()
+        return self._tell(self._lists.pull())
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
         for user in self._waiting:
             if not self._asking.is_askable(user):
                 self._lists.fail(user, CoverageReason.MALFORMED, "the user's key cannot stand in a path")
                 continue
-            self._under_way.add(user)
+            self._under_way[user] = time.monotonic()
             outcome = await self._ask_patiently(session, user)
-            self._under_way.discard(user)
+            self._pace.add(time.monotonic() - self._under_way.pop(user))
             self._record(user, outcome)
             if self._given_up:
                 return
@@ -103,7 +115,7 @@ class _HttpPull:
             self._silent_users = 0
             self._lists.add(user, outcome.items, outcome.scores)
             return
-        self._lists.fail(user, outcome.reason, outcome.note)
+        self._fail(user, outcome)
         self._silent_users = self._silent_users + 1 if outcome.reason in _NO_ANSWER else 0
         if self._silent_users >= _DEAD_AFTER * self._options.concurrency:
             self._given_up = outcome
@@ -138,18 +150,44 @@ class _HttpPull:
                         CoverageReason.TOO_LARGE, f"the answer is longer than {self._options.max_bytes} bytes"
                     )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return _connection_failure(error)
+            return _connection_failure(error, self._options.timeout.total_seconds())
         except zlib.error:
             return RequestFailure(CoverageReason.MALFORMED, "the answer's compression is broken or unknown")
         return asking.read(user, content)
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
-        rest = self._given_up or RequestFailure(CoverageReason.TIMEOUT, "the pull's deadline passed")
-        for user in self._under_way:
-            self._lists.fail(user, CoverageReason.TIMEOUT, "the pull's deadline passed")
+        ages = {user: time.monotonic() - begun_at for user, begun_at in self._under_way.items()}
+        for age in ages.values():
+            self._pace.add(age)
+        late = self._pace.late()
+        for user, age in ages.items():
+            self._fail(user, replace(late, reason=CoverageReason.TIMEOUT) if self._pace.is_slow(age) else late)
         for user in self._waiting:
-            self._lists.fail(user, rest.reason, rest.note)
+            self._fail(user, self._given_up or late)
+        own_fault = self._pace.own_fault() if self._late else None
+        for user, note in self._late.items():
+            self._settle(user, CoverageReason.TOO_SLOW if own_fault else CoverageReason.TIMEOUT, own_fault or note)
+
+    def _fail(self, user: str, failure: RequestFailure) -> None:
+        if failure.reason is CoverageReason.TIMEOUT:
+            self._late[user] = failure.note
+        else:
+            self._settle(user, failure.reason, failure.note)
+
+    def _settle(self, user: str, reason: CoverageReason, note: str) -> None:
+        self._causes[reason][note] += 1
+        self._lists.fail(user, reason, note)
+
+    def _tell(self, pull: Pull) -> Pull:
+        """The pull whose notes name the host, each cause with its users where there are several, and a few users."""
+        notes = {}
+        for reason, note in pull.notes.items():
+            causes = self._causes[reason].most_common(_CAUSES)
+            told = ", ".join(f"{count:,} {cause}" for cause, count in causes) if len(causes) > 1 else note
+            users = nsmallest(_EXAMPLES, (user for user, why in pull.failures.items() if why is reason))
+            notes[reason] = f"{self._host}: {told}; such as {', '.join(users)}"
+        return replace(pull, notes=notes)
 
 
 def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None) -> dict[str, Any]:
@@ -168,7 +206,7 @@ def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None) -> 
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     """Return what a status other than 200 means; None when the body counts."""
     status = response.status
-    note = f"status {status}"
+    note = f"status {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
         return RequestFailure(CoverageReason.MISSING, note)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -188,20 +226,21 @@ def _retry_after_s(value: str) -> float:
     return 0.0
 
 
-def _connection_failure(error: Exception) -> RequestFailure:
+def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
     # Notes never repeat an address: it may hold a secret.
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return RequestFailure(CoverageReason.UNREACHABLE, "no connection in time", is_retried=True)
-    if isinstance(error, TimeoutError):
-        return RequestFailure(CoverageReason.TIMEOUT, "no answer in time", is_retried=True)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return RequestFailure(
-            CoverageReason.UNREACHABLE, "the certificate is not trusted: set ca_file for authorities of your own"
-        )
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return RequestFailure(CoverageReason.UNREACHABLE, "the host's name cannot be resolved", is_retried=True)
-    if isinstance(error, aiohttp.ClientResponseError | ValueError):
-        return RequestFailure(CoverageReason.MALFORMED, "the answer is no HTTP")
-    reason = getattr(error, "strerror", None)
-    how = "the connection was refused or lost" + (f": {reason}" if isinstance(reason, str) else "")
-    return RequestFailure(CoverageReason.UNREACHABLE, how, is_retried=True)
+    reason, is_retried = CoverageReason.UNREACHABLE, True
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            note = f"time-out: no connection within {timeout_s / 2:g} s"
+        case TimeoutError():
+            reason, note = CoverageReason.TIMEOUT, f"time-out: no answer within {timeout_s:g} s"
+        case aiohttp.ClientConnectorCertificateError():
+            why = getattr(error.certificate_error, "verify_message", "of an unknown authority")
+            note, is_retried = f"its TLS certificate is not trusted ({why}): set ca_file for authorities of your own", False
+        case aiohttp.ClientConnectorDNSError():
+            note = "DNS does not know this host's name"
+        case aiohttp.ClientResponseError() | ValueError():
+            reason, note, is_retried = CoverageReason.MALFORMED, "the answer is no HTTP", False
+        case _:
+            note = f"the connection was refused or lost: {getattr(error, 'strerror', None) or 'its end was not seen'}"
+    return RequestFailure(reason, note, is_retried)

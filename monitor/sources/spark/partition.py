@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from monitor.model import Panel, Pull, PullRequest, UserBatch
 from monitor.ports import Measurer
 from monitor.sources.id_columns import one_array
-from monitor.sources.list_collector import unavailable_pull
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import TableLists
 
@@ -68,8 +67,8 @@ class MeasuredPartition:
         labels = {name: one_array(asked[name]) for name in self.values}
         return UserBatch(
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
-            baseline=self._pull("baseline", users, held) or unavailable_pull(users),
-            candidate=self._pull("candidate", users, held) or unavailable_pull(users),
+            baseline=self._pull("baseline", users, held) or Pull.failed(users),
+            candidate=self._pull("candidate", users, held) or Pull.failed(users),
             again=self._pull("noise_floor", users, held),
         )
 

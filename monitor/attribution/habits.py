@@ -1,0 +1,103 @@
+"""How an arm changes its own lists from run to run: shares of users by how much they changed, and what is beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from monitor.attribution.changes import ArmLists
+from monitor.model.arrays import Flags, Floats, Integers
+
+_BINS = 10
+_LEAST_USERS = 5.0
+_SURE = 4.0
+
+# How many times the usual share of users counts as usual still: trainings differ, and wander together for all users.
+_WANDERS = 3.0
+
+NEARLY_ALL = 0.85
+"""Share of users from which on all of them are said to be hit."""
+
+
+class Habit(StrEnum):
+    """A way in which a user's list may differ from the same arm's former one, in bins from ordinary to far out."""
+
+    REPLACED = "replaced"  # share of items that are gone
+    TURNED = "turned"  # share of pairs of common items that stand the other way around
+    TOP_TURNED = "top_turned"  # pairs of the first three that do, where these are the same three
+    STILL = "still"  # the list is the same
+
+
+def bin_lists(lists: ArmLists, is_still: Flags) -> dict[Habit, Integers]:
+    """Bin of each user by habit, from 0, -1 where nothing can be said: integers (m,)."""
+    kept = lists.kept
+    replaced = np.where(np.isnan(kept), -1, np.rint(_BINS * (1 - np.nan_to_num(kept))))
+    return {
+        Habit.REPLACED: replaced.astype(np.int64),
+        Habit.TURNED: np.floor(_BINS * lists.turned).astype(np.int64),
+        Habit.TOP_TURNED: np.where(lists.has_same_top, lists.turned_on_top, -1),
+        Habit.STILL: is_still.astype(np.int64),
+    }
+
+
+def share_bins(bins: Integers) -> tuple[float, ...]:
+    """Share of those users of whom something can be said by bin, up to the last one that has any."""
+    counts = np.bincount(bins[bins >= 0], minlength=1)
+    return tuple((counts / max(1, counts.sum())).tolist())
+
+
+def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Mean shares by bin, runs counting alike."""
+    width = max(map(len, runs))
+    return tuple(np.mean([[*run, *[0.0] * (width - len(run))] for run in runs], axis=0).tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """Users beyond what is usual: those in bin ``least`` and above, and the share of all that this is more than usual.
+
+    ``usual``: share of ordinary users that lie there, too. ``concerned``: estimated share of users that something happened to.
+    """
+
+    least: int
+    usual: float
+    concerned: float
+
+
+def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
+    """The bin from which on far more users lie than usual, None where none does.
+
+    ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a bin on, it is the bin of
+    the greatest p - 3 r beyond doubt; of the users that were not hit r lie there as well, so that (p - r) / (1 - r) were hit.
+    Where hardly anybody is left in the most ordinary bins, all were.
+    """
+    known = bins[bins >= 0]
+    if not len(known):
+        return None
+    width = max(len(usual), int(known.max()) + 1)
+    now = _tail(np.bincount(known, minlength=width) / len(known))
+    then = _tail(np.append(usual, np.zeros(width - len(usual))))
+    beyond = now - _WANDERS * then
+    doubt = (_LEAST_USERS + _SURE * np.sqrt(len(known) * then)) / len(known)
+    beyond[now - then < doubt] = -np.inf
+    least = 1 + int(np.argmax(beyond[1:])) if width > 1 else 0
+    if not least or beyond[least] <= 0:
+        return None
+    hit = (now - then) / np.maximum(1 - then, 1e-9)
+    extreme = hit[1:][then[1:] <= 0.95]  # noqa: PLR2004 - fewer ordinary users would say nothing
+    concerned = float(extreme.max()) if len(extreme) and extreme.max() >= NEARLY_ALL else float(hit[least])
+    return Excess(least=least, usual=float(then[least]), concerned=concerned)
+
+
+def _tail(shares: Floats) -> Floats:
+    return np.cumsum(shares[::-1])[::-1]
+
+
+def widest(*habits: Sequence[float]) -> tuple[float, ...]:
+    """Shares by bin that lie as far out, from every bin on, as the farthest of these."""
+    width = max(map(len, habits))
+    tails = np.max([_tail(np.array([*each, *[0.0] * (width - len(each))])) for each in habits], axis=0)
+    return tuple((tails - np.append(tails[1:], 0.0)).tolist())

@@ -1,0 +1,105 @@
+"""Lists kept with an earlier run, in the codes of this run's pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from monitor.arm_metrics import LastLists
+from monitor.attribution import EarlierLists
+from monitor.kernels import PAD
+from monitor.model import Arm, KeptLists, PairBatch, Pairing, RankingTable
+from monitor.model.arrays import Codes, Flags, Rows
+from monitor.pairing.ids import codes_of, find_users
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecodedLists:
+    """What n users of this run were listed then, cut to k: length 0 for who was not there.
+
+    An item that this run lacks has a code from ``first_unknown`` on, the place of its id in ``unknown`` added. ``exposed``:
+    codes of all that the arm listed to anybody.
+    """
+
+    batch: PairBatch
+    exposed: Mapping[Arm, Codes]
+    first_unknown: int
+    unknown: pd.Index
+
+    @property
+    def last_lists(self) -> Mapping[Arm, LastLists]:
+        """By arm, for measures that compare an arm with its own last run."""
+        batch, exposed = self.batch, self.exposed
+        return {
+            Arm.BASELINE: LastLists(codes=batch.baseline, lengths=batch.baseline_lengths, exposed=exposed[Arm.BASELINE]),
+            Arm.CANDIDATE: LastLists(codes=batch.candidate, lengths=batch.candidate_lengths, exposed=exposed[Arm.CANDIDATE]),
+        }
+
+
+def recode_lists(kept: KeptLists, users: pd.Index[str], pairing: Pairing, k: int) -> RecodedLists:
+    """Both arms' lists of then for these users, one a row of the pairing."""
+    tables = (kept.baseline, kept.candidate)
+    flat = [codes_of(table.items, pairing.vocabulary) for table in tables]
+    is_unknown = [codes < 0 for codes in flat]
+    others = [pd.Series(table.items[places]).astype("str") for table, places in zip(tables, is_unknown, strict=True)]
+    numbers, unknown = pd.factorize(pd.concat(others, ignore_index=True))
+    first = _first_free(pairing, flat)
+    for codes, places, found in zip(flat, is_unknown, np.split(numbers, [len(others[0])]), strict=True):
+        codes[places] = first + found
+    rows = find_users(users, kept.baseline.users)
+    (baseline, our_lengths), (candidate, their_lengths) = (
+        _pad(table, codes, rows, k) for table, codes in zip(tables, flat, strict=True)
+    )
+    return RecodedLists(
+        batch=PairBatch(baseline=baseline, candidate=candidate, baseline_lengths=our_lengths, candidate_lengths=their_lengths),
+        exposed={arm: _top(table, codes, k) for arm, table, codes in zip(Arm, tables, flat, strict=True)},
+        first_unknown=first,
+        unknown=pd.Index(unknown),
+    )
+
+
+def earlier_lists(former: RecodedLists, last: RecodedLists | None, pairing: Pairing) -> EarlierLists | None:
+    """Lists of then of the users who had some of both arms, None without any; ``last`` where that is another run."""
+    rows = np.flatnonzero((former.batch.baseline_lengths > 0) & (former.batch.candidate_lengths > 0))
+    if not len(rows):
+        return None
+    is_still: dict[Arm, Flags] = {}
+    if last is not None:
+        present, batch = pairing.batch.take(rows), last.batch.take(rows)
+        is_still = {
+            Arm.BASELINE: _is_same(batch.baseline, present.baseline),
+            Arm.CANDIDATE: _is_same(batch.candidate, present.candidate),
+        }
+    return EarlierLists(rows=rows, batch=former.batch.take(rows), is_still=is_still)
+
+
+def _is_same(ours: Codes, theirs: Codes) -> Flags:
+    k = min(ours.shape[1], theirs.shape[1])
+    is_there = (ours[:, k:] < 0).all(axis=1) & (theirs[:, k:] < 0).all(axis=1)
+    return np.asarray((ours[:, :k] == theirs[:, :k]).all(axis=1) & is_there)
+
+
+def _first_free(pairing: Pairing, flat: list[Codes]) -> int:
+    """The least code that is nobody's."""
+    if pairing.vocabulary is not None:
+        return len(pairing.vocabulary)
+    batch = pairing.batch
+    return 1 + max(int(codes.max(initial=PAD)) for codes in (batch.baseline, batch.candidate, *flat))
+
+
+def _pad(table: RankingTable, flat: Codes, rows: Rows, k: int) -> tuple[Codes, Codes]:
+    flat = np.append(flat, np.int32(PAD))  # the last one stands for places without an item
+    lengths = np.append(np.minimum(np.diff(table.offsets), k), 0)[rows]  # row -1, a user who was not there, had no list
+    starts = np.append(table.offsets[:-1], 0)[rows]
+    places = np.arange(k)
+    codes = flat[np.where(places < lengths[:, None], starts[:, None] + places, len(flat) - 1)]
+    return codes, lengths.astype(np.int32)
+
+
+def _top(table: RankingTable, flat: Codes, k: int) -> Codes:
+    # What stood in the first k places of any list.
+    places = np.arange(len(flat)) - np.repeat(table.offsets[:-1], np.diff(table.offsets))
+    return flat[places < k]

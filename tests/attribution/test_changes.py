@@ -1,0 +1,121 @@
+"""The change of a user's pair since an earlier run: whose it is, what it is made of, and what is no change."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import reference
+from monitor.attribution import EarlierLists, PairChanges, compare_pairs
+from monitor.metrics import parse, score_all
+from monitor.model import Arm, PairBatch
+
+METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
+A, B = [1, 2, 3, 4, 5, 6], [4, 2, 7, 8, 1, 9]
+"""Lists of two models that always differed."""
+Lists = list[int]
+
+
+def change(name: str, former: list[tuple[Lists, Lists]], present: list[tuple[Lists, Lists]]) -> PairChanges:
+    metric = parse(name)
+    then, now = reference.batch(former, 10), reference.batch(present, 10)
+
+    def score(batch: PairBatch) -> np.ndarray:
+        return score_all(batch, [metric])[name]
+
+    earlier = EarlierLists(rows=np.arange(len(former)), batch=then)
+    found = compare_pairs(now, earlier, score, higher_is_more_alike=metric.higher_is_more_alike)
+    sign = 1 if metric.higher_is_more_alike else -1
+    np.testing.assert_allclose(found.parts.whole, sign * (score(then) - score(now)), atol=1e-9)
+    return found
+
+
+def amounts(found: PairChanges, arm: Arm, row: int = 0) -> tuple[float, float, float]:
+    parts = found.by_arm[arm]
+    return float(parts.membership[row]), float(parts.order[row]), float(parts.length[row])
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize(("arm", "other"), [(Arm.BASELINE, Arm.CANDIDATE), (Arm.CANDIDATE, Arm.BASELINE)])
+def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name: str, arm: Arm, other: Arm) -> None:
+    present = (A[::-1], B) if arm is Arm.BASELINE else (A, B[::-1])
+    found = change(name, [(A, B)], [present])
+    assert (amounts(found, arm)[0], amounts(found, arm)[2]) == (0.0, 0.0)
+    assert amounts(found, other) == (0.0, 0.0, 0.0)
+
+
+def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand() -> None:
+    """Overlap of [1, 2, 3, 4] with itself: 9 for 4 costs a quarter, two of four a half; a swap is nothing that sets see."""
+    same = [1, 2, 3, 4]
+    found = change("overlap", [(same, same)] * 3, [(same, [2, 1, 3, 4]), (same, [1, 2]), (same, [1, 2, 3, 9])])
+    assert [amounts(found, Arm.CANDIDATE, row) for row in range(3)] == [(0, 0, 0), (0, 0, 0.5), (0.25, 0, 0)]
+    # Average overlap of [1, 2, 3, 4]: [2, 1, 3, 4] is (0 + 1 + 1 + 1) / 4.
+    assert amounts(change("average_overlap", [(same, same)], [(same, [2, 1, 3, 4])]), Arm.CANDIDATE) == pytest.approx(
+        (0, 0.25, 0)
+    )
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_mixture_of_known_parts_is_split_into_them(name: str) -> None:
+    """Of ten users two are reversed, three cut short, one has other items and four are as they were, however far apart."""
+    former, present = [(A, B)] * 10, [(A, B[::-1])] * 2 + [(A, B[:3])] * 3 + [(A, [11, 12, 13, 14, 15, 16])] + [(A, B)] * 4
+    parts = change(name, former, present).parts
+    alone = [change(name, [(A, B)], [pair]).parts for pair in (present[0], present[2], present[5])]
+    assert parts.order[:2].tolist() == alone[0].order.tolist() * 2
+    assert parts.membership[:2].tolist() == [0, 0]
+    assert parts.length[2:5] == pytest.approx(alone[1].whole.tolist() * 3)
+    assert parts.membership[5:6] == pytest.approx(alone[2].whole)
+    assert parts.whole[6:].tolist() == [0] * 4
+
+
+@given(st.integers(0, 10_000), st.sampled_from(METRICS))
+def test_lists_of_the_same_items_have_no_membership_whatever_stood_before(seed: int, name: str) -> None:
+    chance = random.Random(seed)  # noqa: S311 - test data
+    former = [(chance.sample(range(15), 7), chance.sample(range(15), 7)) for _ in range(5)]
+    present = [(chance.sample(a, 7), chance.sample(b, 7)) for a, b in former]
+    found = change(name, former, present)
+    assert found.parts.membership.tolist() == [0.0] * 5
+    assert found.parts.length.tolist() == [0.0] * 5
+
+
+@given(st.integers(0, 10_000), st.sampled_from(METRICS))
+def test_parts_sum_to_the_change_and_swapping_the_arms_swaps_their_shares(seed: int, name: str) -> None:
+    chance = random.Random(seed)  # noqa: S311 - test data
+
+    def draw() -> list[tuple[Lists, Lists]]:
+        return [tuple(chance.sample(range(12), chance.randint(1, 8)) for _ in range(2)) for _ in range(6)]  # type: ignore[misc]
+
+    former, present = draw(), draw()
+    found = change(name, former, present)
+    turned = change(name, [(b, a) for a, b in former], [(b, a) for a, b in present])
+    np.testing.assert_allclose(found.by_arm[Arm.BASELINE].whole, turned.by_arm[Arm.CANDIDATE].whole, atol=1e-9)
+
+
+def test_an_arms_share_is_the_mean_of_the_two_ways_there() -> None:
+    former, present = (A, B), ([6, 2, 9, 4, 1, 3], [1, 2, 3, 10, 11, 4])
+    metric = parse("rbo(p=0.9)")
+
+    def rbo(a: Lists, b: Lists) -> float:
+        return float(score_all(reference.batch([(a, b)], 10), [metric])["rbo(p=0.9)"][0])
+
+    found = change("rbo(p=0.9)", [former], [present])
+    over_former = rbo(former[0], former[1]) - rbo(former[0], present[1])
+    over_present = rbo(present[0], former[1]) - rbo(present[0], present[1])
+    assert math.fsum(amounts(found, Arm.CANDIDATE)) == pytest.approx((over_former + over_present) / 2, abs=1e-12)
+
+
+def test_a_user_whose_score_is_undefined_has_no_parts() -> None:
+    found = change("extended_tau", [(A, B), (A, B)], [([], []), (A, B)])
+    assert np.isnan(found.parts.whole).tolist() == [True, False]
+
+
+def test_what_became_of_an_arms_own_lists() -> None:
+    former = [([1, 2, 3, 4], A), ([1, 2, 3, 4], A), ([1, 2, 3, 4], A)]
+    present = [([2, 1, 3, 4], A), ([9, 4, 3, 8], A), ([1, 2], A)]
+    lists = change("overlap", former, present).lists[Arm.BASELINE]
+    assert lists.kept.tolist() == [1.0, 0.5, 0.5]
+    assert lists.turned.tolist() == pytest.approx([1 / 6, 1, 0])
+    assert lists.has_same_top.tolist() == [True, False, False]
