@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import monitor
+from frames.test_arrow import ARROW_SHAPES
 from monitor.errors import InputError
 from monitor.frames import chunks
 
@@ -41,6 +42,7 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     "wide": wide,
     "wide, arrays": arrays,
     "wide, user is the index": lambda lists: wide(lists).set_index("user"),
+    **ARROW_SHAPES,
 }
 
 

@@ -136,6 +136,19 @@ def test_requests_leave_no_line_in_the_log(client: Any, caplog: pytest.LogCaptur
     assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
+@pytest.mark.parametrize("limits", [Limits(connections=2)])
+def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, many: ExitStack) -> None:
+    regular = many.enter_context(client.open(ASK))
+    assert regular.recv(15) == b"HTTP/1.1 200 OK"
+    silent = many.enter_context(client.open())
+
+    assert client.get("/-/healthy")[0] == 200
+
+    assert _ends_within(silent, 5)
+    regular.sendall(ASK)
+    assert not _ends_within(regular, 0.2)
+
+
 @pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
 @pytest.mark.parametrize(
     "head", [b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"]
