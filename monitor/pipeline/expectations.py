@@ -13,6 +13,7 @@ import numpy as np
 from monitor.alerts import segments_of
 from monitor.model import (
     MIN_HEALTHY_RUNS,
+    NEW_NORMAL,
     AlertState,
     Arm,
     Comparison,
@@ -160,7 +161,7 @@ def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[
 
 def _describe_level(comparison: str, since: datetime) -> str:
     slot = format_instant(since)
-    return f"new normal since {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
+    return f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
