@@ -114,7 +114,6 @@ from monitor.model.runs import (
     RunStatus,
     Scores,
     Summary,
-    UserScore,
     Watermark,
     kept_name,
 )
