@@ -24,7 +24,6 @@ from monitor.model.explanation import (
     Part,
     PartMeans,
     SegmentFall,
-    ShareRise,
     Split,
     UserGroup,
 )
