@@ -110,11 +110,10 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who share their list with many others and did not before."""
     codes, lengths = _lists_of(scene.batch, arm)
-    n = len(codes)
     is_shared, group = find_shared(codes, lengths)
     if scene.changes is not None:
         lists = scene.changes.lists[arm]
-        was_shared = np.zeros(n, dtype=np.bool_)
+        was_shared = np.zeros(len(codes), dtype=np.bool_)
         was_shared[scene.changes.rows] = find_shared(lists.former, lists.former_lengths)[0]
     else:
         was_shared = find_shared(*_lists_of(scene.batch, _other(arm)))[0]
@@ -227,7 +226,7 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
 
 
 def _spread(scene: Scene, arm: Arm, habit: Habit) -> Integers:
-    """The bins of all users: -1 of those who had no lists in the earlier run."""
+    """The bins of all users, -1 without earlier lists."""
     bins = np.full(len(scene.batch), -1)
     if scene.changes is not None:
         bins[scene.changes.rows] = scene.bins[arm][habit]
