@@ -10,20 +10,18 @@ from typing import Any
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
 from monitor.alerts.limits import apply_bounds, judge_reading
-from monitor.alerts.list_shares import find_shares
 from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.user_shares import UserShares
 from monitor.alerts.verdicts import (
     judge_standstill,
     judge_unknown_segment,
     read_coverage,
-    read_share,
     read_similarity,
     with_cause,
 )
 from monitor.model import (
     ALL,
     AlertState,
-    ArmScore,
     Comparison,
     ConditionRule,
     Coverage,
@@ -32,8 +30,6 @@ from monitor.model import (
     Expectation,
     Findings,
     Lack,
-    ListShare,
-    ListsRule,
     Outcome,
     Rule,
     RuleKind,
@@ -58,7 +54,7 @@ class _Run:
     found: Findings
     summaries: Mapping[tuple[str, str], Summary]
     covered: Mapping[str, CoverageRow]
-    shares: Mapping[tuple[str, ListShare], ArmScore]
+    shares: UserShares
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
@@ -141,7 +137,7 @@ def _look_up(
         found=found,
         summaries={(summary.segment, summary.metric): summary for summary in measured.summaries},
         covered={row.segment: row for row in measured.coverage.rows} if measured.coverage else {},
-        shares=find_shares(measured.arm_scores),
+        shares=UserShares.of(measured.coverage.rows if measured.coverage else (), measured.arm_scores),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
@@ -173,7 +169,7 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     if run.is_unknown(segment) and run.found.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.covered.values())
-    reading = read_coverage(rule, segment, run.found.status, run.covered.get(segment), run.found.reason)
+    reading = read_coverage(rule, segment, run.found.status, run.shares.find(segment, rule.share), run.found.reason)
     verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
     is_failure = rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
     return _with_failures(verdict, run.found) if is_failure else verdict
@@ -181,11 +177,6 @@ def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
 
 def _with_failures(verdict: Verdict, found: Findings) -> Verdict:
     return replace(verdict, reason=with_cause(verdict.reason, found.reason))
-
-
-def _judge_lists(rule: ListsRule, segment: str, run: _Run) -> Verdict:
-    reading = read_share(rule, segment, run.found.status, run.shares.get((segment, rule.share)), run.found.reason)
-    return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
@@ -202,8 +193,7 @@ JUDGES: Mapping[RuleKind, _Judge] = {
     RuleKind.SIMILARITY: _Judge(
         lambda rule, run: {name for name, metric in run.summaries if metric == rule.metric}, _judge_similarity
     ),
-    RuleKind.COVERAGE: _Judge(lambda _rule, run: run.covered, _judge_coverage),
-    RuleKind.LISTS: _Judge(lambda rule, run: {name for name, share in run.shares if share == rule.share}, _judge_lists),
+    RuleKind.COVERAGE: _Judge(lambda rule, run: run.shares.segments(rule.share), _judge_coverage),
     RuleKind.STANDSTILL: _Judge(lambda _rule, _run: (), _judge_standstill),
     RuleKind.CONDITION: _Judge(lambda _rule, run: run.verdicts, _judge_condition),
 }

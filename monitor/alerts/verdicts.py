@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from monitor.alerts.user_shares import Portion
 from monitor.model import (
     ALL,
     CHURN,
     MIN_CHANGES,
+    TRAITS,
     Arm,
     ArmScore,
     CoverageRow,
@@ -18,8 +20,6 @@ from monitor.model import (
     Direction,
     FixedLimit,
     Lack,
-    ListsRule,
-    ListTrait,
     Outcome,
     RunStatus,
     SeriesRule,
@@ -38,15 +38,13 @@ _LACK_WORDS = {
     Lack.SHORT: "gave a list shorter than k for",
     Lack.DUPLICATED: "gave a list with duplicates for",
     Lack.FAILED: "failed to answer for",
+    Lack.SHARED: "gave one and the same list to",
+    Lack.UNCHANGED: "has not changed since its last run the lists of",
+    Lack.REVERSED: "turned round the same first three items for",
+    Lack.FIRST_DIFFERS: "put another item first for",
 }
-
-
-_TRAIT_WORDS = {
-    ListTrait.SHARED: "the {0} gives one and the same list to {1:,} of {2}",
-    ListTrait.UNCHANGED: "the {0} left the lists of {1:,} of {2} as they were in its last run",
-    ListTrait.REVERSED: "mostly the other way round are the first three items of {1:,} of {2} who have the same three",
-    ListTrait.FIRST_DIFFERS: "the first item differs for {1:,} of {2}",
-}
+_UNKNOWN = "there are no lists to compare"
+_UNTOLD = {Lack.UNCHANGED: "too few lists of other users have changed since the last run to tell which ones should have"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,39 +87,28 @@ def read_similarity(
 
 
 def read_coverage(
-    rule: CoverageRule, segment: str, status: RunStatus, row: CoverageRow | None, run_reason: str | None
+    rule: CoverageRule, segment: str, status: RunStatus, portion: Portion | None, run_reason: str | None
 ) -> Reading | Verdict:
     """The share, in every run that knows its coverage, also one that failed for lack of lists; or why there is none.
 
-    ``error`` for a run that ended before anybody was asked, ``no_data`` for a segment of which nobody was asked, ``too_few``
-    for fewer than ``min_users``.
+    ``error`` for a run that ended before anybody was asked, ``no_data`` for a segment of which nobody was asked, or of whose
+    lists nothing can be told, ``too_few`` for fewer than ``min_users``.
     """
-    if row is None or not row.asked:
+    is_trait = rule.share.lack in TRAITS
+    if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
+        return unjudged
+    if portion is None and is_trait:
+        return undecided(Outcome.NO_DATA, f"{_UNTOLD.get(rule.share.lack, _UNKNOWN)}{_of(segment)}", is_learning=True)
+    if portion is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
         return undecided(Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason))
     # Coverage is judged in failed runs too: missing lists are often why they fail.
-    if row.asked < rule.min_users:
-        few = f"only {count_users(row.asked, segment)} were asked, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, row.asked)
-    return Reading(rule.share.count(row) / row.asked, row.asked, segment)
-
-
-def read_share(
-    rule: ListsRule, segment: str, status: RunStatus, score: ArmScore | None, run_reason: str | None
-) -> Reading | Verdict:
-    """The share among the users of whom it is known, or why there is none; ``score`` is one of `list_shares`."""
-    if (unjudged := judge_status(status, run_reason)) is not None:
-        return unjudged
-    if score is None or score.value is None:
-        unknown = f"nothing can be said of {rule.share}{_of(segment)}"
-        if rule.share.trait is ListTrait.UNCHANGED:
-            unknown = f"the {rule.share.arm} changed too few lists of other users in this run to tell whose are left behind"
-        return undecided(Outcome.NO_DATA, unknown)
-    if score.n < rule.min_users:
-        few = f"only {count_users(score.n, segment)} can be looked at, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, score.n)
-    return Reading(score.value, score.n, segment)
+    if portion.users < rule.min_users:
+        was = "could be looked at" if is_trait else "were asked"
+        few = f"only {count_users(portion.users, segment)} {was}, fewer than the {rule.min_users:,} needed"
+        return undecided(Outcome.TOO_FEW, few, portion.users, is_learning=is_trait)
+    return Reading(portion.value, portion.users, segment)
 
 
 def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
@@ -250,8 +237,6 @@ def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
     users = count_users(reading.users, reading.segment)
     if isinstance(rule, CoverageRule):
         return f"{_describe_coverage(rule.share, round(reading.value * reading.users), users)} ({shown})"
-    if isinstance(rule, ListsRule):
-        return f"{_TRAIT_WORDS[rule.share.trait].format(rule.share.arm, round(reading.value * reading.users), users)} ({shown})"
     return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
 
 

@@ -10,7 +10,7 @@ from monitor.arm_metrics.arm_lists import ArmLists, LastLists, Listing
 from monitor.arm_metrics.measures import ArmMetric
 from monitor.kernels.exposure import churn, compact_codes
 from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, number_repeated
-from monitor.model import CHURN, Arm, ArmScore, ByArm, ListTrait, PairBatch
+from monitor.model import CHURN, Arm, ArmScore, ByArm, Lack, PairBatch
 from monitor.model.arrays import Codes, Floats, Rows
 
 
@@ -50,8 +50,8 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
     # A catalogue smaller than what is listed would give coverage above 1.
     catalogue = max(catalogue_size or 0, len(items))
     between = {
-        ListTrait.REVERSED: is_top_reversed(baseline, candidate),
-        ListTrait.FIRST_DIFFERS: first_differs(baseline, candidate),
+        Lack.REVERSED: is_top_reversed(baseline, candidate),
+        Lack.FIRST_DIFFERS: first_differs(baseline, candidate),
     }
     return {
         arm: ArmLists(
@@ -76,7 +76,7 @@ def _against_last(codes: Codes, lengths: Codes, last: LastLists | None) -> dict[
     if last is None:
         return {}
     lists = codes, lengths, last.codes, last.lengths
-    return {CHURN: churn(*lists), ListTrait.UNCHANGED: is_unchanged(*lists)}
+    return {CHURN: churn(*lists), Lack.UNCHANGED: is_unchanged(*lists)}
 
 
 def _of(values: ByArm | None, arm: Arm) -> Floats | None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from monitor.arm_metrics.arm_lists import Listing
 from monitor.kernels.exposure import catalogue_coverage, entropy, gini, kolmogorov_smirnov
-from monitor.model import CHURN, Arm, ListTrait
+from monitor.model import CHURN, Arm, Lack
 from monitor.model.arrays import Floats
 
 
@@ -103,9 +103,9 @@ MEASURES = (
     ),
     # Both arms' lists in one number, stored for the candidate.
     ArmMetric(
-        name=ListTrait.FIRST_DIFFERS.value,
-        measure=_mean_over_users(ListTrait.FIRST_DIFFERS),
-        count=_count_users(ListTrait.FIRST_DIFFERS),
+        name=Lack.FIRST_DIFFERS.value,
+        measure=_mean_over_users(Lack.FIRST_DIFFERS),
+        count=_count_users(Lack.FIRST_DIFFERS),
         meaning="Share of the users whose first item differs between the arms; high: another item on top",
         arms=(Arm.CANDIDATE,),
         source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
@@ -146,24 +146,24 @@ MEASURES = (
         source="Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists",
     ),
     ArmMetric(
-        name=ListTrait.SHARED.value,
+        name=Lack.SHARED.value,
         measure=lambda listing: listing.largest_group / listing.n,
         meaning="Share of the users who get the most common list; high: one list for many, such as the most popular items",
         source="Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and Parker (1970): the largest share",
     ),
     ArmMetric(
-        name=ListTrait.REVERSED.value,
-        measure=_mean_over_users(ListTrait.REVERSED),
-        count=_count_users(ListTrait.REVERSED),
+        name=Lack.REVERSED.value,
+        measure=_mean_over_users(Lack.REVERSED),
+        count=_count_users(Lack.REVERSED),
         meaning="Of the users with the same three first items in both arms, the share for whom at least two of the three pairs "
         "stand the other way round; high: lists are reordered",
         arms=(Arm.CANDIDATE,),
         source="Kendall (1938): tau of the three items below 0",
     ),
     ArmMetric(
-        name=ListTrait.UNCHANGED.value,
-        measure=_mean_over_users(ListTrait.UNCHANGED),
-        count=_count_users(ListTrait.UNCHANGED),
+        name=Lack.UNCHANGED.value,
+        measure=_mean_over_users(Lack.UNCHANGED),
+        count=_count_users(Lack.UNCHANGED),
         meaning="Share of the users whose list is that of the arm's last run, item by item; high: old lists are served",
         need=ArmNeed.KEEP_LISTS,
         source="the discrete metric on lists",

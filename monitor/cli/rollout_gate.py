@@ -174,7 +174,7 @@ def _runs_line(found: Certificate) -> str:
     period = " to ".join(dict.fromkeys(instant(run.slot) for run in (found.runs[0], found.runs[-1])))
     if found.question.is_census:
         return (
-            f"run: {period}, newest of {found.looks:,}, judged by itself: everybody was asked ({users:,} users, {missing:,} "
+            f"run: {period}, newest of {found.looks:,}, by itself: {found.question.census} ({users:,} users, {missing:,} "
             f"missing), so the next one draws nobody anew; look {found.looks:,}, at alpha/{found.looks * (found.looks + 1):,}"
         )
     return f"runs: {len(found.runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
@@ -197,7 +197,7 @@ def _as_dict(found: Certificate) -> dict[str, object]:
         "judged": excess.yardstick,
         **pick(excess, "series", "reference"),
         "range": [excess.scale.low, excess.scale.high],
-        "design": "census" if question.is_census else "rotating",
+        "design": "rotating" if not question.is_census else "fixed" if question.comparison.measuring.sample else "census",
         "looks": found.looks,
         "since": question.since,
         "config_hash": question.comparison.config_hash,

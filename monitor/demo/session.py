@@ -1,24 +1,30 @@
-"""`rankwatch demo`: environment, daemon and screen together, from the first run to the last."""
+"""`rankwatch demo`: recommenders, on-call, daemon and screen together, from the first run to the last."""
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-import requests
-import structlog
 from rich.console import Console
 
-from monitor.demo.environment import Environment, open_environment
 from monitor.demo.screen import open_view
+from monitor.demo.servers import HOST, OnCall, Recommenders, serve_routes
+from monitor.demo.shop import Shop
 from monitor.demo.simulation import DemoStatus, Simulation, StoreReader
-from monitor.demo.story import FAST_STORY, NORMAL_STORY, Story
-from monitor.demo.verification import DemoRecord, is_over, unmet_expectations
-from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace
+from monitor.demo.story import CHAPTER_NOTES, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, Scene, next_day
+from monitor.demo.verification import is_over, unmet_expectations
+from monitor.demo.workspace import (
+    DEFAULT_DIRECTORY,
+    Workspace,
+    choose_port,
+    open_workspace,
+    write_configuration,
+    write_secret,
+    write_users,
+)
 from monitor.service import logs
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.interrupts import termination_raised
@@ -38,87 +44,88 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
     """
     story, place = FAST_STORY if fast else NORMAL_STORY, directory or DEFAULT_DIRECTORY
     try:
-        with (
-            termination_raised(signal.default_int_handler),  # as Ctrl-C, so that the terminal is left in order
-            open_environment(place, every=story.every) as environment,
-            _logging_to(environment.workspace.log),
-        ):
-            return _run(environment, story, console, daemon_factory(environment.workspace.config), until_over=fast)
+        with ExitStack() as stack:
+            # As Ctrl-C, so that the terminal is left in order.
+            stack.enter_context(termination_raised(signal.default_int_handler))
+            workspace = stack.enter_context(open_workspace(place))
+            recommenders, on_call = Recommenders(Shop()), OnCall(write_secret(workspace))
+            write_users(workspace, recommenders.shop)
+            url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
+            write_configuration(workspace, listen=f"{HOST}:{choose_port()}", url=url, every=story.every)
+            # Not into the middle of the screen.
+            logs.configure("json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8")))
+            daemon = daemon_factory(workspace.config)
+            daemon.start()
+            stack.callback(daemon.stop)
+            simulation = Simulation(
+                workspace=workspace,
+                recommenders=recommenders,
+                on_call=on_call,
+                story=story,
+                reader=StoreReader(daemon.store),
+                url=daemon.url,
+            )
+            with open_view(console) as show:
+                status = _simulate(simulation, show, until_over=fast)
+            return _verify(status, console)
     except KeyboardInterrupt:
         _print(console, f"Stopped. To look at what it left: rankwatch runs --config {Workspace(place).config}")
         return INTERRUPTED if fast else 0
 
 
-def _run(environment: Environment, story: Story, console: Console, daemon: Daemon, *, until_over: bool) -> int:
-    daemon.start()
-    try:  # what goes wrong from here on must stop the daemon, too
-        simulation = Simulation(environment=environment, story=story, reader=StoreReader(daemon.store), url=daemon.url)
-        with open_view(console) as show:
-            _simulate(simulation, show, until_over=until_over)
-        return _verify(simulation, console)
-    finally:
-        daemon.stop()
-
-
-def _simulate(simulation: Simulation, show: Callable[[DemoStatus], None], *, until_over: bool) -> None:
-    """Show frame after frame; without ``until_over`` only an interrupt ends it."""
-    simulation.begin()
+def _simulate(simulation: Simulation, show: Callable[[DemoStatus], None], *, until_over: bool) -> DemoStatus:
+    """Show frame after frame, and return the last; without ``until_over`` only an interrupt ends it."""
     while True:
         status = simulation.step()
         show(status)
         if until_over and (status.elapsed_s > _PATIENCE_S or is_over(status)):
-            return
+            return status
         time.sleep(_FRAME_S)
 
 
-def _verify(simulation: Simulation, console: Console) -> int:
+def _verify(status: DemoStatus, console: Console) -> int:
     """Print whether the story went as it should; 0 or 1."""
-    record = DemoRecord(
-        chapters=simulation.chapters,
-        seen=simulation.reader.read(),
-        received=simulation.environment.on_call.received,
-        exposition=_scrape(f"{simulation.url}/metrics"),
-    )
-    problems = unmet_expectations(record)
+    problems = unmet_expectations(status)
     for problem in problems:
         _print(console, f"demo failed: {problem}")
     if problems:
-        _print(console, f"The daemon's log is {simulation.environment.workspace.log}.")
+        _print(console, f"The daemon's log is {status.workspace.log}.")
         return 1
     _print(
         console,
-        f"The demo went as it should, in {simulation.elapsed_s:.0f} s: {len(record.seen.runs)} runs, quiet while both arms "
-        f"were healthy, {len(record.received)} messages to on-call, resolved after the repair.",
+        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.seen.runs)} runs, quiet while both arms "
+        f"were healthy, {len(status.received)} messages to on-call, resolved after the repair.",
     )
     return 0
 
 
+def run_recommenders(
+    address: tuple[str, int], *, directory: Path | None, console: Console, wait: Callable[[float], None] = time.sleep
+) -> int:
+    """Serve both arms under ``/baseline`` and ``/candidate``, retrained every day, until Ctrl-C or SIGTERM; returns 0.
+
+    Their users stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or the
+    address cannot be used.
+    """
+    recommenders, scene, (host, port) = Recommenders(Shop()), Scene(), address
+    try:
+        with (
+            termination_raised(signal.default_int_handler),
+            open_workspace(directory or DEFAULT_DIRECTORY) as workspace,
+            serve_routes(recommenders.route, host=host, port=port) as url,
+        ):
+            write_users(workspace, recommenders.shop)
+            _print(console, f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}")
+            while True:
+                if scene.since_day == scene.day:  # each chapter's beginning is a line
+                    _print(console, f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}")
+                wait(UNWATCHED_STORY.day_s)
+                # Whoever watches the recommenders is elsewhere: a chapter ends when its days are over.
+                scene = next_day(UNWATCHED_STORY, scene)
+                recommenders.retrain(scene.day, is_broken=scene.is_broken)
+    except KeyboardInterrupt:
+        return 0
+
+
 def _print(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _scrape(url: str) -> str:
-    try:
-        answer = requests.get(url, timeout=5)
-        answer.raise_for_status()
-    except requests.RequestException:
-        return ""
-    return answer.text
-
-
-@contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """Write the log to the file, not into the middle of the screen."""
-    root, asked = logging.getLogger(), structlog.get_config()
-    before, level = root.handlers[:], root.level
-    logs.configure("json", "info")
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(root.handlers[0].formatter)
-    root.handlers[:] = [handler]
-    try:
-        yield
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-        structlog.configure(**asked)
-        handler.close()

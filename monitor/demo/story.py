@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from monitor.demo.recommenders import BROKEN_COUNTRY
-from monitor.demo.workspace import EXPECTED_ALERTS
+from monitor.demo.shop import BROKEN_COUNTRY
 
 
 class Chapter(StrEnum):
@@ -36,9 +35,8 @@ CHAPTER_NOTES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """The plan. ``runs_first`` ok runs are wanted in a chapter before the next may begin, however slow the machine.
+    """The plan: how long a day is, how often a run is due (as in the configuration), how many days each chapter lasts at least.
 
-    ``alerts`` should fire together because of the fault.
     ``calm_days`` after the repair the fault comes back, so that a demo left alone goes on showing something; None: never.
     """
 
@@ -47,12 +45,12 @@ class Story:
     healthy_days: int
     broken_days: int
     calm_days: int | None
-    runs_first: int = 2
-    alerts: int = len(EXPECTED_ALERTS)
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
 FAST_STORY = Story(day_s=1.5, every="4s", healthy_days=2, broken_days=2, calm_days=None)
+UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
+"""A fault after 12 minutes, repaired after 8, back after 22: time enough for rules that learn to have learned before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +67,11 @@ class Scene:
         return self.chapter is Chapter.BROKEN
 
 
-def next_day(story: Story, scene: Scene, *, ok_runs: int, firing: int) -> Scene:
-    """Tomorrow's scene. ``ok_runs``: runs begun in this chapter that ended ok; ``firing``: how many alerts fire now."""
-    day = scene.day + 1
-    lasts = day - scene.since_day >= _days(story, scene.chapter)
-    # The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
-    is_seen = firing >= story.alerts if scene.is_broken else not firing
-    if lasts and is_seen and ok_runs >= story.runs_first:
-        chapter = Chapter.HEALED if scene.is_broken else Chapter.BROKEN
-        return Scene(day=day, chapter=chapter, since_day=day)
+def next_day(story: Story, scene: Scene, *, is_noticed: bool = True) -> Scene:
+    """Tomorrow's scene. No chapter ends before it ``is_noticed`` by whoever watches, however slow the machine."""
+    day, broken = scene.day + 1, scene.is_broken
+    days = {Chapter.HEALTHY: story.healthy_days, Chapter.BROKEN: story.broken_days, Chapter.HEALED: story.calm_days}
+    lasts = days[scene.chapter]
+    if is_noticed and lasts is not None and day - scene.since_day >= lasts:
+        return Scene(day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day)
     return Scene(day=day, chapter=scene.chapter, since_day=scene.since_day)
-
-
-def _days(story: Story, chapter: Chapter) -> float:
-    """How many days the chapter lasts at least."""
-    calm = float("inf") if story.calm_days is None else story.calm_days
-    return {Chapter.HEALTHY: story.healthy_days, Chapter.BROKEN: story.broken_days, Chapter.HEALED: calm}[chapter]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import fcntl
+import json
 import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from monitor.demo.recommenders import BROKEN_COUNTRY
-from monitor.demo.world import PurchaseHistory
+import pandas as pd
+
+from monitor.demo.servers import HOST
+from monitor.demo.shop import BROKEN_COUNTRY, Shop
 from monitor.errors import ConfigError
+from monitor.files import replace_file
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 
 DEFAULT_DIRECTORY = Path("rankwatch-demo")
@@ -20,7 +23,7 @@ _MARKER = ".made-by-rankwatch-demo"
 
 
 class Workspace:
-    """Paths inside the demo's directory; the users file is rewritten every simulated day."""
+    """Paths inside the demo's directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -64,29 +67,22 @@ def write_secret(workspace: Workspace) -> str:
     return secret
 
 
-def write_users(workspace: Workspace, history: PurchaseHistory) -> None:
-    """Write the users file of the day."""
-    rows = zip(history.users.ids, history.activities, history.users.countries.tolist(), strict=True)
-    fresh = workspace.users.with_suffix(".new")
-    with fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("user_id", "activity", "country"))
-        writer.writerows(rows)
-    fresh.replace(workspace.users)  # at once, so that a run never reads half of it
+def write_users(workspace: Workspace, shop: Shop) -> None:
+    """Write the users file."""
+    users = pd.DataFrame({"user_id": shop.ids, "activity": shop.activities, "country": shop.countries})
+    # At once: who watches from elsewhere may be reading already.
+    replace_file(workspace.users, users.to_csv(index=False).encode())
 
 
 def choose_port() -> int:
     """The usual port, or a free one where that is taken."""
-    for port in (split_address(DEFAULT_LISTEN)[1], 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    usual = split_address(DEFAULT_LISTEN)[1]
+    try:
+        with socket.create_server((HOST, usual)):
+            return usual
+    except OSError:
+        with socket.create_server((HOST, 0)) as probe:
             return int(probe.getsockname()[1])
-    msg = "no free port on 127.0.0.1 for /metrics"
-    raise ConfigError(msg)
 
 
 def _empty(workspace: Workspace) -> Workspace:
@@ -115,11 +111,11 @@ comparisons:
     every: {every}                             # a demo's pace; real ones say 15m or 1h
     k: 10
 
-    baseline:                             # EASE
+    baseline:                             # the model in use
       http:
         url: "{url}/baseline/api/recommend/{{user}}?n={{k}}"
         items: "@"                        # the answer itself is the list of items, best first
-    candidate:                            # item-kNN
+    candidate:                            # the model on trial
       http:
         url: "{url}/candidate/api/recommend/{{user}}?n={{k}}"
         items: "@"
@@ -129,7 +125,7 @@ comparisons:
       segments: [country, activity]       # columns of users.csv
       sample: 300                         # how many are asked in each run
 
-    metrics: [{metrics}]
+    metrics: {metrics}
 
     rules:
       - alert: SimilarityLow              # one segment is enough: an average over everyone hides it
@@ -158,11 +154,6 @@ receivers:
 def write_configuration(workspace: Workspace, *, listen: str, url: str, every: str) -> None:
     """Write the configuration of a daemon at ``listen``, for recommenders and on-call under ``url``."""
     text = _TEXT.format(
-        listen=listen,
-        url=url,
-        comparison=DEMO_COMPARISON,
-        every=every,
-        metrics=", ".join(f'"{name}"' if "(" in name else name for name in DEMO_METRICS),
-        shown=SHOWN_METRIC,
+        listen=listen, url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC
     )
     workspace.config.write_text(text, encoding="utf-8")

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from monitor.errors import ConfigError
-from monitor.export.exposition import FamilyCollector
+from monitor.export.exposition import Format
 from monitor.export.series import SERIES, Kind
 from monitor.files import replace_file
 
@@ -42,9 +41,10 @@ def families_of_comparison(families: Iterable[Metric], comparison: str | None) -
 
 
 def write_families(families: Iterable[Metric]) -> bytes:
-    """The families in Prometheus' text format, without timestamps."""
+    """The families, some of which may share a name, in Prometheus' text format, without timestamps."""
+    text = Format.accepted_by("")
     # node_exporter and Pushgateway take a gauge histogram for a histogram, and would show 0 without `_sum` and `_count`.
-    return generate_latest(FamilyCollector([_counted(family) for family in families]))
+    return text.page(text.encode([_counted(family)]) for family in families)
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:

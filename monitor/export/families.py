@@ -110,14 +110,3 @@ def without_created(family: Metric) -> Metric:
     created = f"{family.name}_created"
     family.samples = [sample for sample in family.samples if sample.name != created]
     return family
-
-
-def merge_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
-    """The families with the samples of each name in one, which is the first of that name."""
-    merged: dict[str, Metric] = {}
-    for family in families:
-        if family.name in merged:
-            merged[family.name].samples.extend(family.samples)
-        else:
-            merged[family.name] = family
-    return tuple(merged.values())

@@ -9,7 +9,7 @@ from functools import cached_property
 from prometheus_client.metrics_core import Metric
 
 from monitor.export.exposition import Piece
-from monitor.export.families import Gauges, merge_families
+from monitor.export.families import Gauges
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
 from monitor.export.segment_limit import SegmentSeries, choose_segments, removable_segments
 from monitor.model import LatestRun
@@ -86,5 +86,5 @@ class Publication:
         return [one.piece(self._shown[name]) for name, one in self._series.items()]
 
     def families(self) -> Iterable[Metric]:
-        """The same as families, one of each name."""
-        return merge_families(family for name, one in self._series.items() for family in one.families(self._shown[name]))
+        """The same as families, those of each comparison by themselves."""
+        return (family for name, one in self._series.items() for family in one.families(self._shown[name]))

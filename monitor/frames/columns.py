@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,6 @@ class FrameColumns:
     items: Hashable
     score: Hashable | None
     scores: Hashable | None
-    optional: frozenset[Hashable] = frozenset({"rank", "score", "scores"})
 
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
@@ -68,48 +67,42 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
         raise InputError(msg)
     column = take_column(frame, columns.items, "items", arm)
-    lists = _read_arrow_lists(column, users, arm) or read_rows(column.tolist(), f"lists of the {arm}", users)
-    if not _has_column(frame, columns.scores, columns, "scores", arm):
+    if (whole := _read_list_column(column)) is None:
+        lists = read_rows(column.tolist(), f"lists of the {arm}", users)
+    else:
+        items = from_array(whole[1], f"lists of the {arm}")
+        lists = RankingTable(users=users, offsets=offsets_of(whole[0]), items=items)
+    if not _has_column(frame, columns.scores, "scores", arm):
         return lists
-    column = take_column(frame, columns.scores, "scores", arm)
-    scores = _read_arrow_scores(column, lists, arm)
-    if scores is None:
-        scores = read_scores(column.tolist(), np.diff(lists.offsets), f"scores of the {arm}")
-    return RankingTable(users=users, offsets=lists.offsets, items=lists.items, scores=scores)
+    column, lengths, what = frame[columns.scores], np.diff(lists.offsets), f"scores of the {arm}"
+    whole = _read_list_column(column)
+    # Where lengths differ, reading row by row names the row.
+    if whole is not None and np.array_equal(whole[0], lengths):
+        scores = as_scores(whole[1], what)
+    else:
+        scores = read_scores(column.tolist(), lengths, what)
+    return replace(lists, scores=scores)
 
 
-def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> RankingTable | None:
-    """Lists from a list column of Arrow's; None for any other column."""
+def _read_list_column(column: pd.Series) -> tuple[npt.NDArray[np.int64], pd.Series] | None:
+    """Lengths of the lists of a list column of Arrow's and their items, all in one; None for any other column."""
     if not hasattr(column, "list") or column.hasnans:
         return None
-    # Read as a whole: a Python object a row would cost more than the comparison.
-    lengths = column.list.len().to_numpy(dtype=np.int64)
-    return RankingTable(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
-
-
-def _flatten(column: pd.Series) -> pd.Series:
-    """The items of a list column of Arrow's, all in one."""
-    # ``Series.list.flatten`` would repeat each user's label besides.
+    # Read as a whole: a Python object a row would cost more than the comparison, and ``Series.list.flatten`` would repeat each
+    # user's label besides.
     parts = [pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten())) for chunk in column.array.__arrow_array__().chunks]
-    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
-
-
-def _read_arrow_scores(column: pd.Series, lists: RankingTable, arm: str) -> Floats | None:
-    if not hasattr(column, "list") or column.hasnans:
-        return None
-    if not np.array_equal(column.list.len().to_numpy(dtype=np.int64), np.diff(lists.offsets)):
-        return None  # reading row by row names the one that differs
-    return as_scores(_flatten(column), f"scores of the {arm}")
+    items = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
+    return column.list.len().to_numpy(dtype=np.int64), items
 
 
 def _read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     codes, users = pd.factorize(read_users(frame, columns.user, arm))
     items = from_array(take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
     scores = None
-    if _has_column(frame, columns.score, columns, "score", arm):
+    if _has_column(frame, columns.score, "score", arm):
         scores = as_scores(take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
     order: Rows | None
-    if scores is not None and columns.rank in columns.optional and columns.rank not in frame.columns:
+    if scores is not None and columns.rank == "rank" and "rank" not in frame.columns:
         order = _order_by_score(codes, scores, items, users, arm)
     else:
         rank = None if columns.rank is None else _ranks(take_column(frame, columns.rank, "rank", arm), arm)
@@ -128,10 +121,10 @@ def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
     return checked_users(pd.Index(read_column(column) if isinstance(column.dtype, pd.ArrowDtype) else column), arm)
 
 
-def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: FrameColumns, role: str, arm: str) -> bool:
+def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str) -> bool:
     """Whether the frame has that column."""
     # Under its usual name only it may be left out: another was asked for.
-    if name is None or (name in columns.optional and name not in frame.columns):
+    if name is None or (name == role and name not in frame.columns):
         return False
     take_column(frame, name, role, arm)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ BLOCK_CELLS = 1 << 18
 _FEW_PAIRS = 128
 
 
+@dataclass(eq=False, repr=False)
 class Alignment:
     """Where the baseline's items of n users stand in the candidate's lists. Never changes; what is derived is kept.
 
@@ -33,23 +35,13 @@ class Alignment:
     ``scores``, ``weights``, ``labels``: what the batch holds of them, rank by rank like ``positions``: (k, n), or None.
     """
 
-    def __init__(
-        self,
-        positions: Ranks,
-        baseline_lengths: Codes,
-        candidate_lengths: Codes,
-        *,
-        scores: ByArm | None = None,
-        weights: ByArm | None = None,
-        labels: Labels | None = None,
-    ) -> None:
-        self.positions = positions
-        self.baseline_lengths = baseline_lengths
-        self.candidate_lengths = candidate_lengths
-        self.scores = scores
-        self.weights = weights
-        self.labels = labels
-        self.derived: dict[Callable[[Alignment], Any], Any] = {}
+    positions: Ranks
+    baseline_lengths: Codes
+    candidate_lengths: Codes
+    scores: ByArm | None = field(default=None, kw_only=True)
+    weights: ByArm | None = field(default=None, kw_only=True)
+    labels: Labels | None = field(default=None, kw_only=True)
+    derived: dict[Callable[[Alignment], Any], Any] = field(default_factory=dict, init=False)
 
     @property
     def k(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.kendall.element_weighted import average_step_costs, rank_values, sum_ahead, without_unweighted
+from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh_shared, without_unweighted
 from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
 from monitor.model.arrays import Floats
 
@@ -81,7 +81,7 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 
     Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010), element weights.
     """
-    return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way, _by_element)[0], alignment))
+    return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way, weigh_shared)[0], alignment))
 
 
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
@@ -93,7 +93,7 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """
 
     def measure(one_way: Alignment) -> Floats:
-        moved, most = _move(one_way, _by_element)
+        moved, most = _move(one_way, weigh_shared)
         return divide(moved, most)
 
     return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
@@ -108,14 +108,10 @@ def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
     """
 
     def by_element_and_position(one_way: Alignment, shared: Shared) -> Floats:
-        return _by_element(one_way, shared) * average_step_costs(shared, discount)
+        return weigh_shared(one_way, shared) * average_step_costs(shared, discount)
 
     moved = measure_both_ways(lambda one_way: _move(one_way, by_element_and_position)[0], alignment)
     return without_unweighted(alignment, moved)
-
-
-def _by_element(alignment: Alignment, shared: Shared) -> Floats:
-    return rank_values(alignment).baseline * shared.is_common
 
 
 def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -19,8 +17,7 @@ from monitor.kernels.footrule import (
     topk_footrule,
     topk_footrule_normalized,
 )
-from monitor.kernels.kendall.element_weighted import DISCOUNTS
-from monitor.metrics.metric import Distance, OrderDistance, WeightedOrderDistance
+from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeighted, WeightedOrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +108,9 @@ class ElementWeightedFootruleNormalized(WeightedOrderDistance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneralizedFootrule(WeightedOrderDistance):
-    """How far the items in common move, weighted by the items and by how near the top they move.
-
-    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
-    costs the difference.
-    """
-
-    discount: str = "dcg"
+class GeneralizedFootrule(PositionWeighted):
+    """How far the items in common move, weighted by the items and by how near the top they move."""
 
     name = "generalized_footrule"
     kernel = staticmethod(generalized_footrule)
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
+    need = Need.ITEM_WEIGHTS

@@ -70,19 +70,11 @@ class Cg(OfArm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dcg(OfArm):
-    """Gains of the items listed, the top counting most.
-
-    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``).
-    """
+class Discounted(OfArm, ABC):
+    """A measure of gains that are worth less the lower they stand."""
 
     gain: str = LINEAR
 
-    name = "dcg"
-    kernel = staticmethod(lambda grades, _, gain: dcg(grades, gain))
-    low = -math.inf
-    high = math.inf
-    uneven = "exact: a place without an item adds nothing"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": ARMS, "gain": GAINS}
     source = (
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
@@ -90,21 +82,29 @@ class Dcg(OfArm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ndcg(OfArm):
+class Dcg(Discounted):
+    """Gains of the items listed, the top counting most.
+
+    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``).
+    """
+
+    name = "dcg"
+    kernel = staticmethod(lambda grades, _, gain: dcg(grades, gain))
+    low = -math.inf
+    high = math.inf
+    uneven = "exact: a place without an item adds nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ndcg(Discounted):
     """DCG by that of the user's best possible list.
 
     ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal holds the user's best items, listed or not.
     """
 
-    gain: str = LINEAR
-
     name = "ndcg"
     kernel = staticmethod(lambda grades, labels, gain: ndcg(grades, labels.ideal, gain))
     uneven = "exact: the ideal is as deep as the metric, so that a list too short loses by it"
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": ARMS, "gain": GAINS}
-    source = (
-        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from monitor.kernels.chance import common_by_chance, expect_over_shared
 from monitor.kernels.kendall.element_weighted import (
-    DISCOUNTS,
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
     expect_position_weighted,
@@ -18,7 +15,7 @@ from monitor.kernels.kendall.element_weighted import (
     position_weighted_kendall_distance,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.metrics.metric import OrderCorrelation, OrderDistance, WeightedOrderDistance
+from monitor.metrics.metric import Need, OrderCorrelation, PositionWeighted, WeightedOrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +52,11 @@ _NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionWeightedKendallDistance(OrderDistance):
-    """Pairs of common items in opposite order, those that move at the top counting most.
-
-    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
-    costs the difference.
-    """
-
-    discount: str = "dcg"
+class PositionWeightedKendallDistance(PositionWeighted):
+    """Pairs of common items in opposite order, those that move at the top counting most."""
 
     name = "position_weighted_kendall_distance"
     kernel = staticmethod(position_weighted_kendall_distance)
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to all pairs of k items: no step costs more than the first, 1."""
@@ -102,15 +91,9 @@ class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneralizedKendallDistance(WeightedOrderDistance):
-    """Pairs of common items in opposite order, weighted by the items and by how near the top they move.
-
-    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
-    costs the difference.
-    """
-
-    discount: str = "dcg"
+class GeneralizedKendallDistance(PositionWeighted):
+    """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
 
     name = "generalized_kendall_distance"
     kernel = staticmethod(generalized_kendall_distance)
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
+    need = Need.ITEM_WEIGHTS

@@ -79,7 +79,6 @@ from monitor.model.rules import (
     LearnedLimit,
     Learning,
     Limit,
-    ListsRule,
     Rule,
     RuleKind,
     SeriesRule,
@@ -119,11 +118,10 @@ from monitor.model.runs import (
 )
 from monitor.model.statistics import (
     CHURN,
+    TRAITS,
     CoverageShare,
     DerivedMetric,
     Lack,
-    ListShare,
-    ListTrait,
     NoiseFloor,
     Statistic,
     parse_derived,

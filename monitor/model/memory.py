@@ -54,7 +54,7 @@ class MemoryRequest:
     """What a run of the slot ``before`` asks of earlier slots of the same comparison and configuration."""
 
     comparison: str
-    config_hash: str
+    hashes: tuple[str, ...]  # of its configuration, as this version and earlier ones computed them
     before: datetime
     runs: int = 0  # how many of the newest ok ones to learn from
     series: Mapping[str, str] = field(default_factory=dict)  # by alert; a run that lacks a lesson of one has its summaries
@@ -71,6 +71,7 @@ class Memory:
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     accepted: tuple[Transition, ...] = ()  # levels that are normal since somebody said so
     last_lists: KeptLists | None = None  # of the last run that kept any
+    anew_since: datetime | None = None  # from which run on rules learn anew, while they have too few runs
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     last_ok: datetime | None = None  # slot of the newest earlier run that ended ok, whatever the configuration
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first

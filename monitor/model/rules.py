@@ -1,4 +1,4 @@
-"""Rules: what is watched, with which limit, and when it alerts. A rule is one of five kinds, each with fields of its own."""
+"""Rules: what is watched, with which limit, and when it alerts. A rule is one of four kinds, each with fields of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from monitor.model.rankings import Arm
-from monitor.model.statistics import CoverageShare, ListShare, Statistic
+from monitor.model.statistics import CoverageShare, Statistic
 
 MEAN = Statistic()
 
@@ -73,7 +73,6 @@ class RuleKind(StrEnum):
 
     SIMILARITY = "similarity"
     COVERAGE = "coverage"
-    LISTS = "lists"
     STANDSTILL = "standstill"
     CONDITION = "condition"
 
@@ -81,7 +80,6 @@ class RuleKind(StrEnum):
 # The label `metric` of alerts that are about no metric.
 METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.COVERAGE: "coverage",
-    RuleKind.LISTS: "lists",
     RuleKind.STANDSTILL: "frozen",
     RuleKind.CONDITION: "condition",
 }
@@ -155,9 +153,10 @@ class SimilarityRule(BaseRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRule(BaseRule):
-    """Watches a share of the users asked for whom something is lacking."""
+    """Watches a share of the users for whom something is lacking, or whose lists have a trait."""
 
     kind: ClassVar[RuleKind] = RuleKind.COVERAGE
+    is_share: ClassVar[bool] = True
 
     share: CoverageShare
     limit: Limit
@@ -166,31 +165,6 @@ class CoverageRule(BaseRule):
     def subject(self) -> Subject:
         """The share of coverage."""
         return Subject(METRIC_LABELS[self.kind], str(self.share))
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the value is a share of users: it always is."""
-        return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListsRule(BaseRule):
-    """Watches a share of the users whose lists have a trait."""
-
-    kind: ClassVar[RuleKind] = RuleKind.LISTS
-
-    share: ListShare
-    limit: Limit
-
-    @property
-    def subject(self) -> Subject:
-        """The share of lists."""
-        return Subject(METRIC_LABELS[self.kind], str(self.share))
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the value is a share of users: it always is."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,9 +200,7 @@ class ConditionRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
-SeriesRule: TypeAlias = (
-    SimilarityRule | CoverageRule | ListsRule
-)  # a rule that holds the value of a series, run after run, against a limit
+SeriesRule: TypeAlias = SimilarityRule | CoverageRule  # a rule that holds the value of a series, run after run, against a limit
 
 Rule: TypeAlias = SeriesRule | StandstillRule | ConditionRule
 

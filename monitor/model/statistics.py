@@ -1,4 +1,4 @@
-"""What rules may ask for, by names that parse and print: statistics, series of the noise floor, shares of users."""
+"""What rules may ask for, by names that parse and print: statistics, series of the noise floor, shares of coverage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self, TypeVar
+from typing import Self
 
 from monitor.errors import ConfigError
 from monitor.model.rankings import Arm, CoverageReason, CoverageRow
@@ -14,7 +14,7 @@ from monitor.model.rankings import Arm, CoverageReason, CoverageRow
 _QUANTILE = re.compile(r"p(\d{2})")
 _SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
 _DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
-_NAMED_SHARE = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
+_LACK = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,16 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
     return None, name
 
 
+CHURN = "self_churn"
+"""The arm metric of how much of each list was replaced since the last run."""
+
+
 class Lack(StrEnum):
-    """What users are counted for. ``short`` and ``duplicated`` lists are compared all the same."""
+    """What users are counted for: a list that cannot be served or compared as it should, or, from ``shared_list`` on, a trait.
+
+    ``short`` and ``duplicated`` lists are compared all the same. Traits are arm metrics of these names, measured of the users
+    that are compared; the last two hold both arms together, and are the candidate's.
+    """
 
     MISSING = "missing"
     EMPTY = "empty"
@@ -95,18 +103,13 @@ class Lack(StrEnum):
     DUPLICATED = "duplicated"
     FAILED = "failed"
     UNPAIRED = "unpaired"
+    SHARED = "shared_list"
+    UNCHANGED = "unchanged_list"
+    REVERSED = "top_reversed"
+    FIRST_DIFFERS = "first_differs"
 
 
-_NameT = TypeVar("_NameT", bound=StrEnum)
-
-
-def _parse_share(text: str, names: type[_NameT]) -> tuple[_NameT | None, Arm | None]:
-    """The name and the arm in ``missing(candidate)``; no name where the text is none, no arm where it has none."""
-    match = _NAMED_SHARE.fullmatch(text.strip())
-    try:
-        return (names(match[1]), Arm(match[2]) if match[2] else None) if match else (None, None)
-    except ValueError:
-        return None, None
+TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS})
 
 
 _BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
@@ -115,7 +118,7 @@ _REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_L
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of the users asked for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` concerns no single arm.
+    """The share of the users for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` concerns no single arm.
 
     ``failed`` counts every reason that is a failure to answer: timeout, errors, answers that cannot be read.
     """
@@ -126,8 +129,13 @@ class CoverageShare:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``; ConfigError when it is none."""
-        lack, arm = _parse_share(text, Lack)
-        if lack is None or (lack is Lack.UNPAIRED and arm is not None):
+        match = _LACK.fullmatch(text.strip())
+        try:
+            lack = Lack(match[1]) if match else None
+            arm = Arm(match[2]) if match and match[2] else None
+        except ValueError:
+            lack = None
+        if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
             kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
             msg = f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind it such as missing(baseline)"
             raise ConfigError(msg)
@@ -137,45 +145,8 @@ class CoverageShare:
         return self.lack if self.arm is None else f"{self.lack}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """How many users of the row are counted."""
+        """How many users of the row are counted; not of a trait, which coverage does not know."""
         if self.lack is Lack.UNPAIRED:
             return row.asked - row.paired
         reasons = _REASONS[self.lack]
         return sum(users for (arm, reason), users in row.reasons.items() if arm == self.arm and reason in reasons)
-
-
-CHURN = "self_churn"
-"""The arm metric of how much of each list was replaced since the last run."""
-
-
-class ListTrait(StrEnum):
-    """What users' lists are counted for, each an arm metric of this name."""
-
-    SHARED = "shared_list"
-    UNCHANGED = "unchanged_list"
-    REVERSED = "top_reversed"
-    FIRST_DIFFERS = "first_differs"
-
-
-OF_BOTH_ARMS = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)
-
-
-@dataclass(frozen=True, slots=True)
-class ListShare:
-    """The share of the users whose list of ``arm`` has the trait, from 0 to 1."""
-
-    trait: ListTrait
-    arm: Arm = Arm.CANDIDATE
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ``shared_list(baseline)`` or ``shared_list`` (of the candidate); ConfigError when it is none."""
-        trait, arm = _parse_share(text, ListTrait)
-        if trait is None or (trait in OF_BOTH_ARMS and arm is not None):
-            msg = f"unknown share {text!r}: use one of {', '.join(ListTrait)}; the first two may name the arm, as in "
-            msg += "shared_list(baseline)"
-            raise ConfigError(msg)
-        return cls(trait, arm or Arm.CANDIDATE)
-
-    def __str__(self) -> str:
-        return self.trait if self.trait in OF_BOTH_ARMS else f"{self.trait}({self.arm})"

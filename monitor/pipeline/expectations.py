@@ -22,7 +22,6 @@ from monitor.model import (
     Findings,
     LearnedLimit,
     Learning,
-    ListsRule,
     PastRun,
     Rule,
     SeriesRule,
@@ -60,6 +59,7 @@ NEAR_DROP_RUNS = 3
 first day would otherwise count as normal on its second."""
 
 WEIGHT_OF_BASELINE = 0.2
+HOLIDAY = "not judged by what is normal: the day is one of the holidays of the comparison"
 
 REMEMBERED = 120
 """Newest runs that are looked back at. A reference takes the newest 60 that count (`reference.WINDOW`), which leaves room for
@@ -97,12 +97,19 @@ def compute_expectations(
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
     figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
-    if not (figures.summaries or figures.coverage):
+    if not (figures.summaries or figures.shares.rows):
         return ()
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
     if not series:
         return ()
-    shares = _share_out(comparison, series)
+    is_holiday = comparison.judging.is_holiday
+    if is_holiday(found.slot):
+        return tuple(
+            Expectation(alert=each.rule.alert, segment=each.segment, runs=0, series=describe_series(each.rule), note=HOLIDAY)
+            for each in series
+        )
+    past = [run for run in past if not is_holiday(run.slot)]
+    shares = share_out(comparison, series)
     lessons = read_lessons(series, past)
     fired = find_firings(series, past)
     evidence, was_drifting = _gather(fired, lessons.steady, shares)
@@ -129,7 +136,7 @@ def compute_expectations(
             each,
             lost=lost.get(each.segment, 0.0),
             usual_lost=float(usual[n]),
-            new_normal=_describe_level(comparison.name, since[n]),
+            note=_describe_level(comparison.name, since[n]),
         )
         for n, each in enumerate(expected)
     )
@@ -160,7 +167,7 @@ def find_waiting(z: Floats) -> Flags:
     return is_new & (z > NEAR_DROP_Z)
 
 
-def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
+def share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
@@ -172,7 +179,7 @@ def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]])
 
 def _weight(rule: SeriesRule) -> float:
     # On trial is the candidate.
-    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule | ListsRule) and rule.share.arm is Arm.BASELINE else 1.0
+    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:

@@ -87,7 +87,7 @@ class ChangeScales:
         )
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
-        if change.kind in (RuleKind.COVERAGE, RuleKind.LISTS):
+        if change.kind is RuleKind.COVERAGE:
             return share_interval(change.value or 0.0, change.users)
         found = (each for each in self.summaries if (each.segment, each.metric) == (change.segment, change.metric))
         summary = next(found, None)

@@ -10,15 +10,13 @@ from typing import Generic, Self, TypeVar
 
 import numpy as np
 
-from monitor.alerts import find_shares
+from monitor.alerts import Portion, UserShares
 from monitor.model import (
     ALL,
     PARTS,
     ArmScore,
     CoverageRow,
     CoverageRule,
-    ListShare,
-    ListsRule,
     PastRun,
     SeriesRule,
     SimilarityRule,
@@ -37,24 +35,21 @@ HALF_A_USER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run measured, as series are read from it: by segment summaries of metrics, coverage, and shares of lists."""
+    """What one run measured, as series are read from it: summaries by segment and metric, and shares of users."""
 
     summaries: Mapping[tuple[str, str], Summary]
-    coverage: Mapping[str, CoverageRow]
-    lists: Mapping[tuple[str, ListShare], ArmScore]
+    shares: UserShares
 
     @classmethod
     def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = (), scores: Sequence[ArmScore] = ()) -> Self:
-        """Of these summaries and arm-wide metrics, and of those rows in which somebody was asked."""
+        """Of these summaries, of those rows in which somebody was asked, and of arm-wide metrics."""
         by_name = {(each.segment, each.metric): each for each in summaries}
-        return cls(by_name, {row.segment: row for row in rows if row.asked}, find_shares(scores))
+        return cls(by_name, UserShares.of(rows, scores))
 
     def segments(self, rule: SeriesRule) -> set[str]:
         """The segments in which the rule's series was measured."""
         if isinstance(rule, CoverageRule):
-            return set(self.coverage)
-        if isinstance(rule, ListsRule):
-            return {segment for segment, share in self.lists if share == rule.share}
+            return self.shares.segments(rule.share)
         return {segment for segment, metric in self.summaries if metric == rule.metric}
 
 
@@ -75,7 +70,7 @@ class RuleSeries(Generic[RuleT_co]):
         found = self._find(figures)
         if isinstance(found, Summary):
             return self.measure(found)
-        if found is None or found[1] < self.rule.min_users:
+        if found is None or found.users < self.rule.min_users:
             return np.nan, np.nan
         return _as_angle(*found)
 
@@ -94,17 +89,12 @@ class RuleSeries(Generic[RuleT_co]):
     def count_users(self, figures: Figures) -> int:
         """Users behind the run's value; 0 where it has none."""
         found = self._find(figures)
-        return 0 if found is None else found.n if isinstance(found, Summary) else found[1]
+        return 0 if found is None else found.n if isinstance(found, Summary) else found.users
 
-    def _find(self, figures: Figures) -> Summary | tuple[float, int] | None:
-        """The summary, or of a share of users its value and of how many it is."""
+    def _find(self, figures: Figures) -> Summary | Portion | None:
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
-        if isinstance(self.rule, ListsRule):
-            score = figures.lists.get((self.segment, self.rule.share))
-            return None if score is None or score.value is None else (score.value, score.n)
-        row = figures.coverage.get(self.segment)
-        return None if row is None else (self.rule.share.count(row) / row.asked, row.asked)
+        return figures.shares.find(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
         """A value on the judged scale as people read it; None for what is not finite, and for a share of nobody."""

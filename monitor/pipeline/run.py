@@ -49,7 +49,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         rules, runs = comparison.judging.similarity_rules, RECENT
     return MemoryRequest(
         comparison=comparison.name,
-        config_hash=comparison.config_hash,
+        hashes=comparison.hashes,
         before=slot,
         runs=runs if rules else 0,
         series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
@@ -74,6 +74,11 @@ def execute(
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison.judging.min_paired_share)
+    if memory.anew_since is not None and learning_rules(comparison):
+        anew = (
+            f"rules learn anew since {format_instant(memory.anew_since)}: the configuration measures something else than before"
+        )
+        reason = "; ".join(filter(None, (reason, anew)))
     if status is not RunStatus.OK and memory.last_ok is not None:
         reason = f"{reason}; the last run that ended ok was of {format_instant(memory.last_ok)}"
     if arms.scores_to is not None:

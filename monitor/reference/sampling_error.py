@@ -35,7 +35,8 @@ def from_angle(angle: npt.ArrayLike, users: npt.ArrayLike) -> Floats:
 def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats]:
     """How many users `to_angle` was told of, and of how many; whole numbers, NaN stays NaN."""
     users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
-    return np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375), users
+    counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
+    return np.maximum(counts, 0.0), users
 
 
 LEAST_IN_TAIL = 5

@@ -26,8 +26,8 @@ class _OpenStreamHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
-def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
-    """Set up structlog and let what libraries log pass through it, on standard error."""
+def configure(format_: Literal["auto", "console", "json"], level: str, stream: TextIO | None = None) -> None:
+    """Set up structlog and let what libraries log pass through it, on the stream (standard error) until it is closed."""
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -47,7 +47,7 @@ def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = _OpenStreamHandler(sys.stderr)
+    handler = _OpenStreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

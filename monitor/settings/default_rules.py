@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
-from monitor.model import CHURN, Arm, CoverageShare, DerivedMetric, Keep, Lack, ListShare, ListTrait, NoiseFloor, Severity
+from monitor.model import CHURN, TRAITS, Arm, CoverageShare, DerivedMetric, Keep, Lack, NoiseFloor, Severity
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
@@ -27,14 +27,12 @@ _COVERAGE = {
     "BaselineListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.BASELINE),
     "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
     "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
-}
-_LISTS = {
-    "SharedList": ListShare(ListTrait.SHARED),
-    "StaleLists": ListShare(ListTrait.UNCHANGED),
-    "TopReversed": ListShare(ListTrait.REVERSED),
-    "FirstItemDiffers": ListShare(ListTrait.FIRST_DIFFERS),
-    "BaselineSharedList": ListShare(ListTrait.SHARED, Arm.BASELINE),
-    "BaselineStaleLists": ListShare(ListTrait.UNCHANGED, Arm.BASELINE),
+    "SharedList": CoverageShare(Lack.SHARED, Arm.CANDIDATE),
+    "StaleLists": CoverageShare(Lack.UNCHANGED, Arm.CANDIDATE),
+    "TopReversed": CoverageShare(Lack.REVERSED, Arm.CANDIDATE),
+    "FirstItemDiffers": CoverageShare(Lack.FIRST_DIFFERS, Arm.CANDIDATE),
+    "BaselineSharedList": CoverageShare(Lack.SHARED, Arm.BASELINE),
+    "BaselineStaleLists": CoverageShare(Lack.UNCHANGED, Arm.BASELINE),
 }
 
 
@@ -51,21 +49,19 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
     rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
     jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
-    coverage = (_rule(alert=name, coverage=str(share), **jump) for name, share in _COVERAGE.items())
-    is_kept = options.keep_lists is not Keep.NONE
-    lists = (
-        _rule(alert=name, lists=str(share), **jump)
-        for name, share in _LISTS.items()
-        if is_kept or share.trait is not ListTrait.UNCHANGED
+    coverage = (
+        _rule(alert=name, coverage=str(share), **jump)
+        for name, share in _COVERAGE.items()
+        if share.lack is not Lack.UNCHANGED or options.keep_lists is not Keep.NONE
     )
     # Few users with one list add up over runs.
-    more = _rule(alert="SharedListMore", lists=ListTrait.SHARED, learned="trend", segments="each")
+    more = _rule(alert="SharedListMore", coverage=Lack.SHARED, learned="trend", segments="each")
     frozen = (
         _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
         for arm in Arm
         if options.keep_lists in (None, Keep.ALL)
     )
-    return (*rules, *coverage, *lists, more, *frozen)
+    return (*rules, *coverage, more, *frozen)
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -110,8 +106,9 @@ def needs_last_lists(options: ComparisonOptions) -> bool:
 
 
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
-    """The arm metrics to measure: those wanted, those that rules on lists watch, and churn where one on standstill needs it."""
+    """The arm metrics to measure: those wanted, traits that rules watch, and churn where one on standstill needs it."""
     rules = rules_of(options)
-    watched = [ListShare.parse(rule.lists).trait.value for rule in rules if rule.lists is not None]
+    shares = (CoverageShare.parse(rule.coverage).lack for rule in rules if rule.coverage is not None)
+    watched = [lack.value for lack in shares if lack in TRAITS]
     churn = [CHURN] if any(rule.frozen is not None for rule in rules) else []
     return tuple(dict.fromkeys((*options.arm_metrics, *watched, *churn)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitor.metrics import Need
-from monitor.model import ALL, Direction, Keep, ListTrait, Statistic
+from monitor.model import ALL, Direction, Keep, Lack, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_translation import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
@@ -14,24 +14,11 @@ from monitor.settings.validation import Partial
 _EXCLUDED = {
     "frozen": (
         (
-            *(
-                "metric",
-                "coverage",
-                "lists",
-                "statistic",
-                "segments",
-                "below",
-                "above",
-                "over_floor",
-                "learned",
-                "watch",
-                "for",
-            ),
+            *("metric", "coverage", "statistic", "segments", "below", "above", "over_floor", "learned", "watch", "for"),
             *("resolve_above", "resolve_below", "resolve_after"),
         ),
         "does not go with frozen, which learns how often the lists of an arm change: remove this key",
     ),
-    "lists": (("metric", "coverage", "statistic"), "does not go with lists, which is a share of users: remove one of them"),
     "coverage": (("metric", "statistic"), "does not go with coverage, which is a share of the users asked: remove one of them"),
     "learned": (
         ("below", "above", "over_floor", "resolve_above", "resolve_below"),
@@ -44,9 +31,6 @@ _EXCLUDED = {
 }
 
 
-_SHARES = ("coverage", "lists")
-
-
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Problems of one rule of the comparison."""
     if rule.has("frozen"):
@@ -54,9 +38,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         if lacks_lists(comparison):
             yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists from the comparison")
         return
-    if ListTrait.UNCHANGED in (rule.get("lists") or "") and comparison.get("keep_lists") is Keep.NONE:
-        yield Problem(("lists",), "compares with the lists of the last run: remove keep_lists from the comparison")
-    yield from (_share(rule) if rule.has(*_SHARES) else _metric(rule, comparison))
+    yield from (_coverage(rule, comparison) if rule.has("coverage") else _metric(rule, comparison))
     yield from _thresholds(rule, comparison.get("k"))
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
@@ -78,8 +60,8 @@ def _judged(rule: Partial) -> JudgedMetric | None:
 
 
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    if not rule.has("metric") and not rule.misspells("metric", *_SHARES, "frozen"):
-        yield Problem((), "has nothing to judge: give metric, coverage, lists, or frozen")
+    if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
+        yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
     wanted, measured = _judged(rule), comparison.get("metrics")
     if wanted is None:
         return
@@ -95,10 +77,12 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 _LATE = "needs relevance, which arrives after the run, when rules have judged it: use a metric of the lists alone"
 
 
-def _share(rule: Partial) -> Iterator[Problem]:
-    yield from _excluded(rule, "lists" if rule.has("lists") else "coverage")
+def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    yield from _excluded(rule, "coverage")
+    if Lack.UNCHANGED in (rule.get("coverage") or "") and comparison.get("keep_lists") is Keep.NONE:
+        yield Problem(("coverage",), "compares with the lists of the last run: remove keep_lists from the comparison")
     if rule.has("below"):
-        yield Problem(("below",), "the share of users grows as things get worse: write above")
+        yield Problem(("below",), "the share of users grows as less is covered: write above")
     above, end = rule.get("above"), rule.get("resolve_below")
     if above is not None and not 0 <= above < 1:
         yield Problem(("above",), "can never be reached: a share lies between 0 and 1")
@@ -135,19 +119,18 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
 def _learned(rule: Partial) -> Iterator[Problem]:
     yield from _excluded(rule, "learned")
     kind = rule.get("learned")
-    if rule.has(*_SHARES) and kind == "drop":
-        yield Problem(("learned",), "such a share of users does not drop when it is bad: write learned: jump")
-    if not rule.has(*_SHARES) and kind == "jump":
-        wanted = "jump goes with coverage and lists: write drop, which finds every run that is beyond what is normal"
-        yield Problem(("learned",), wanted)
+    if rule.has("coverage") and kind == "drop":
+        yield Problem(("learned",), "a share of users without a list does not drop when it is bad: write learned: jump")
+    if not rule.has("coverage") and kind == "jump":
+        yield Problem(("learned",), "jump goes with coverage: write drop, which finds every run that is beyond what is normal")
 
 
 def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
     yield from _excluded(rule, "over_floor")
     quantity, floor = _judged(rule), Statistic.parse(rule.get("statistic") or "mean").floor
     margin, end = rule.get("over_floor"), rule.get("resolve_below")
-    if rule.has(*_SHARES):
-        yield Problem(("over_floor",), "goes with a metric: a share of users has no noise floor")
+    if rule.has("coverage"):
+        yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
     elif quantity is not None and quantity.derived is not None:
         yield Problem(("metric",), f"is what over_floor means already: write metric: {quantity.metric}")
     elif floor is not None:
@@ -166,7 +149,7 @@ def _span(quantity: JudgedMetric, k: int | None) -> float:
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
     # A threshold that the statistic can never pass is a rule that never fires, or always.
     metric, statistic = _judged(rule), rule.get("statistic")
-    if metric is None or rule.has(*_SHARES) or statistic is None:
+    if metric is None or rule.has("coverage") or statistic is None:
         return
     floor = Statistic.parse(statistic).floor
     lowest, highest = metric.bounds(k)

@@ -16,7 +16,6 @@ from monitor.settings.value_types import (
     AlertName,
     CoverageName,
     JudgedMetricName,
-    ListShareName,
     PublicUrl,
     RunCount,
     SegmentChoice,
@@ -32,16 +31,9 @@ class RuleOptions(Options):
         json_schema_extra={
             "oneOf": [{"required": [key]} for key in ("below", "above", "over_floor", "learned", "frozen")],
             "anyOf": [
-                {"required": ["metric"], "properties": dict.fromkeys(("coverage", "lists", "frozen"), False)},
-                {
-                    "required": ["coverage"],
-                    "properties": dict.fromkeys(("metric", "statistic", "lists", "frozen", "below"), False),
-                },
-                {
-                    "required": ["lists"],
-                    "properties": dict.fromkeys(("metric", "statistic", "coverage", "frozen", "below"), False),
-                },
-                {"required": ["frozen"], "properties": dict.fromkeys(("metric", "statistic", "coverage", "lists"), False)},
+                {"required": ["metric"], "properties": dict.fromkeys(("coverage", "frozen"), False)},
+                {"required": ["coverage"], "properties": dict.fromkeys(("metric", "statistic", "frozen", "below"), False)},
+                {"required": ["frozen"], "properties": dict.fromkeys(("metric", "statistic", "coverage"), False)},
             ],
         }
     )
@@ -50,22 +42,17 @@ class RuleOptions(Options):
     metric: JudgedMetricName | None = Field(
         default=None,
         description="One of the comparison's metrics M; with a noise floor also `floor(M)` or `over_floor(M)`. Or give "
-        "`coverage`, `lists` or `frozen`.",
+        "`coverage` or `frozen`.",
         examples=["rbo(p=0.9)"],
     )
     coverage: CoverageName | None = Field(
         default=None,
         description="Instead of `metric`: the share of users whose list is `missing`, `empty`, `short` or `duplicated`, whose "
-        "request `failed`, or who could not be compared (`unpaired`). Of the candidate unless it names the arm.",
-        examples=["missing", "failed(baseline)"],
-    )
-    lists: ListShareName | None = Field(
-        default=None,
-        description="Instead of `metric`: the share of users who all get one list (`shared_list`), whose list did not change "
-        "since the last run while those of others did (`unchanged_list`; lists are kept for this), whose first three items are "
-        "the same in both arms but mostly the other way round (`top_reversed`), or whose first item is another one "
-        "(`first_differs`). The first two are of the candidate unless they name the arm.",
-        examples=["shared_list", "unchanged_list(baseline)"],
+        "request `failed`, or who could not be compared (`unpaired`); of those compared, who all get one list (`shared_list`), "
+        "whose list is that of the last run although others changed (`unchanged_list`; lists are kept for this), whose first "
+        "three items are those of the baseline but mostly turned round (`top_reversed`), or whose first item is another one "
+        "(`first_differs`). Of the candidate unless it names the arm.",
+        examples=["missing", "failed(baseline)", "shared_list"],
     )
     frozen: Arm | None = Field(
         default=None,
@@ -95,8 +82,8 @@ class RuleOptions(Options):
     )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
-        description="Instead of a threshold, learned from at least five healthy runs before. `drop` (with `coverage` "
-        "and `lists`: `jump`) is in breach once a run is beyond what is expected, `trend` once runs add up to a change.",
+        description="Instead of a threshold, learned from at least five healthy runs before. `drop` (with `coverage`: `jump`) "
+        "is in breach when one run is beyond what is expected, `trend` when runs add up to a lasting change.",
     )
     watch: Literal["drift", "improvement"] = Field(
         default="drift",

@@ -15,8 +15,6 @@ from monitor.model import (
     LearnedLimit,
     Learning,
     Limit,
-    ListShare,
-    ListsRule,
     Rule,
     SimilarityRule,
     StandstillRule,
@@ -73,8 +71,6 @@ def to_rule(options: RuleOptions, k: int) -> Rule:
     }
     if options.frozen is not None:
         return StandstillRule(arm=options.frozen, **common)
-    if options.lists is not None:
-        return ListsRule(share=ListShare.parse(options.lists), limit=_limit(options), **common)
     if options.metric is None:
         return CoverageRule(share=CoverageShare.parse(options.coverage or ""), limit=_limit(options), **common)
     metric = options.metric if options.over_floor is None else DerivedMetric.OVER_FLOOR.of(options.metric)
@@ -103,7 +99,7 @@ def _limit(options: RuleOptions) -> Limit:
 
 def _watched(options: RuleOptions) -> tuple[Direction, float]:
     """The side that a rule that learns watches, and the value that the statistic never passes there."""
-    if options.coverage is not None or options.lists is not None:
+    if options.coverage is not None:
         return (Direction.ABOVE, 1.0) if options.watch == "drift" else (Direction.BELOW, 0.0)
     quantity, floor = parse_judged_metric(options.metric or ""), Statistic.parse(options.statistic).floor
     is_above = (quantity.drifts is Direction.ABOVE) ^ (floor is not None) ^ (options.watch == "improvement")

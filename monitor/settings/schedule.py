@@ -5,6 +5,8 @@ clocks change. APScheduler's own cron counts weekdays from Monday = 0 and wants 
 cron is content with either; hence this reading.
 """
 
+# ruff: noqa: D102 - the base's docstrings are the contract
+
 from __future__ import annotations
 
 import calendar
@@ -66,18 +68,15 @@ class Every(Schedule):
 
     @property
     def interval(self) -> timedelta:
-        """The period itself."""
         return self.period
 
     longest = interval
 
     def latest(self, now: datetime) -> datetime:
-        """The newest slot at or before ``now``."""
         begin = EPOCH + self.offset
         return begin + (now - begin) // self.period * self.period
 
     def next(self, after: datetime) -> datetime:
-        """The first slot strictly after ``after``."""
         return self.latest(after) + self.period
 
 
@@ -187,35 +186,19 @@ class Cron(Schedule):
 
     @property
     def interval(self) -> timedelta:
-        """The shortest time from one slot to the next, clock changes left aside."""
         return _gap(self, min)
 
     @property
     def longest(self) -> timedelta:
-        """The longest time from one slot to the next, clock changes left aside."""
         return _gap(self, max)
 
     def latest(self, now: datetime) -> datetime:
-        """The newest slot at or before ``now``."""
-        today = now.astimezone(self.zone).date()
-        # A slot of a skipped day lands on the next one, hence a look at the neighbours before the newest is known.
-        for day in self._days(today + _DAY, -_DAY):
-            found = [slot for slot in self._around(day) if slot <= now]
-            if found:
-                return max(found)
-        raise AssertionError(self.text)  # pragma: no cover - parse refuses what never occurs
+        return self._nearest(now, -_DAY, lambda slot: slot <= now, max)
 
     def next(self, after: datetime) -> datetime:
-        """The first slot strictly after ``after``."""
-        today = after.astimezone(self.zone).date()
-        for day in self._days(today - _DAY, _DAY):
-            found = [slot for slot in self._around(day) if slot > after]
-            if found:
-                return min(found)
-        raise AssertionError(self.text)  # pragma: no cover - parse refuses what never occurs
+        return self._nearest(after, _DAY, lambda slot: slot > after, min)
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
-        """All slots from ``start`` to ``end`` in order, both ends included."""
         first, last = (instant.astimezone(self.zone).date() for instant in (start, end))
         days = (first + n * _DAY for n in range(-1, (last - first).days + 2))
         slots = {slot for day in days if self.has_day(day) for slot in _slots(self, day)}
@@ -228,8 +211,19 @@ class Cron(Schedule):
         by_number, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return (by_number or by_name) if self.either_day else (by_number and by_name)
 
-    def _days(self, start: date, step: timedelta) -> Iterator[date]:
-        return (day for n in range(_FURTHEST_DAYS) if self.has_day(day := start + n * step))
+    def _nearest(
+        self,
+        instant: datetime,
+        step: timedelta,
+        is_wanted: Callable[[datetime], bool],
+        pick: Callable[[list[datetime]], datetime],
+    ) -> datetime:
+        # A slot of a skipped day lands on the next one, hence a look at the neighbours before the nearest is known.
+        start = instant.astimezone(self.zone).date() - step
+        for day in (day for n in range(_FURTHEST_DAYS) if self.has_day(day := start + n * step)):
+            if found := [slot for slot in self._around(day) if is_wanted(slot)]:
+                return pick(found)
+        raise AssertionError(self.text)  # pragma: no cover - parse refuses what never occurs
 
     def _around(self, day: date) -> Iterator[datetime]:
         # Clocks may change across midnight: hence the day's neighbours.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretStr
 
@@ -21,6 +25,7 @@ from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rul
 from monitor.settings.notification_options import receivers_by_name
 from monitor.settings.rule_translation import to_rule
 from monitor.settings.schedule import Schedule, schedule_of
+from monitor.settings.value_types import parse_days
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
@@ -49,6 +54,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
     return Comparison(
         name=options.name,
         config_hash=config_hash(options),
+        former_hash=_hash(_measured(options)),
         measuring=_measuring_plan(options),
         judging=_judging_plan(options),
     )
@@ -86,7 +92,15 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),
+        holidays=tuple(_period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)),
     )
+
+
+def _period(days: tuple[date, date], zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """From the midnight before the first of the days to the one after the last."""
+    first, after = days[0], days[1] + timedelta(days=1)
+    start, end = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, after))
+    return start, end
 
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
@@ -111,16 +125,38 @@ _HASHED = (
 
 
 def config_hash(options: ComparisonOptions) -> str:
-    """SHA-256 over everything that changes what a score means.
+    """SHA-256 over everything that changes what a score means, and not over where files lie.
 
-    Rules, schedule and storage do not enter, nor how lists are fetched: settings of sources that are marked `NOT_IN_HASH`. Of
-    secrets only URLs enter, without user and password; passwords, tokens and headers do not.
+    Of the arms' files the folder that holds all of them is left out, of any other file its folder. Rules, schedule and storage
+    do not enter, nor how lists are fetched: settings of sources that are marked `NOT_IN_HASH`. Of secrets only URLs enter,
+    without user and password; passwords, tokens and headers do not.
     """
-    metrics = sorted(str(parse(metric)) for metric in options.metrics)
-    meaning = {"metrics": metrics} | {
-        name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None
-    }
+    measured = _measured(options)
+    arms = _without_folder({name: measured.pop(name) for name in _ARMS if name in measured})
+    others = {name: _without_folder({name: found})[name] for name, found in measured.items()}
+    return _hash({**arms, **others})
+
+
+_ARMS = ("baseline", "candidate", "noise_floor")
+_FOLDER = re.compile(r'"(/[^"{]*)/')
+
+
+def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
+    """The same with local paths that begin behind the folder in which all of its files lie."""
+    text = re.sub('"sqlite:/+', '"/', json.dumps(part))
+    folders = _FOLDER.findall(text)
+    folder = os.path.commonpath(folders) if folders else ""
+    found: dict[str, Any] = json.loads(text.replace(f'"{folder}/', '"') if folder else text)
+    return found
+
+
+def _hash(meaning: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _measured(options: ComparisonOptions) -> dict[str, Any]:
+    metrics = sorted(str(parse(metric)) for metric in options.metrics)
+    return {"metrics": metrics} | {name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None}
 
 
 def _meaning(value: object) -> object:

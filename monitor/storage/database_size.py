@@ -18,42 +18,20 @@ from monitor.model import KEPT_MARK, DatabaseSize, DataKind, KindSize
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.partitions import bytes_of, rows_of, score_tables
-from monitor.storage.tables import (
-    alert_states,
-    arm_scores,
-    coverage,
-    coverage_reasons,
-    daily,
-    deliveries,
-    evidence,
-    expectations,
-    explanations,
-    kept_lists,
-    leases,
-    lessons,
-    metrics,
-    notifications,
-    runs,
-    score_places,
-    scores,
-    silences,
-    splits,
-    stages,
-    standstills,
-    statistics,
-    summaries,
-    transitions,
-)
+from monitor.storage.tables import alert_states, daily, metadata, runs, scores, transitions
 from monitor.storage.transactions import Database
 
+_NAMES = {
+    DataKind.SCORES: ("scores",),
+    DataKind.LISTS: ("kept_lists",),
+    DataKind.EVIDENCE: ("evidence", "explanations"),
+    DataKind.SUMMARIES: ("summaries", "statistics", "coverage", "coverage_reasons", "arm_scores", "expectations"),
+    DataKind.DAILY: ("daily",),
+    DataKind.RUNS: ("runs", "stages", "lessons", "standstills", "splits", "metrics", "score_places", "leases"),
+    DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
+}
 TABLES: Mapping[DataKind, tuple[Table, ...]] = {
-    DataKind.SCORES: (scores,),
-    DataKind.LISTS: (kept_lists,),
-    DataKind.EVIDENCE: (evidence, explanations),
-    DataKind.SUMMARIES: (summaries, statistics, coverage, coverage_reasons, arm_scores, expectations),
-    DataKind.DAILY: (daily,),
-    DataKind.RUNS: (runs, stages, lessons, standstills, splits, metrics, score_places, leases),
-    DataKind.ALERTS: (alert_states, transitions, deliveries, notifications, silences),
+    kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
 }
 """The tables of each kind; the runs that hold any are counted in the first."""
 

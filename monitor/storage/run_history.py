@@ -15,6 +15,7 @@ from monitor.errors import DatabaseError
 from monitor.model import (
     ALL,
     METRIC_LABELS,
+    MIN_HEALTHY_RUNS,
     RUN_MARK,
     ArmScore,
     Coverage,
@@ -92,12 +93,10 @@ class SqlHistory:
 
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
-            is_ok = and_(runs.c.comparison == request.comparison, runs.c.status == RunStatus.OK)
-            last_ok = connection.scalar(
-                select(func.max(runs.c.scheduled_for)).where(is_ok, runs.c.scheduled_for < request.before)
-            )
+            last_ok = connection.scalar(_last_ok(request))
             accepted = read_accepted(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
+        anew_since = self._anew_since(request, past)
         last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
@@ -108,6 +107,7 @@ class SqlHistory:
             states=states,
             past=past,
             accepted=accepted,
+            anew_since=anew_since,
             last_lists=last_lists,
             former_lists=former_lists,
             last_ok=last_ok,
@@ -129,6 +129,13 @@ class SqlHistory:
             lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
             measured = summaries_of(connection, lacking) if lacking else {}
         return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
+
+    def _anew_since(self, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
+        if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
+            return None
+        with self._database.read() as connection:
+            other = connection.scalar(_last_ok(request).where(runs.c.config_hash.not_in(request.hashes)))
+        return None if other is None else past[0].slot if past else request.before
 
     def healthy_splits(self, request: MemoryRequest) -> tuple[Split, ...]:
         """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
@@ -252,12 +259,17 @@ def run_of_row(row: Row[Any]) -> Run:
     return from_row(Run, row)
 
 
+def _last_ok(request: MemoryRequest) -> Select[Any]:
+    is_earlier = and_(runs.c.comparison == request.comparison, runs.c.scheduled_for < request.before)
+    return select(func.max(runs.c.scheduled_for)).where(is_earlier, runs.c.status == RunStatus.OK)
+
+
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
     """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
     is_past = and_(
         runs.c.comparison == request.comparison,
         runs.c.status == RunStatus.OK,
-        runs.c.config_hash == request.config_hash,
+        runs.c.config_hash.in_(request.hashes),
         runs.c.scheduled_for < request.before,
     )
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)

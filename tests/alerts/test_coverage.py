@@ -8,9 +8,11 @@ import pytest
 from factories import comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.limits import judge_reading
 from monitor.alerts.rule_evaluation import thin_segments
+from monitor.alerts.user_shares import UserShares
 from monitor.alerts.verdicts import read_coverage
 from monitor.errors import ConfigError
 from monitor.model import (
+    TRAITS,
     Arm,
     Coverage,
     CoverageReason,
@@ -56,14 +58,16 @@ def test_a_share_counts_its_users_and_prints_whose(name: str, canonical: str, co
 
 @pytest.mark.parametrize("name", ["", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate", "MISSING"])
 def test_what_is_no_share_is_refused_with_all_there_are(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"use unpaired, or one of missing, empty, short, duplicated, failed, with an arm"):
+    with pytest.raises(
+        ConfigError, match=r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
+    ):
         CoverageShare.parse(name)
 
 
 def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow() -> None:
     for reason in set(CoverageReason) - {CoverageReason.TOO_SLOW}:
         row = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, reason): 3})
-        counts = [CoverageShare(lack, Arm.BASELINE).count(row) for lack in Lack if lack is not Lack.UNPAIRED]
+        counts = [CoverageShare(lack, Arm.BASELINE).count(row) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
         assert sorted(counts) == [0, 0, 0, 0, 3]
     slow = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, CoverageReason.TOO_SLOW): 3})
     assert CoverageShare(Lack.FAILED, Arm.BASELINE).count(slow) == 0
@@ -76,7 +80,8 @@ def judged(statistic: str, above: float = 0.02, row: CoverageRow | None = ROW, *
 def judge_coverage(
     watched: CoverageRule, segment: str, row: CoverageRow | None, status: RunStatus = RunStatus.OK, reason: str | None = None
 ) -> Verdict:
-    return judge_reading(watched, read_coverage(watched, segment, status, row, reason), None)
+    found = UserShares.of(() if row is None else (row,)).find(segment, watched.share)
+    return judge_reading(watched, read_coverage(watched, segment, status, found, reason), None)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,12 @@ USUAL = np.diff(betainc(5.0, 1.8, (EDGES + 1) / 2))
 """Mean 0.47, deviation 0.31, one user in ten below 0: close to extended tau of a retrained shop recommender."""
 SHOCK = 0.3
 """Moves the mean by 0.03 from run to run."""
-SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)")
+SERIES = ("mean", "p05", "share_below(0)", "share_below(-0.5)", "unchanged_list", "shared_list")
+FIRST_SHARE = 2  # the others, from here on, are shares of users
+UNCHANGED = 0.002
+"""Share of users whose list a training leaves as it is, in clusters of twice their variance."""
+ALIKE = 0.0005
+"""Mean share of users who happen to have the most common list, beside the one who always has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,8 @@ class World:
     """Share of users with popularity lists on the last two days of each week from ``onset`` on."""
     trained: float = 0.0
     """The same on the first day of each week, from then on half of it the day after."""
+    holiday: float = 0.0
+    """The same on three days in forty, which are left out as holidays are."""
 
 
 def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Floats]]:
@@ -64,22 +71,40 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK] + world.moved * (age >= 0))
         odds = USUAL * np.exp(tilt[..., np.newaxis] * SCORES)
         odds /= odds.sum(axis=-1, keepdims=True)
-        faults = (world.collapsed * (age < world.lasts), world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK))
-        ill = max(faults) if age >= 0 else 0.0
+        in_week = max(world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK), world.holiday * is_holiday(run))
+        ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
-        yield measure(np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1) if world.segments > 1 else counts)
+        rare = draw_rare(world, ill, rng)
+        if world.segments > 1:
+            counts = np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1)
+            whole = np.stack((rare[..., 0].sum(axis=1), rare[..., 1].max(axis=1)), axis=-1)
+            rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
+        yield measure(counts, rare)
 
 
-def measure(counts: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The four series and their sampling errors from counts by bin, (..., bins) to (..., 4)."""
+def is_holiday(run: int) -> bool:
+    return run % 40 in (20, 21, 22)
+
+
+def draw_rare(world: World, ill: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Users whose list is unchanged, and who have the most common one, which a share ``ill`` gets, (copies, segments, 2)."""
+    shape = (world.copies, world.segments)
+    unchanged = rng.negative_binomial(UNCHANGED * world.users, 0.5, shape)
+    shared = np.maximum(1 + rng.poisson(ALIKE * world.users, shape), rng.binomial(world.users, ill, shape))
+    return np.stack((np.minimum(unchanged, world.users), shared), axis=-1)
+
+
+def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The six series and their sampling errors, (..., 6), from counts by bin (..., bins) and rare counts (..., 2)."""
     n = counts.sum(axis=-1)
     mean = counts @ SCORES / n
     deviation = np.sqrt(np.maximum(counts @ SCORES**2 / n - mean**2, 0) * n / (n - 1))
     p05, p05_error = percentile(counts, n)
-    floors = [to_angle(counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) / n, n) for floor in (0.0, -0.5)]
-    values = np.stack([mean, p05, *(-angle for angle, _ in floors)], axis=-1)
-    return values, np.stack([deviation / np.sqrt(n), p05_error, *(error for _, error in floors)], axis=-1)
+    below = [counts[..., : np.searchsorted(SCORES, floor)].sum(axis=-1) for floor in (0.0, -0.5)]
+    shares = [to_angle(each / n, n) for each in (*below, rare[..., 0], rare[..., 1])]
+    values = np.stack([mean, p05, *(-angle for angle, _ in shares)], axis=-1)
+    return values, np.stack([deviation / np.sqrt(n), p05_error, *(error for _, error in shares)], axis=-1)
 
 
 def percentile(counts: npt.NDArray[np.int64], n: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:

@@ -10,14 +10,14 @@ import pytest
 
 import factories
 import published
-from monitor.demo.simulation import SEGMENTS, DemoStatus, StoreSnapshot
-from monitor.demo.story import Scene
-from monitor.demo.workspace import DEMO_COMPARISON, Workspace
-from monitor.model import AlertState, LatestRun, Run, State, Summary, Transition
+from monitor.demo.servers import ReceivedAlert
+from monitor.demo.simulation import SEGMENTS, ChapterStart, DemoStatus, StoreSnapshot
+from monitor.demo.story import Chapter, Scene
+from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, Workspace
+from monitor.model import AlertState, Run, State, Summary, Transition
 from monitor.ports import Store
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
-METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
 
 def at(seconds: float) -> datetime:
@@ -49,38 +49,34 @@ class Make:
         )
 
     @staticmethod
-    def seen(**changes: Any) -> StoreSnapshot:
-        base: dict[str, Any] = {"runs": (), "means": {}, "alerts": (), "transitions": ()}
+    def seen(*runs: Run, **changes: Any) -> StoreSnapshot:
+        base: dict[str, Any] = {"runs": runs, "means": {run.slot: {} for run in runs}, "alerts": (), "transitions": ()}
         return StoreSnapshot(**base | changes)
 
     @classmethod
     def seen_runs(cls, count: int, mean: float = 0.67, **changes: Any) -> StoreSnapshot:
         """So many ok runs, two seconds apart, all with the same mean everywhere."""
         runs = tuple(cls.run(2 * number) for number in reversed(range(count)))
-        means = {run.slot: {(segment, metric): mean for segment in SEGMENTS for metric in METRICS} for run in runs}
-        return cls.seen(**{"runs": runs, "means": means} | changes)
+        means = {run.slot: {(segment, metric): mean for segment in SEGMENTS for metric in DEMO_METRICS} for run in runs}
+        return cls.seen(*runs, **{"means": means} | changes)
 
     @classmethod
     def status(cls, **changes: Any) -> DemoStatus:
         base: dict[str, Any] = {
-            "scene": Scene(day=7),
-            "elapsed_s": 61.4,
-            "every": "2s",
-            "seen": cls.seen(),
-            "segments": SEGMENTS,
-            "notes": (),
-            "url": "http://127.0.0.1:29108",
             "workspace": Workspace(Path("rankwatch-demo")),
+            "url": "http://127.0.0.1:29108",
+            "every": "2s",
+            "elapsed_s": 61.4,
+            "scene": Scene(day=7),
+            "chapters": (ChapterStart(at=cls.at(-1), chapter=Chapter.HEALTHY),),
+            "seen": cls.seen(),
+            "received": (),
         }
         return DemoStatus(**base | changes)
 
     @staticmethod
-    def summary(segment: str, metric: str, mean: float | None) -> Summary:
-        return published.summary(segment=segment, metric=metric, mean=mean)
-
-    @staticmethod
-    def latest(run: Run, *summaries: Summary) -> LatestRun:
-        return LatestRun(run=run, coverage=None, summaries=summaries, states=(), last_ok_slot=None, last_ok_at=None)
+    def received(seconds: float, status: str, alert: str = "SimilarityLow", segment: str = "country=DE") -> ReceivedAlert:
+        return ReceivedAlert(at=at(seconds), status=status, alert=alert, segment=segment)
 
 
 @dataclass
@@ -88,7 +84,7 @@ class ShownStore:
     """Only what the demo reads from a store; ``on_look`` is called before each look."""
 
     shown: tuple[Run, ...] = ()
-    newest: tuple[LatestRun, ...] = ()
+    measured: dict[int, tuple[Summary, ...]] = field(default_factory=dict)
     alert_states: tuple[AlertState, ...] = ()
     changes: tuple[Transition, ...] = ()
     on_look: Callable[[], None] = field(default=lambda: None)
@@ -101,14 +97,13 @@ class ShownStore:
     def alerts(self) -> "ShownStore":
         return self
 
-    def latest(self, comparisons: list[str]) -> tuple[LatestRun, ...]:
-        self.on_look()
-        assert comparisons == [DEMO_COMPARISON]
-        return self.newest
-
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+        self.on_look()
         assert comparison == DEMO_COMPARISON
         return self.shown[:limit]
+
+    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+        return self.measured.pop(run_id, ())  # asked for once
 
     def states(self) -> tuple[AlertState, ...]:
         return self.alert_states

@@ -1,6 +1,8 @@
+import csv
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from rich.console import Console
+from typer.testing import CliRunner
 
-from monitor.demo import environment, run_demo, session
-from monitor.demo.recommenders import retrain
+from forking import ended, running
+from monitor.cli.main import app
+from monitor.demo import run_demo, run_recommenders, session
+from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
 from monitor.demo.workspace import EXPECTED_ALERTS
-from monitor.demo.world import World
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
+from servers.daemon import wait_for
 
 Factory = Callable[[Path], Any]
 
@@ -42,8 +48,8 @@ def interrupt_after(looks: int, how: Callable[[], None]) -> Callable[[], None]:
 @pytest.fixture
 def made(daemon_on: Factory, monkeypatch: pytest.MonkeyPatch) -> tuple[Factory, list[Any]]:
     """What makes daemons that do nothing, in a shop that is trained in a moment, and those that it made."""
-    shop, daemons = World(items=60, joining=2), list[Any]()
-    monkeypatch.setattr(environment, "retrain", lambda _, day, *, is_broken: retrain(shop, day, is_broken=is_broken))
+    daemons = list[Any]()
+    monkeypatch.setattr(session, "Shop", lambda: Shop(users=60, items=60))
 
     def factory(config: Path) -> Any:
         daemons.append(daemon_on(config))
@@ -97,41 +103,37 @@ def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_miss
     code, text = perform(tmp_path, made[0], fast=True)
     assert code == 1
     assert "demo failed: No run ended ok." in text
-    assert "demo failed: SimilarityLow country=DE never fired, for the fault was never let in." in text
-    assert "demo failed: /metrics shows no rankwatch_similarity_mean of home-feed." in text
+    assert "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was broken, expected 1." in text
     assert str(tmp_path / "rankwatch.log") in text
 
 
-@pytest.mark.parametrize(("fast", "code"), [(False, 0), (True, 130)])
-def test_ctrl_c_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
-    tmp_path: Path, made: tuple[Factory, list[Any]], store: Any, *, fast: bool, code: int
-) -> None:
-    def press_ctrl_c() -> None:
-        logging.getLogger("monitor.test").warning("said in the demo")
-        raise KeyboardInterrupt
+def press_ctrl_c() -> None:
+    raise KeyboardInterrupt
 
-    threads, logs = set(threading.enumerate()), (logging.getLogger().handlers[:], logging.getLogger().level)
-    store.on_look = interrupt_after(2, press_ctrl_c)
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("how", "fast", "code"), [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)])
+def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
+    tmp_path: Path, made: tuple[Factory, list[Any]], store: Any, how: Callable[[], None], fast: bool, code: int
+) -> None:
+    def log_and_interrupt() -> None:
+        logging.getLogger("monitor.test").warning("said in the demo")
+        how()
+
+    threads, handler = set(threading.enumerate()), signal.getsignal(signal.SIGTERM)
+    store.on_look = interrupt_after(2, log_and_interrupt)
     factory, daemons = made
     got, text = perform(tmp_path, factory, fast=fast)
     assert got == code
     assert daemons[0].calls == ["start", "stop"]
     assert set(threading.enumerate()) <= threads
+    assert signal.getsignal(signal.SIGTERM) == handler
     assert f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}" in text
     assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
     assert "said in the demo" not in text
-    assert (logging.getLogger().handlers, logging.getLogger().level) == logs
-
-
-def test_sigterm_ends_the_demo_like_ctrl_c_and_the_handler_is_put_back(
-    tmp_path: Path, made: tuple[Factory, list[Any]], store: Any
-) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    store.on_look = interrupt_after(2, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    factory, daemons = made
-    assert perform(tmp_path, factory, fast=False)[0] == 0
-    assert daemons[0].calls == ["start", "stop"]
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path, made: tuple[Factory, list[Any]]) -> None:
@@ -148,3 +150,51 @@ def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path,
     with pytest.raises(ConfigError, match="cannot listen there"):
         perform(tmp_path, factory, fast=True)
     assert set(threading.enumerate()) <= before
+
+
+def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running(("demo", "--recommenders", "127.0.0.1:0", "--dir", "shop"), cwd=tmp_path, out=log) as process:
+        wait_for(lambda: log.exists() and "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day")
+        url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
+        users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
+        asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
+        lists = [requests.get(one, timeout=60).json() for one in asked]
+        os.kill(process.pid or 0, signal.SIGTERM)
+        assert ended(process, 60) == 0
+
+    assert {user["country"] for user in users} >= {BROKEN_COUNTRY}
+    assert [len(items) for items in lists] == [DEPTH, DEPTH]
+    assert lists[0] != lists[1]
+
+
+def test_recommenders_alone_break_and_heal_again_and_again_and_say_so_until_they_are_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "Shop", lambda: Shop(users=60, items=60))
+    out, waits = StringIO(), list[float]()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 22:
+            raise KeyboardInterrupt
+
+    assert run_recommenders(("127.0.0.1", 0), directory=tmp_path / "shop", console=Console(file=out), wait=wait) == 0
+    assert set(waits) == {120.0}
+    told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("day")]
+    assert told == ["day 0", "day 6", "day 10", "day 21"]
+
+
+def test_an_address_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*choose another port"):
+            run_recommenders(("127.0.0.1", port), directory=tmp_path / "shop", console=Console(file=StringIO()))
+
+
+@pytest.mark.parametrize("wrong", [["--recommenders", "8000"], ["--recommenders", "127.0.0.1:8000", "--fast"]])
+def test_wrong_usage_is_told(wrong: list[str]) -> None:
+    told = CliRunner().invoke(app, ["demo", *wrong])
+
+    assert told.exit_code == 2
+    assert "--recommenders" in told.output

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ USERS = 2000
 BASE = list(range(K))
 
 CELL_WIDTH, CELL_HEIGHT, LEFT, TOP, GAP = 46, 22, 330, 92, 10
-_LOOKS = 'font-family="system-ui, sans-serif" font-size="11" role="img"'
 _UNDEFINED = "\N{EN DASH}"
-INK, FAINT, PALE, DARK = "#1b1f24", "#6a737d", (247, 250, 253), (8, 69, 148)
+_PALE, _DARK = (247, 250, 253), (8, 69, 148)
+_STYLE = """text { font: 11px system-ui, sans-serif; fill: #1b1f24 } .title { font-size: 14px; font-weight: 600 }
+.faint { fill: #6a737d } .light { fill: white } .middle { text-anchor: middle } .group { font-size: 10px }
+.metric { text-anchor: end; font-family: ui-monospace, monospace }"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,86 +73,51 @@ def svg() -> str:
     metrics = [kind() for kind in METRICS.values() if kind.need is None]
     lefts = _lefts(columns)
     width, height = lefts[-1] + CELL_WIDTH + 16, TOP + len(metrics) * CELL_HEIGHT + 44
+    meaning = f"darker: more of the way from identical to the worst that the measure knows; {_UNDEFINED} undefined"
+    simulated = f"mean over {USERS:,} simulated users whose candidate became the {K} items that sell most"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" {_LOOKS}>',
-        "<title>How each measure reacts to changes of a list of ten</title>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+        f"<title>How each measure reacts to changes of a list of ten</title><style>{_STYLE}</style>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        _text(16, 24, f"Score of a list of {K} against what became of it", size=14, weight=600),
-        _text(
-            16,
-            42,
-            f"darker: more of the way from identical to the worst that the measure knows; {_UNDEFINED} undefined",
-            fill=FAINT,
-        ),
+        _text(16, 24, f"Score of a list of {K} against what became of it", "title"),
+        _text(16, 42, meaning, "faint"),
         *_heads(columns, lefts),
     ]
-    for row, metric in enumerate(metrics):
-        y = TOP + row * CELL_HEIGHT
-        parts.append(_text(LEFT - 8, y + 15, str(metric), anchor="end", family="ui-monospace, monospace"))
-        scores = [_score(metric, change.pairs) for change in columns]
-        chance = expected_by_chance(metric, K, CATALOGUE)
-        for x, score in zip(lefts, [*scores, math.nan if chance is None else chance], strict=True):
-            parts.append(_cell(x, y, score, _lost(metric, score)))
-    parts.append(
-        _text(
-            16,
-            height - 16,
-            f"popular: mean over {USERS:,} simulated users whose candidate became the {K} items that sell most; "
-            f"chance: two unrelated lists from {CATALOGUE:,} items",
-            fill=FAINT,
-        )
-    )
+    for y, metric in enumerate(metrics):
+        top = TOP + y * CELL_HEIGHT
+        parts.append(_text(LEFT - 8, top + 15, str(metric), "metric"))
+        scores = [*(_score(metric, change.pairs) for change in columns), expected_by_chance(metric, K, CATALOGUE)]
+        parts += [_cell(x, top, metric, score) for x, score in zip(lefts, scores, strict=True)]
+    parts.append(_text(16, height - 16, f"popular: {simulated}; chance: two unrelated lists from {CATALOGUE:,} items", "faint"))
     return "\n".join([*parts, "</svg>", ""])
 
 
 def _lefts(columns: list[Change]) -> list[int]:
     """Left edge of each column, and of one more for chance; a gap between groups."""
-    lefts, x = [], LEFT
-    for number, change in enumerate(columns):
-        if number and change.group != columns[number - 1].group:
-            x += GAP
-        lefts.append(x)
-        x += CELL_WIDTH
-    return [*lefts, x + GAP]
+    groups = [*(change.group for change in columns), "chance"]
+    begun = [sum(one != other for one, other in itertools.pairwise(groups[: place + 1])) for place in range(len(groups))]
+    return [LEFT + place * CELL_WIDTH + gaps * GAP for place, gaps in enumerate(begun)]
 
 
 def _heads(columns: list[Change], lefts: list[int]) -> Iterator[str]:
-    groups: dict[str, list[int]] = {}
-    for change, x in zip(columns, lefts, strict=False):
-        groups.setdefault(change.group, []).append(x)
-        yield _text(x + CELL_WIDTH // 2, TOP - 8, change.label, anchor="middle")
-    for name, edges in groups.items():
-        yield _text((edges[0] + edges[-1] + CELL_WIDTH) // 2, TOP - 26, name, anchor="middle", fill=FAINT, size=10)
-    yield _text(lefts[-1] + CELL_WIDTH // 2, TOP - 8, "chance", anchor="middle")
+    for label, x in zip([*(change.label for change in columns), "chance"], lefts, strict=True):
+        yield _text(x + CELL_WIDTH // 2, TOP - 8, label, "middle")
+    for name, found in itertools.groupby(zip(columns, lefts, strict=False), key=lambda each: each[0].group):
+        edges = [x for _, x in found]
+        yield _text((edges[0] + edges[-1] + CELL_WIDTH) // 2, TOP - 26, name, "middle group faint")
 
 
-def _lost(metric: Metric, score: float) -> float:
-    """Share of the way from the score of identical lists to the farthest end of the range, from 0 to 1."""
+def _cell(x: int, y: int, metric: Metric, score: float | None) -> str:
+    box = f'<rect x="{x}" y="{y}" width="{CELL_WIDTH - 2}" height="{CELL_HEIGHT - 2}" rx="2" fill='
+    if score is None or math.isnan(score):
+        return f'{box}"#eeeeee"/>' + _text(x + CELL_WIDTH // 2 - 1, y + 14, _UNDEFINED, "middle faint")
+    # How much is lost: the share of the way from the score of identical lists to the farthest end of the range.
     best = _score(metric, [(BASE, BASE)])
-    worst = max(metric.bounds(K), key=lambda end: abs(end - best))
-    return min(1.0, abs(score - best) / abs(worst - best))
+    lost = min(1.0, abs(score - best) / max(abs(end - best) for end in metric.bounds(K)))
+    shade = ",".join(str(round(pale + (dark - pale) * lost)) for pale, dark in zip(_PALE, _DARK, strict=True))
+    text = (f"{score:.2f}" if abs(score) < K else f"{score:.0f}").replace("-0.00", "0.00").replace("-", "\N{MINUS SIGN}")
+    return f'{box}"rgb({shade})"/>' + _text(x + CELL_WIDTH // 2 - 1, y + 14, text, "middle light" if lost > 0.55 else "middle")
 
 
-def _cell(x: int, y: int, score: float, lost: float) -> str:
-    box = f'<rect x="{x}" y="{y}" width="{CELL_WIDTH - 2}" height="{CELL_HEIGHT - 2}" rx="2" fill="'
-    middle = x + CELL_WIDTH // 2 - 1
-    if math.isnan(score):
-        return f'{box}#eeeeee"/>' + _text(middle, y + 14, _UNDEFINED, anchor="middle", fill=FAINT)
-    shade = [round(pale + (dark - pale) * lost) for pale, dark in zip(PALE, DARK, strict=True)]
-    ink = "white" if lost > 0.55 else INK
-    return f'{box}rgb({shade[0]},{shade[1]},{shade[2]})"/>' + _text(middle, y + 14, _number(score), anchor="middle", fill=ink)
-
-
-def _number(score: float) -> str:
-    text = f"{score:.2f}" if abs(score) < K else f"{score:.0f}"
-    return text.replace("-0.00", "0.00").replace("-", "\N{MINUS SIGN}")
-
-
-def _text(  # noqa: PLR0913 - attributes of a text
-    x: int, y: int, text: str, *, anchor: str = "start", fill: str = INK, size: int = 11, weight: int = 400, family: str = ""
-) -> str:
-    font = f' font-family="{family}"' if family else ""
-    return (
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{fill}" font-size="{size}" font-weight="{weight}"{font}>'
-        f"{escape(text)}</text>"
-    )
+def _text(x: int, y: int, text: str, looks: str) -> str:
+    return f'<text x="{x}" y="{y}" class="{looks}">{escape(text)}</text>'

@@ -17,13 +17,13 @@ from factories import SLOT, changed, comparison, pull, rule
 from monitor import summaries
 from monitor.model import (
     ALL,
+    TRAITS,
     Arm,
     Comparison,
     CoverageReason,
     EvidenceKind,
     JoinRequest,
     Keep,
-    ListTrait,
     MeasuredRun,
     Memory,
     NoiseFloor,
@@ -50,7 +50,7 @@ EVERYTHING = comparison(
         "novelty",
         "self_churn",
         "score_shift",
-        *map(str, ListTrait),
+        *sorted(TRAITS),
     ),
     rules=(rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"), rule(metric="extended_tau", statistic="p33")),
     noise_floor=NoiseFloor.SERVE,

@@ -65,14 +65,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]
 
 def test_one_list_for_a_hundredth_of_the_users_is_seen_with_their_number(seen: dict[tuple[str, str], str]) -> None:
     assert {segment for alert, segment in seen if alert == "SharedList"} == {"all", "shop=fallback"}
-    assert seen["SharedList", "all"].startswith(
-        "the candidate gives one and the same list to 15 of 1,200 users (0.0125), above"
-    )
+    assert seen["SharedList", "all"].startswith("the candidate gave one and the same list to 15 of 1,200 users (0.0125), above")
 
 
 def test_a_segment_that_a_training_left_behind_is_seen_and_a_day_without_one_is_not(seen: dict[tuple[str, str], str]) -> None:
     assert {segment for alert, segment in seen if alert == "StaleLists"} == {"all", "shop=cached"}
-    assert "left the lists of 300 of 300 users of shop=cached as they were" in seen["StaleLists", "shop=cached"]
+    assert (
+        "has not changed since its last run the lists of 300 of 300 users of shop=cached" in seen["StaleLists", "shop=cached"]
+    )
 
 
 def test_first_items_turned_round_are_seen_as_order(seen: dict[tuple[str, str], str]) -> None:

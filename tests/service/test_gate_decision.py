@@ -49,6 +49,21 @@ def _fixed_of(world: Gated) -> list[str]:
     return list(users)
 
 
+def test_a_fixed_sample_is_judged_for_its_users_like_a_census_and_says_so(store: SqlStore) -> None:
+    world = Gated(store, sampled(sample=SampleSize(fixed=300)))
+    for excess in (0.9, -0.4, -0.4):
+        world.run(constant(excess))
+    found = world.ask(margin=0.05)
+    assert (said(found), found.looks, [run.users for run in found.runs]) == (("safe", "decided"), 3, [300])
+    assert found.words.endswith("; the same 300 users are asked in each run: this is about them")
+
+
+def test_a_fixed_sample_larger_than_the_users_is_all_of_them(store: SqlStore) -> None:
+    world = Gated(store, sampled(sample=SampleSize(fixed=2000)))
+    world.run(constant(-0.4))
+    assert [run.users for run in world.ask().runs] == [1000]
+
+
 def test_missing_users_are_set_to_their_worst_and_decide(world: Gated) -> None:
     world.run(constant(-0.1), without=lambda name: name.endswith("7"))
     found = world.ask(margin=0.05)
@@ -244,7 +259,6 @@ def test_segments_kept_with_the_lists_outlive_the_users(world: Gated) -> None:
         ({"noise_floor": None}, {"margin": -0.1}, InputError, "write one between 0 and 2"),
         ({}, {"reference": 1.5}, InputError, "reference 1.5 lies outside of what extended_tau can be, -1 to 1"),
         ({"keep_scores": 500}, {}, ConfigError, "set keep_scores: all"),
-        ({"sample": SampleSize(fixed=2000)}, {}, ConfigError, "the same 2,000 users in each run, and these carry no promise"),
         ({"noise_floor": NoiseFloor.TEMPORAL}, {}, ConfigError, "rotating ones were not: take {serve: true}"),
         (
             {"metrics": ("rbo_min(p=0.9)",), "noise_floor": None},

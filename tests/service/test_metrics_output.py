@@ -161,7 +161,7 @@ def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(confi
     collector.default = answer(400, body=echo[290:])
     by_variable = CliRunner().invoke(app, ["run-once", "--config", str(config)], env={"RANKWATCH_PUSH": url})
     assert "(Basic *** *** *** bot)" in str(by_variable.exception)
-    assert by_variable.stderr == ""
+    assert "--push" not in by_variable.stderr
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(

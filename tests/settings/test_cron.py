@@ -23,24 +23,19 @@ def day(cron: Cron, date: str) -> list[str]:
     return [f"{slot:%H:%M}" for slot in cron.between(start, start + timedelta(days=1, microseconds=-1))]
 
 
-@pytest.mark.parametrize("sunday", ["0", "7", "sun", "SUN"])
-def test_sunday_is_0_and_7_as_in_cron_and_not_as_in_apscheduler(sunday: str) -> None:
-    assert Cron.parse(f"0 6 * * {sunday}").next(at("2024-01-11")) == at("2024-01-14 06:00")
-
-
-def test_weekday_ranges_reach_over_to_sunday_as_7() -> None:
-    slots = Cron.parse("0 6 * * 5-7").between(at("2024-01-08"), at("2024-01-15"))
-    assert [f"{slot:%a}" for slot in slots] == ["Fri", "Sat", "Sun"]
-
-
-def test_day_of_month_or_weekday_is_enough_when_both_are_given() -> None:
-    slots = Cron.parse("0 0 13 * fri").between(at("2024-01-01"), at("2024-01-31"))
-    assert [slot.day for slot in slots] == [5, 12, 13, 19, 26]
-
-
-def test_a_day_field_that_begins_with_a_star_restricts_by_itself() -> None:
-    slots = Cron.parse("0 0 */2 * fri").between(at("2024-01-01"), at("2024-01-31"))
-    assert [slot.day for slot in slots] == [5, 19]
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        # Sunday as in cron and not as in APScheduler.
+        *((f"0 6 * * {sunday}", [7, 14, 21, 28]) for sunday in ("0", "7", "sun", "SUN")),
+        ("0 6 * * 5-7", [5, 6, 7, 12, 13, 14, 19, 20, 21, 26, 27, 28]),
+        # Day of month or weekday is enough when both are given; a field that begins with a star restricts by itself.
+        ("0 0 13 * fri", [5, 12, 13, 19, 26]),
+        ("0 0 */2 * fri", [5, 19]),
+    ],
+)
+def test_days_are_those_of_cron(text: str, days: list[int]) -> None:
+    assert [slot.day for slot in Cron.parse(text).between(at("2024-01-01"), at("2024-01-31"))] == days
 
 
 @pytest.mark.parametrize(
@@ -82,24 +77,18 @@ def test_a_leap_day_is_found_across_a_century_without_one() -> None:
     assert cron.latest(at("2104-02-28")) == at("2096-02-29")
 
 
-def test_a_time_zone_moves_slots_with_its_seasons() -> None:
-    cron = Cron.parse("0 6 * * *", BERLIN)
-    assert day(cron, "2024-01-11") == ["05:00"]
-    assert day(cron, "2024-07-11") == ["04:00"]
-
-
-def test_a_named_time_that_is_skipped_runs_when_the_clock_jumps() -> None:
-    cron = Cron.parse("30 2 * * *", BERLIN)
-    assert [day(cron, f"2024-03-{number}") for number in (30, 31)] == [["01:30"], ["01:00"]]
-    assert day(cron, "2024-04-01") == ["00:30"]
-
-
-def test_several_skipped_times_run_once() -> None:
-    assert day(Cron.parse("*/10 2,3 * * *", BERLIN), "2024-03-31") == ["01:00", "01:10", "01:20", "01:30", "01:40", "01:50"]
-
-
-def test_a_named_time_that_is_repeated_runs_the_first_time_only() -> None:
-    assert day(Cron.parse("30 2 * * *", BERLIN), "2024-10-27") == ["00:30"]
+@pytest.mark.parametrize(
+    ("text", "slots"),
+    [
+        ("0 6 * * *", {"2024-01-11": ["05:00"], "2024-07-11": ["04:00"]}),
+        # Skipped, it runs when the clock jumps; repeated, the first time only.
+        ("30 2 * * *", {"2024-03-30": ["01:30"], "2024-03-31": ["01:00"], "2024-04-01": ["00:30"], "2024-10-27": ["00:30"]}),
+        ("*/10 2,3 * * *", {"2024-03-31": ["01:00", "01:10", "01:20", "01:30", "01:40", "01:50"]}),
+    ],
+    ids=["seasons", "skipped and repeated", "several skipped run once"],
+)
+def test_named_times_follow_the_clock_on_the_wall(text: str, slots: dict[str, list[str]]) -> None:
+    assert {date: day(Cron.parse(text, BERLIN), date) for date in slots} == slots
 
 
 def test_with_every_hour_allowed_slots_keep_their_distance_over_both_changes() -> None:

@@ -101,8 +101,9 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minima
         for rule in rules
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
-    lacks = ("missing", "empty", "short", "duplicated", "failed")
-    assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")}
+    lacks = ("missing", "empty", "short", "duplicated", "failed", "shared_list", "unchanged_list")
+    of_both = {"top_reversed(candidate)", "first_differs(candidate)"}
+    assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
 
 
 def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one(load_text: Load, minimal: str) -> None:

@@ -9,10 +9,12 @@ import jsonschema
 import pytest
 import yaml
 
+from monitor.service.gate import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
+from monitor.settings.translation import to_comparison
 from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +56,16 @@ def base(tmp_path: Path) -> Path:
 def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
     loaded = parse_settings(example_text(), name="rankwatch.yaml", base_dir=tmp_path, environ={})
     assert [each.name for each in loaded.comparisons] == ["home-feed"]
+
+
+def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path: Path) -> None:
+    text = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[0]
+    for secret in re.findall(r"url_file: (\S+)}", text):
+        (tmp_path / "secret").write_text("https://hooks.example.com/services/T0/B0/x\n")
+        text = text.replace(secret, "secret")
+    loaded = parse_settings(text, name="rankwatch.yaml", base_dir=tmp_path, environ={})
+    asked = make_question({each.name: to_comparison(each) for each in loaded.comparisons}, "home-feed", margin=0.1, alpha=0.01)
+    assert (asked.is_census, asked.census) == (True, "the same 2,000 users are asked in each run")
 
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.cli.parameters import parse_instant
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import Direction, Keep, Learning, SampleSize, Severity
@@ -49,6 +50,17 @@ def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: L
         (Direction.ABOVE, 1.0, Learning.DROP),
     ]
     assert found.judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
+
+
+def test_holidays_are_whole_days_of_the_time_zone(load_text: Load, minimal: str) -> None:
+    text = f"{minimal}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, 2026-12-31]\n"
+    judging = to_comparison(load_text(text).comparisons[0]).judging
+
+    days = [("2026-03-27T23:00", "2026-03-29T22:00"), ("2026-12-30T23:00", "2026-12-31T23:00")]
+    assert judging.holidays == tuple((parse_instant(start), parse_instant(end)) for start, end in days)
+    assert [judging.is_holiday(parse_instant(f"2026-12-{day}:59")) for day in ("30T22", "30T23", "31T22", "31T23")] == [
+        *(False, True, True, False)
+    ]
 
 
 def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
@@ -149,9 +161,38 @@ def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching
     assert (config_hash(before) == config_hash(after)) is (name in SAME)
 
 
-def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
+def test_the_former_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
     loaded = parse_settings(minimal, name="rankwatch.yaml", base_dir=Path("/etc/rankwatch"), environ={})
-    assert config_hash(loaded.comparisons[0]) == "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
+    former = "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
+    assert to_comparison(loaded.comparisons[0]).hashes == (config_hash(loaded.comparisons[0]), former)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        (("/etc/rw", "/data/v1", "/data/v2", "/db"), True),
+        (("/srv/rw", "/data/v1", "/data/v2", "/db"), True),
+        (("/etc/rw", "/mnt/big disk/v1", "/mnt/big disk/v2", "/elsewhere/db"), True),
+        (("/etc/rw", "/data/v1", "/data/v3", "/db"), False),
+        (("/etc/rw", "/data/v2", "/data/v1", "/db"), False),
+    ],
+)
+def test_the_hash_names_what_is_measured_and_not_where_files_lie(other: tuple[str, ...], *, is_same: bool) -> None:
+    def hash_of(base: str, baseline: str, candidate: str, database: str) -> str:
+        lists = "user: u, items: i"
+        text = f"""
+database: sqlite:///rankwatch.db
+comparisons:
+  - name: feed
+    every: 1d
+    baseline: {{file: {{path: "{baseline}/{{slot:%Y}}/lists.parquet", {lists}}}}}
+    candidate: {{file: {{path: "{candidate}/{{slot:%Y}}/lists.parquet", {lists}}}}}
+    users: {{file: {{path: users.csv, user: u}}}}
+    item_weights: {{sql: {{url: "sqlite:///{database}/weights.db", table: weights, item: i, weight: w}}}}
+"""
+        return config_hash(parse_settings(text, name="rankwatch.yaml", base_dir=Path(base), environ={}).comparisons[0])
+
+    assert (hash_of("/etc/rw", "/data/v1", "/data/v2", "/db") == hash_of(*other)) is is_same
 
 
 def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:

@@ -104,7 +104,7 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlSto
     assert store.alerts.accept(level) == level
     assert store.alerts.accept(accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR)) == level
     assert store.alerts.transitions(comparison=None, limit=None) == (level,)
-    memory = store.history.memory_of(MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + HOUR))
+    memory = store.history.memory_of(MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + HOUR))
     assert memory.accepted == (level,)
     assert store.alerts.states() == ()
 
@@ -126,16 +126,6 @@ def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(sto
 
     for receiver in ("hook", "pager"):
         assert [delivery.transition for delivery in lease(store, SLOT + 3 * HOUR, receiver=receiver)] == [firing[1]]
-
-
-def test_what_is_owed_to_a_receiver_that_left_is_given_up_and_recorded(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT), receivers=("hook", "old"))
-
-    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT + HOUR) == 1
-    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT + HOUR) == 0
-
-    assert set(store.outbox.pending(SLOT + HOUR)) == {"hook"}
-    assert lease(store, SLOT + HOUR, receiver="old") == ()
 
 
 @pytest.mark.parametrize(

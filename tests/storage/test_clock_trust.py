@@ -9,6 +9,8 @@ from factories import SLOT
 from monitor.model import Pruned
 from monitor.settings.configuration import RetentionOptions
 from monitor.storage import SqlStore, open_store
+from monitor.storage.run_results import RUN_TABLES
+from monitor.storage.tables import runs
 from storage.worked import HOUR, run
 
 DAY = timedelta(days=1)
@@ -73,18 +75,8 @@ def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
     run(store, SLOT)
     housekept(store, SLOT + DAY)
     with store.database.write() as connection:
-        for table in (
-            "coverage_reasons",
-            "coverage",
-            "statistics",
-            "summaries",
-            "stages",
-            "evidence",
-            "scores",
-            "score_places",
-            "runs",
-        ):
-            connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+        for table in (*RUN_TABLES, runs):
+            connection.execute(table.delete())
 
     assert housekept(store, SLOT + 600 * DAY).refused
     assert housekept(store, SLOT + 6 * DAY).refused is None

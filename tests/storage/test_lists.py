@@ -60,7 +60,7 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
-    return store.history.last_lists(MemoryRequest(comparison=comparison, config_hash="hash", before=before))
+    return store.history.last_lists(MemoryRequest(comparison=comparison, hashes=("hash",), before=before))
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
@@ -186,7 +186,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlS
 
 def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None:
     """What the lists of every later run are held against, however long it fires."""
-    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + 9 * HOUR, wants_last_lists=True)
+    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + 9 * HOUR, wants_last_lists=True)
     healthy = kept(store, SLOT, lists=ONE)
     for hour in (1, 2, 3):
         moved = {"from_state": State.QUIET, "to_state": State.PENDING, "slot": SLOT + hour * HOUR}

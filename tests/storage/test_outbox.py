@@ -101,7 +101,8 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) 
 def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed: SqlStore) -> None:
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
         owed.outbox.record(note(each, NOW + minutes * MINUTE, DeliveryStatus.DEAD, reason="401"))
-    owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE)
+    assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [3, 0]
+    assert (owed.outbox.pending(NOW), lease(owed, NOW + HOUR, receiver="pager")) == ({}, ())
 
     assert owed.outbox.given_up(since=NOW) == {"hook": 3}
     assert owed.outbox.given_up(since=NOW + MINUTE) == {"hook": 2}

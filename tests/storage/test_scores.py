@@ -53,14 +53,14 @@ def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join
 
 def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}})
-    for later in ({"ndcg": {"a": 0.5}}, {"ndcg": {"a": 0.6}}, {"rbo": {"b": 0.7}, "ndcg": {"b": 0.8}}):
+    for later in ({"ndcg": {"a": 0.5}}, {"ndcg": {"a": 0.6}}, {"rbo": {"b": 0.7}, "ndcg": {"b": NAN}}):
         with store.database.write() as connection:
             per_user.replace_scores(connection, run_id, SLOT, scores(later))
 
     with store.database.read() as connection:
         rows = connection.execute(text("SELECT user_id, metric, value FROM user_scores ORDER BY metric, user_id")).all()
         assert connection.execute(text("SELECT count(*) FROM scores")).scalar_one() == 3
-    assert [tuple(row) for row in rows] == [("b", "ndcg", 0.8), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
+    assert [tuple(row) for row in rows] == [("b", "ndcg", None), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
 
 
 def test_batches_of_different_metrics_are_refused(store: SqlStore) -> None:
@@ -115,15 +115,6 @@ def test_the_worst_users_are_those_with_the_lowest_scores_and_ties_go_by_name(st
     assert [(score.user, score.value) for score in worst] == [("e", 1.0), ("c", 0.5)]
     assert store.history.worst_users(run_id, "unknown", 3) == ()
     assert store.history.worst_users(run_id + 1, "tau", 3) == ()
-
-
-def test_an_undefined_score_is_null(store: SqlStore) -> None:
-    store_scores(store, {"tau": {"u1": NAN, "u2": 0.5}})
-
-    assert [score.value for score in store.history.user_scores("home-feed", "u1", limit=1)] == [None]
-    with store.database.read() as connection:
-        rows = connection.execute(text("SELECT user_id, value FROM user_scores ORDER BY user_id")).all()
-    assert [tuple(row) for row in rows] == [("u1", None), ("u2", 0.5)]
 
 
 def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:

@@ -48,7 +48,7 @@ def element_weighted_kendall_distance(alignment: Alignment) -> Floats:
     Identical: 0. Reversed: the sum over all pairs. Fewer than two items in common: NaN. All weights 1: `kendall_distance`.
     Symmetric. Ties are not known to it. Source: Kumar and Vassilvitskii (2010), element weights.
     """
-    distance = measure_both_ways(lambda one_way: _distance(one_way, _weigh_shared(one_way, rank_shared(one_way))), alignment)
+    distance = measure_both_ways(lambda one_way: _distance(one_way, weigh_shared(one_way, rank_shared(one_way))), alignment)
     return without_unweighted(alignment, distance)
 
 
@@ -59,7 +59,7 @@ def element_weighted_kendall_distance_normalized(alignment: Alignment) -> Floats
     """
 
     def measure(one_way: Alignment) -> Floats:
-        weights = _weigh_shared(one_way, rank_shared(one_way))
+        weights = weigh_shared(one_way, rank_shared(one_way))
         return divide(_distance(one_way, weights), sum_pairs(weights))
 
     return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
@@ -96,7 +96,7 @@ def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
 
     def measure(one_way: Alignment) -> Floats:
         shared = rank_shared(one_way)
-        return _distance(one_way, average_step_costs(shared, discount) * _weigh_shared(one_way, shared))
+        return _distance(one_way, average_step_costs(shared, discount) * weigh_shared(one_way, shared))
 
     return without_unweighted(alignment, measure_both_ways(measure, alignment))
 
@@ -107,6 +107,11 @@ def rank_values(alignment: Alignment) -> ByArm:
         msg = "the lists come without weights"
         raise ValueError(msg)
     return alignment.weights.map(np.nan_to_num)
+
+
+def weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
+    """The weights of the items in common at the baseline's ranks, 0 at the others'."""
+    return rank_values(alignment).baseline * shared.is_common
 
 
 def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:
@@ -159,10 +164,6 @@ def _average(ours: Integers, theirs: Integers, discount: str) -> Floats:
     costs = np.ones(steps.shape)
     np.divide(potential[ours] - potential[theirs], steps, out=costs, where=steps != 0)
     return costs
-
-
-def _weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
-    return rank_values(alignment).baseline * shared.is_common
 
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:

@@ -157,7 +157,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
 
 
 def _measured(change: Transition) -> str:
-    if change.kind in (RuleKind.COVERAGE, RuleKind.LISTS):
+    if change.kind is RuleKind.COVERAGE:
         return f"share of users, {change.statistic}"
     return (
         f"changes that the {change.statistic} missed"

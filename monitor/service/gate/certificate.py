@@ -100,8 +100,9 @@ def explain_verdict(question: Question, verdict: GateVerdict, segments: Sequence
         open_one = worst or next(each for each in segments if each.verdict is GateVerdict.INCONCLUSIVE)
         return _open(question.margin, open_one)
     named = [each for each in segments if each.verdict is verdict]
+    panel = f"; {question.census}: this is about them" if question.is_census and question.comparison.measuring.sample else ""
     texts = "; ".join(_decided(question.margin, each) for each in named[:_NAMED])
-    return texts + (f"; and {len(named) - _NAMED} more segments" if len(named) > _NAMED else "")
+    return texts + (f"; and {len(named) - _NAMED} more segments" if len(named) > _NAMED else "") + panel
 
 
 def explain_no_runs(question: Question, left_out: Mapping[LeftOut, int], trouble: str | None) -> str:

@@ -52,7 +52,7 @@ class Gate:
         question = self.question
         selected = select_runs(self.history, question)
         sampled, left_out = self._sampled(selected)
-        # Runs of a census ask the same users: each is another look at them.
+        # Runs of a census, and those of a fixed sample, ask the same users: each is another look at them.
         looks = max(len(selected.runs), 1) if question.is_census else 1
         segments = _judge(question, sampled, looks)
         verdict, reason = overall_verdict(segments)

@@ -58,7 +58,7 @@ def select_runs(history: History, question: Question) -> RunSelection:
     """Finished runs of the period: ok ones of this configuration that drew their users are judged."""
     found = history.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since)
     finished = [run for run in reversed(found) if run.status is not RunStatus.RUNNING]
-    reasons = [_reason(run, question.comparison) for run in finished]
+    reasons = [_reason(run, question) for run in finished]
     return RunSelection(
         runs=tuple(run for run, reason in zip(finished, reasons, strict=True) if reason is None),
         left_out=Counter(reason for reason in reasons if reason is not None),
@@ -66,13 +66,13 @@ def select_runs(history: History, question: Question) -> RunSelection:
     )
 
 
-def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
-    if run.config_hash != comparison.config_hash:
+def _reason(run: Run, question: Question) -> LeftOut | None:
+    if run.config_hash not in question.comparison.hashes:
         return LeftOut.OTHER_CONFIGURATION
     if run.status is not RunStatus.OK:
         return LeftOut(run.status.value)
-    sample = comparison.measuring.sample
-    if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
+    sample = question.comparison.measuring.sample
+    if sample is not None and not question.is_census and (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
     return None
 
@@ -109,7 +109,7 @@ def read_run(
     values = scores.by_metric[excess.series]
     # Fixed users without a score cannot be distinguished from rotating ones. All of them are taken for rotating, so that bounds
     # are never too narrow.
-    is_rotating = ~fixed_among(scores.users, question.comparison)
+    is_rotating = ~fixed_among(scores.users, question.comparison) | question.is_census
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}
     covered = None if users is None or question.segments == (ALL,) else history.coverage(run.id)

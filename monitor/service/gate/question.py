@@ -102,8 +102,15 @@ class Question:
 
     @property
     def is_census(self) -> bool:
-        """Whether every run asks everybody, so that no user is drawn and the same ones come back."""
-        return self.comparison.measuring.sample is None
+        """Whether the same users come back in every run, everybody or a fixed sample, so that nobody is drawn anew."""
+        sample = self.comparison.measuring.sample
+        return sample is None or not sample.rotating
+
+    @property
+    def census(self) -> str:
+        """Who comes back, in words."""
+        sample = self.comparison.measuring.sample
+        return "everybody was asked" if sample is None else f"the same {sample.fixed:,} users are asked in each run"
 
     @property
     def has_floor(self) -> bool:
@@ -153,13 +160,6 @@ def make_question(  # noqa: PLR0913 - the words of the command
 def _require_answerable(comparison: Comparison) -> None:
     if comparison.measuring.keep_scores is not Keep.ALL:
         msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
-        raise ConfigError(msg)
-    sample = comparison.measuring.sample
-    if sample is not None and not sample.rotating:
-        msg = (
-            f"{comparison.name} asks the same {sample.fixed:,} users in each run, and these carry no promise about "
-            "others: set users.sample to {fixed: 1000, rotating: 1000} or the like"
-        )
         raise ConfigError(msg)
 
 

@@ -1,11 +1,12 @@
-"""The schema's metadata: names of constraints, columns of closed sets, the foreign key to a run."""
+"""The schema's metadata: names of constraints, columns of closed sets, tables of what belongs to a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, MetaData, text
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, MetaData, PrimaryKeyConstraint, Table, text
+from sqlalchemy.schema import SchemaItem
 
 from monitor.storage.column_types import Id, Member
 
@@ -26,9 +27,13 @@ def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckCon
     return Column(name, Member(members), nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
 
 
-def run_id_column() -> Column[Any]:
-    """The run that a row belongs to and is deleted with."""
-    return Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
+def table_of_runs(name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False) -> Table:
+    """A table whose rows belong to a run and are deleted with it; ``key``: what tells a run's rows apart.
+
+    ``is_large``: rows are so large that SQLite does not store them in the order of their key.
+    """
+    run_id: Column[int] = Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
+    return Table(name, metadata, run_id, *items, PrimaryKeyConstraint("run_id", *key), sqlite_with_rowid=is_large)
 
 
 def index_where(condition: str, name: str, *columns: str) -> Index:

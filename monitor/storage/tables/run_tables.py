@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlalchemy import (
     Column,
-    ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -17,7 +16,7 @@ from sqlalchemy import (
 
 from monitor.model import Arm, CoverageReason, EvidenceKind, RunStatus
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, index_where, metadata, run_id_column
+from monitor.storage.tables.metadata import closed, index_where, metadata, table_of_runs
 
 runs = Table(
     "runs",
@@ -52,26 +51,20 @@ runs = Table(
 ``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored. ``epoch``: of the
 lease under which a daemon claimed the slot; NULL for a command."""
 
-stages = Table(
+stages = table_of_runs(
     "stages",
-    metadata,
-    run_id_column(),
     Column("stage", Name, nullable=False),
     Column("seconds", Number, nullable=False),
-    PrimaryKeyConstraint("run_id", "stage"),
-    sqlite_with_rowid=False,
+    key=("stage",),
 )
 
-coverage = Table(
+coverage = table_of_runs(
     "coverage",
-    metadata,
-    run_id_column(),
     Column("segment", Name, nullable=False),
     Column("position", Integer, nullable=False),
     Column("asked", Count, nullable=False),
     Column("paired", Count, nullable=False),
-    PrimaryKeyConstraint("run_id", "segment"),
-    sqlite_with_rowid=False,
+    key=("segment",),
 )
 
 coverage_reasons = Table(
@@ -87,10 +80,8 @@ coverage_reasons = Table(
     sqlite_with_rowid=False,
 )
 
-summaries = Table(
+summaries = table_of_runs(
     "summaries",
-    metadata,
-    run_id_column(),
     Column("segment", Name, nullable=False),
     Column("metric", Name, nullable=False),
     Column("position", Integer, nullable=False),
@@ -101,8 +92,7 @@ summaries = Table(
     Column("histogram_low", Number, nullable=False),
     Column("histogram_high", Number, nullable=False),
     Column("histogram_counts", Document, nullable=False),
-    PrimaryKeyConstraint("run_id", "segment", "metric"),
-    sqlite_with_rowid=False,
+    key=("segment", "metric"),
 )
 
 statistics = Table(
@@ -122,38 +112,30 @@ statistics = Table(
     sqlite_with_rowid=False,
 )
 
-evidence = Table(
+evidence = table_of_runs(
     "evidence",
-    metadata,
-    run_id_column(),
     *closed("kind", EvidenceKind),
     Column("position", Integer, nullable=False),
     Column("user_id", Words, nullable=False),
     Column("baseline", Document, nullable=False),
     Column("candidate", Document, nullable=False),
     Column("scores", Document, nullable=False),
-    PrimaryKeyConstraint("run_id", "kind", "position"),
-    sqlite_with_rowid=False,
+    key=("kind", "position"),
 )
 
-arm_scores = Table(
+arm_scores = table_of_runs(
     "arm_scores",
-    metadata,
-    run_id_column(),
     Column("segment", Name, nullable=False),
     *closed("arm", Arm),
     Column("metric", Name, nullable=False),
     Column("position", Integer, nullable=False),
     Column("value", Number),
     Column("n", Count, nullable=False),
-    PrimaryKeyConstraint("run_id", "segment", "arm", "metric"),
-    sqlite_with_rowid=False,
+    key=("segment", "arm", "metric"),
 )
 
-expectations = Table(
+expectations = table_of_runs(
     "expectations",
-    metadata,
-    run_id_column(),
     Column("alert", Name, nullable=False),
     Column("segment", Name, nullable=False),
     Column("learned_from", Integer, nullable=False),
@@ -163,17 +145,12 @@ expectations = Table(
     Column("evidence", Number),
     Column("evidence_bound", Number),
     Column("opposite_bound", Number),
-    PrimaryKeyConstraint("run_id", "alert", "segment"),
-    sqlite_with_rowid=False,
+    key=("alert", "segment"),
 )
 """What rules that learn what is normal expected of the run: NULL while too few runs had been seen (``learned_from``)."""
 
-lessons = Table(
-    "lessons",
-    metadata,
-    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
-    Column("about", Text, nullable=False),
-    Column("numbers", LargeBinary, nullable=False),
+lessons = table_of_runs(
+    "lessons", Column("about", Text, nullable=False), Column("numbers", LargeBinary, nullable=False), is_large=True
 )
 """What later runs learn from, packed: a history is then read in a tenth of the time that its summaries take, or less.
 
@@ -181,24 +158,19 @@ lessons = Table(
 the value on the scale that is judged, then for all its sampling error, how far out it lay, the share of users without a
 score, and what it added to evidence over runs; NaN for none."""
 
-standstills = Table(
+standstills = table_of_runs(
     "standstills",
-    metadata,
-    run_id_column(),
     Column("alert", Name, nullable=False),
     *closed("arm", Arm),
     Column("missed", Integer, nullable=False),
     Column("longest", Integer, nullable=False),
     Column("changes", Integer, nullable=False),
-    PrimaryKeyConstraint("run_id", "alert"),
-    sqlite_with_rowid=False,
+    key=("alert",),
 )
 """How long an arm's lists had not changed as of the run, for each rule on standstill; the next run counts on."""
 
-splits = Table(
+splits = table_of_runs(
     "splits",
-    metadata,
-    run_id_column(),
     Column("segment", Name, nullable=False),
     Column("position", Integer, nullable=False),
     Column("metric", Name, nullable=False),
@@ -209,30 +181,26 @@ splits = Table(
     Column("by_length", Number),
     Column("spread", Number),
     Column("kinds", Document),
-    PrimaryKeyConstraint("run_id", "segment"),
-    sqlite_with_rowid=False,
+    key=("segment",),
 )
 """The mean distance from identical lists by part, of one metric a run, and shares of lists by kind of change: what later runs
 are held against. NULL where nobody was compared."""
 
-explanations = Table(
+explanations = table_of_runs(
     "explanations",
-    metadata,
-    run_id_column(),
     Column("sentence", Words, nullable=False),
     Column("details", Document, nullable=False),
-    PrimaryKeyConstraint("run_id"),
+    is_large=True,
 )
 """Why a run's mean fell; holds users and their lists, and is pruned with the evidence."""
 
-kept_lists = Table(
+kept_lists = table_of_runs(
     "kept_lists",
-    metadata,
-    run_id_column(),
     *closed("arm", Arm),
     Column("part", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("run_id", "arm", "part"),
+    key=("arm", "part"),
+    is_large=True,
 )
 """Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_encoding`."""
 

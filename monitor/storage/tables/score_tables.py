@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Column, Date, Double, Integer, PrimaryKeyConstraint, SmallInteger, Table, UniqueConstraint
 
 from monitor.storage.column_types import Id, Name
-from monitor.storage.tables.metadata import metadata, run_id_column
+from monitor.storage.tables.metadata import metadata, table_of_runs
 
 metrics = Table(
     "metrics",
@@ -19,15 +19,12 @@ metrics = Table(
 PLACES = 8
 """Metrics whose values one row of ``scores`` holds."""
 
-score_places = Table(
+score_places = table_of_runs(
     "score_places",
-    metadata,
-    run_id_column(),
     Column("metric_id", Integer, nullable=False),
     Column("part", SmallInteger, nullable=False),
     Column("place", SmallInteger, nullable=False),
-    PrimaryKeyConstraint("run_id", "metric_id"),
-    sqlite_with_rowid=False,
+    key=("metric_id",),
 )
 """Where the run's ``scores`` hold each metric: in the rows of this ``part``, the column of this number."""
 
