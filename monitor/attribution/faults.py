@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from monitor.attribution.causes import Place, find_place
+from monitor.attribution.causes import find_place, rows_of_place
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, find_excess, share_bins, widest
@@ -192,10 +192,10 @@ def _are_replaced(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
 
 def _are_turned(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose items stand in another order than the arm is used to change, all of them or the first three."""
-    for habit in (Habit.TURNED, Habit.TOP_TURNED):
-        for found in _exceed(scene, arm, habit):
-            yield replace(found, detail={"top": float(habit is Habit.TOP_TURNED)})
-            return
+    both = {habit: found for habit in (Habit.TURNED, Habit.TOP_TURNED) for found in _exceed(scene, arm, habit)}
+    if both:
+        habit = max(both, key=lambda each: int(both[each].hit.sum()))
+        yield replace(both[habit], detail={"top": float(habit is Habit.TOP_TURNED)})
 
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
@@ -244,24 +244,24 @@ def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
 
 def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     """The finding that a suspicion amounts to: where, how many, and what it explains."""
-    if suspicion.segment is None:
-        place = find_place(suspicion.hit, suspicion.usual, scene.segments)
-    else:
-        place = Place(segment=suspicion.segment, rows=scene.segments[suspicion.segment])
-    if suspicion.bins is None:
-        users, share = int(suspicion.hit.sum()), float(suspicion.hit[place.rows].mean())
-    else:
-        excess = find_excess(suspicion.bins[place.rows], suspicion.ordinary)
-        share = excess.concerned if excess is not None else float(suspicion.hit[place.rows].mean())
-        users = round(share * len(place.rows))
+    bins, segments = suspicion.bins, scene.segments
+    # Who cannot be judged is taken to be as others are.
+    known = segments if bins is None else {name: rows[bins[rows] >= 0] for name, rows in segments.items()}
+    segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known).segment
+    rows, judged = rows_of_place(segment, segments), rows_of_place(segment, known)
+    users, share = int(suspicion.hit.sum()), float(suspicion.hit[judged].mean())
+    if bins is not None:
+        excess = find_excess(bins[judged], suspicion.ordinary)
+        share = share if excess is None else excess.concerned
+        users = round(share * len(rows))
     concerned = suspicion.hit
     if share >= NEARLY_ALL:
         concerned = np.zeros(len(scene.batch), dtype=np.bool_)
-        concerned[place.rows] = True
+        concerned[rows] = True
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
-        segment=place.segment,
+        segment=segment,
         segment_share=share,
         users=users,
         compared=len(scene.batch),
