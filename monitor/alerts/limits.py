@@ -50,7 +50,8 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
     if expectation is None or expectation.expected is None or expectation.limit is None:
         runs = 0 if expectation is None else expectation.runs
         learning = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"
-        return undecided(Outcome.TOO_FEW, learning, reading.users, is_learning=True)
+        why = (expectation and expectation.note) or learning
+        return undecided(Outcome.TOO_FEW, why, reading.users, is_learning=True)
     # Without a sampling error any value could be chance.
     if expectation.z is None:
         users = count_users(reading.users, reading.segment)
@@ -62,10 +63,10 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
         is_breach, finding = _find_drop(limit.direction, reading.value, expectation.limit)
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
-    learning = Learning.DROP if expectation.new_normal else limit.learning
+    learning = Learning.DROP if expectation.note else limit.learning
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason="; ".join(filter(None, (f"{shown}, {finding}", after, expectation.new_normal))),
+        reason="; ".join(filter(None, (f"{shown}, {finding}", after, expectation.note))),
         value=reading.value,
         users=reading.users,
         is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN[learning],

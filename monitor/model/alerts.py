@@ -55,7 +55,7 @@ class Expectation:
     lost: float = 0.0  # share of the users asked who had no score
     steady: float | None = None  # what it adds to evidence over runs: z discounted by the runs' correlation known then
     usual_lost: float = 0.0  # share without a score in the healthy runs before
-    new_normal: str = ""  # since when, in a sentence, where what is expected is a level that nobody has accepted yet
+    note: str = ""  # what people need to know: since when a level that nobody has accepted is expected, or why nothing is
 
     @property
     def is_suspicious(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from monitor.model.rules import Condition, Rule, SimilarityRule
@@ -56,6 +56,11 @@ class JudgingPlan:
     ignored: frozenset[Condition] = frozenset()  # alerts wait for no verdict then: pending and firing ones end
     stale_after: int = 3  # runs that may be due in a row without one that succeeds
     group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
+    holidays: tuple[tuple[datetime, datetime], ...] = ()  # begin and end of days on which nothing is learned or judged by it
+
+    def is_holiday(self, slot: datetime) -> bool:
+        """Whether rules that learn leave out the run of the slot."""
+        return any(start <= slot < end for start, end in self.holidays)
 
     @property
     def similarity_rules(self) -> tuple[SimilarityRule, ...]:

@@ -59,6 +59,7 @@ NEAR_DROP_RUNS = 3
 first day would otherwise count as normal on its second."""
 
 WEIGHT_OF_BASELINE = 0.2
+HOLIDAY = "not judged by what is normal: the day is one of the holidays of the comparison"
 
 REMEMBERED = 120
 """Newest runs that are looked back at. A reference takes the newest 60 that count (`reference.WINDOW`), which leaves room for
@@ -101,6 +102,13 @@ def compute_expectations(
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
     if not series:
         return ()
+    is_holiday = comparison.judging.is_holiday
+    if is_holiday(found.slot):
+        return tuple(
+            Expectation(alert=each.rule.alert, segment=each.segment, runs=0, series=describe_series(each.rule), note=HOLIDAY)
+            for each in series
+        )
+    past = [run for run in past if not is_holiday(run.slot)]
     shares = _share_out(comparison, series)
     lessons = read_lessons(series, past)
     fired = find_firings(series, past)
@@ -128,7 +136,7 @@ def compute_expectations(
             each,
             lost=lost.get(each.segment, 0.0),
             usual_lost=float(usual[n]),
-            new_normal=_describe_level(comparison.name, since[n]),
+            note=_describe_level(comparison.name, since[n]),
         )
         for n, each in enumerate(expected)
     )

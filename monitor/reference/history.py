@@ -41,6 +41,13 @@ def find_median(values: Floats) -> Floats:
     return (pick_rows(ordered, (counts - 1) // 2) + pick_rows(ordered, counts // 2)) / 2
 
 
+def find_mean(values: Floats) -> Floats:
+    """Mean of each column, (m,), NaN passed over; NaN where there is nothing."""
+    counts = np.sum(~np.isnan(values), axis=0)
+    mean: Floats = np.nansum(values, axis=0) / np.where(counts > 0, counts, np.nan)
+    return mean
+
+
 def find_scale(values: Floats) -> Floats:
     """Standard deviation of normal values by their median absolute deviation, (m,): a few bad runs do not move it."""
     return MAD_TO_SIGMA * find_median(np.abs(values - find_median(values)))

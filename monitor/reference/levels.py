@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.model import MIN_HEALTHY_RUNS
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import find_median
+from monitor.reference.history import find_mean, find_median
 
 SETTLED_RUNS = 14
 """Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
@@ -52,13 +52,23 @@ class Levels:
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:
     """Look through the past runs, (runs, m), for levels that are normal from then on, each by the runs until then alone."""
-    scan = _Scan(values.copy(), past.healthy & ~np.isnan(values), past.settled - 1)
-    for row in range(len(values)) if past.alarms.any() or past.accepted else ():
-        scan.step(row, past.alarms[row], past.firing[row] & past.firing[row - 1])
+    teaches = past.healthy & ~np.isnan(values)
+    none = np.zeros(values.shape[1])
+    levels = Levels(shift=np.zeros_like(values), teaches=teaches, since=none.astype(np.intp) - 1, doubt=none)
+    looked_at = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
+    if not looked_at.size:
+        return levels
+    scan = _Scan(values[:, looked_at], teaches[:, looked_at], past.settled - 1)
+    alarms, firing = past.alarms[:, looked_at], past.firing[:, looked_at]
+    for row in range(len(values)):
+        scan.step(row, alarms[row], firing[row] & firing[row - 1])
         for start, following in past.accepted:
             if row == following - 1:
-                scan.begin(np.ones(values.shape[1], dtype=np.bool_), start, row, is_accepted=True)
-    return scan.finish(values)
+                scan.begin(np.ones(looked_at.size, dtype=np.bool_), start, row, is_accepted=True)
+    found = scan.finish(values[:, looked_at])
+    levels.shift[:, looked_at], levels.teaches[:, looked_at] = found.shift, found.teaches
+    levels.since[looked_at], levels.doubt[looked_at] = found.since, found.doubt
+    return levels
 
 
 @dataclass(slots=True)
@@ -106,7 +116,7 @@ class _Scan:
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
         self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
-        normal, level = self._find_normal(start), _mean(self.values[start : row + 1])
+        normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
         self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
         self.normal, self.level = np.where(where, normal, self.normal), np.where(where, level, self.level)
         self.origin, self.streak = np.where(where, start, self.origin), np.where(where, 0, self.streak)
@@ -114,6 +124,8 @@ class _Scan:
 
     def _leave(self, where: Flags, row: int) -> None:
         """The series is back where it was before a level that nobody has accepted."""
+        if not where.any():
+            return
         rows = np.arange(len(self.values))[:, np.newaxis]
         self.values -= np.where(where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0)
         self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
@@ -128,7 +140,7 @@ class _Scan:
         new, old = (np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old))
         runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
         is_short = (runs > 0) & (runs < self.enough)
-        shift = np.nan_to_num(self.values - seen + is_old * (_mean(new) - _mean(old)))
+        shift = np.nan_to_num(self.values - seen + is_old * (find_mean(new) - find_mean(old)))
         return Levels(
             shift=shift,
             teaches=self.teaches & (~is_old | is_short),
@@ -141,15 +153,8 @@ def _is_stable(window: Floats) -> Flags:
     """Whether the first and the last runs of the window, (runs, m), agree."""
     half = len(window) // 2
     halves = window[:half], window[-half:]
-    first, last = map(_mean, halves)
+    first, last = map(find_mean, halves)
     squares = sum(np.nansum((part - mean) ** 2, axis=0) for part, mean in zip(halves, (first, last), strict=True))
     error = np.sqrt(squares / (half - 1) / half)
     stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
     return stable
-
-
-def _mean(values: Floats) -> Floats:
-    """Mean of each column, NaN passed over and where there is none."""
-    counts = np.sum(~np.isnan(values), axis=0)
-    mean: Floats = np.nansum(values, axis=0) / np.where(counts > 0, counts, np.nan)
-    return mean

@@ -13,6 +13,8 @@ from monitor.reference.history import FAR_OUT, find_median, find_scale
 
 LEAST_IN_PHASE = 3
 """Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
+RECURRING = 2
+"""Recurrences that are enough where a phase was in alarm in so many in a row: its third one does not page."""
 # Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much.
 LEAST_GAIN = 0.15
 DOUBTED = 8
@@ -45,7 +47,7 @@ def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | Non
     """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
 
     Of runs in alarm those count that recovered within the cycle: a weekend that pages each week is a season, a fault that lasts
-    is none. A phase that was in alarm in three recurrences in a row is known from these on.
+    is none. A phase that was in alarm in RECURRING recurrences in a row is known from these on.
     """
     series = values.shape[1]
     alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
@@ -67,31 +69,34 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
     # Runs of one day are one recurrence of its weekday.
     blocks = np.flatnonzero(np.diff(phases.past, prepend=-1))
-    lasting = _find_lasting(alarms, len(rows) * len(names) / max(len(blocks), 1))
-    values = np.where(_find_outdated(rows, blocks, alarms & ~lasting), np.nan, values)
-    healed = np.where(lasting, np.nan, values)
+    values, healed, least = values.copy(), values.copy(), np.full(values.shape[1], LEAST_IN_PHASE)
+    if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
+        lasting = _find_lasting(alarms[:, alarmed], len(rows) * len(names) / max(len(blocks), 1))
+        outdated, recurs = _find_recurring(rows, blocks, alarms[:, alarmed] & ~lasting)
+        values[:, alarmed] = np.where(outdated, np.nan, values[:, alarmed])
+        healed[:, alarmed] = np.where(lasting, np.nan, values[:, alarmed])
+        least[alarmed[recurs]] = RECURRING
     deviations = _pull_in(healed, rows)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
     seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[0]
-    shows = _is_enough(seen, names, phases.now) & _falls(member, deviations, (counts, means, kept))
+    shows = _is_enough(seen, least, names == phases.now) & _falls(member, deviations, (counts, means, kept))
     effects = np.where(shows, kept * means, 0.0)
     now = np.flatnonzero(names == phases.now)
     here = int(now[0]) if len(now) else 0
     moved = values - member @ effects + effects[here] if len(names) else values
     paid = np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / max(len(names), 1)) / np.maximum(counts.sum(axis=0), 1), 0.0)
     doubt = np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0) if len(names) else paid
-    unrest = np.where(shows, _measure_unrest(healed, rows, here), 1.0)
+    unrest = np.where(shows, _measure_unrest(member, healed - _find_medians(healed, rows), here), 1.0) if len(names) else paid
     return Seasonal(values=moved, paid=paid, doubt=doubt, unrest=unrest)
 
 
-def _measure_unrest(values: Floats, rows: Integers, here: int) -> Floats:
-    """How many times as much runs of the phase vary as all do, each about its phase's median, at least 1; doubted of few."""
-    near = np.abs(values - _find_medians(values, rows))
-    own, usual = find_median(near[rows == here]), find_median(near)
-    runs = np.sum(~np.isnan(near[rows == here]), axis=0)
-    ratio = (own / np.where(usual > 0, usual, np.inf)) ** 2
-    unrest: Floats = np.fmax((runs * ratio + DOUBTED) / (runs + DOUBTED), 1.0)
+def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
+    """How many times as much runs of the phase vary as those of most phases do, at least 1; of few runs it is doubted."""
+    counts, sizes = _average(member, np.abs(residuals))
+    usual = find_median(np.where(counts > 0, sizes, np.nan))
+    ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
+    unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
     return unrest
 
 
@@ -117,17 +122,17 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     return lasting
 
 
-def _find_outdated(rows: Integers, blocks: Integers, alarms: Flags) -> Flags:
-    """The runs, (runs, m), of a phase from before LEAST_IN_PHASE recurrences in a row that were all in alarm."""
+def _find_recurring(rows: Integers, blocks: Integers, alarms: Flags) -> tuple[Flags, Flags]:
+    """Runs of a phase, (runs, m), from before RECURRING recurrences in a row in alarm, and whether there are such, (m,)."""
     outdated, alarmed = np.zeros_like(alarms), _any_of(alarms, blocks)
+    found = np.zeros(alarms.shape[1], dtype=np.bool_)
     for phase in np.unique(rows[alarms.any(axis=1)]):
         mine = np.flatnonzero(rows[blocks] == phase)
-        for last in range(len(mine), LEAST_IN_PHASE, -1):
-            recurs = alarmed[mine[last - LEAST_IN_PHASE : last]].all(axis=0)
-            outdated[: blocks[mine[last - LEAST_IN_PHASE]]] |= (
-                recurs & (rows == phase)[: blocks[mine[last - LEAST_IN_PHASE]], np.newaxis]
-            )
-    return outdated
+        for first in range(len(mine) + 1 - RECURRING):
+            recurs, start = alarmed[mine[first : first + RECURRING]].all(axis=0), blocks[mine[first]]
+            outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
+            found |= recurs
+    return outdated, found
 
 
 def _pull_in(values: Floats, rows: Integers) -> Floats:
@@ -159,11 +164,11 @@ def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
     return kept
 
 
-def _is_enough(counts: Floats, names: Integers, now: int) -> Flags:
-    """Whether a series has LEAST_IN_PHASE runs in every phase that it was seen in, in two or more and in that of now."""
+def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
+    """Whether a series has ``least`` recurrences of every phase that it was seen in, of two or more, and of that of now."""
     seen = counts > 0
-    enough: Flags = np.all(~seen | (counts >= LEAST_IN_PHASE), axis=0) & (seen.sum(axis=0) > 1)
-    enough &= np.any(seen[names == now], axis=0)
+    enough: Flags = np.all(~seen | (counts >= least), axis=0) & (seen.sum(axis=0) > 1)
+    enough &= np.any(seen[now], axis=0)
     return enough
 
 

@@ -133,8 +133,8 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("every") and comparison.has("cron"):
         yield Problem(("cron",), "give either every or cron, not both")
         return
-    if comparison.has("timezone") and not comparison.has("cron"):
-        yield Problem(("timezone",), "belongs to cron; every counts from 1970-01-01 00:00 UTC")
+    if comparison.has("timezone") and not (comparison.has("cron") or comparison.has("holidays")):
+        yield Problem(("timezone",), "belongs to cron and holidays; every counts from 1970-01-01 00:00 UTC")
     if comparison.has("offset") and not comparison.has("every"):
         yield Problem(("offset",), "belongs to every; cron says when by itself")
     offset = comparison.get("offset")

@@ -13,7 +13,7 @@ from monitor.model import Keep, NoiseFloor
 from monitor.options import Duration, OneOf, Options
 from monitor.settings.condition_options import ConditionsOptions
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
-from monitor.settings.value_types import ArmMetricName, ComparisonName, CronText, KeepChoice, MetricName, ZoneName
+from monitor.settings.value_types import ArmMetricName, ComparisonName, CronText, DaysText, KeepChoice, MetricName, ZoneName
 from monitor.sinks import ScoresToOptions
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
@@ -55,7 +55,14 @@ class ComparisonOptions(Options):
         description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 and 7 are Sunday.",
         examples=["*/15 * * * *", "30 6 * * mon-fri"],
     )
-    timezone: ZoneName = Field(default="UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"])
+    timezone: ZoneName = Field(default="UTC", description="Time zone of `cron` and `holidays`.", examples=["Europe/Berlin"])
+    holidays: tuple[DaysText, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="Days, or first and last days, on which users are not as usual: rules that learn neither judge runs of "
+        "these days nor learn from them, and what fires goes on. Thresholds and conditions hold.",
+        examples=[["2026-12-24..2026-12-26", "2027-01-01"]],
+    )
     k: int = Field(default=10, ge=1, le=10_000, description="Length of the lists that are compared.")
     baseline: SourceOptions = Field(description="Where the lists in use come from.")
     candidate: SourceOptions = Field(description="Where the lists on trial come from.")

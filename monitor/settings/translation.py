@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretStr
 
@@ -24,6 +25,7 @@ from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rul
 from monitor.settings.notification_options import receivers_by_name
 from monitor.settings.rule_translation import to_rule
 from monitor.settings.schedule import Schedule, schedule_of
+from monitor.settings.value_types import parse_days
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
@@ -90,7 +92,15 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),
+        holidays=tuple(_period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)),
     )
+
+
+def _period(days: tuple[date, date], zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """From the midnight before the first of the days to the one after the last."""
+    first, after = days[0], days[1] + timedelta(days=1)
+    start, end = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, after))
+    return start, end
 
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -92,6 +92,24 @@ def _cron(text: str) -> str:
     return text
 
 
+def parse_days(text: str) -> tuple[date, date]:
+    """First and last of the days that a text such as ``2026-12-24..2026-12-26`` names; ValueError for none."""
+    first, _, last = text.partition("..")
+    try:
+        days = date.fromisoformat(first.strip()), date.fromisoformat((last or first).strip())
+    except ValueError:
+        days = date.max, date.min
+    if not 1970 <= days[0].year <= days[1].year < 9999 or days[0] > days[1]:  # noqa: PLR2004 - the years that slots may have
+        msg = "must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26"
+        raise ValueError(msg)
+    return days
+
+
+def _days(text: str) -> str:
+    parse_days(text)
+    return text
+
+
 def _segment(text: str) -> str:
     dimension, separator, value = text.partition("=")
     if text != ALL and not (dimension and separator and value):
@@ -165,6 +183,7 @@ JudgedMetricName = Annotated[str, as_printed_by(_judged_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
 StatisticName = Annotated[str, AfterValidator(_statistic)]
+DaysText = Annotated[str, AfterValidator(_days)]
 CronText = Annotated[str, AfterValidator(_cron)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
 SegmentName = Annotated[str, AfterValidator(_segment)]

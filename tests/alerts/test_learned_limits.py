@@ -58,7 +58,7 @@ def test_a_trend_ends_once_the_value_is_normal_again_though_rounding_differs(z: 
 
 def test_at_a_new_level_the_message_says_since_when_and_what_to_do() -> None:
     level = "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept feed --from 2024-01-08T00:00:00Z) or roll back"
-    found = verdict(rule(**TREND), 0.53, expectation(z=1.9, evidence=0.6, evidence_limit=1e8, new_normal=level))
+    found = verdict(rule(**TREND), 0.53, expectation(z=1.9, evidence=0.6, evidence_limit=1e8, note=level))
     assert found.is_recovered
     assert found.reason.endswith(f"0.53 was expected after 9 healthy runs; {level}")
 

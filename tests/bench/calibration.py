@@ -1,4 +1,4 @@
-"""False pages beside the stated rate, and how soon a fault is seen. `python -m tests.bench.calibration [calibration] [power]`.
+"""False pages beside the stated rate, how soon a fault is seen, how soon it ends. `-m tests.bench calibration ends`.
 
 Runs of the worlds are judged one after another as a service would: what fires is counted and left out of the history, suspects
 are left out, one budget is shared by all segments, series and kinds of look. Columns are comparison x segment x series.
@@ -7,6 +7,7 @@ are left out, one budget is shared by all segments, series and kinds of look. Co
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -39,7 +40,7 @@ from monitor.reference import (
     update_evidence,
 )
 
-from .worlds import FIRST_SHARE, SERIES, WEEK, Floats, World, draw
+from .worlds import FIRST_SHARE, SERIES, WEEK, Floats, World, draw, is_holiday
 
 Flags = npt.NDArray[np.bool_]
 T = TypeVar("T", Floats, Flags)
@@ -130,10 +131,13 @@ def begin(world: World, stated: float) -> Watch:
 
 def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Iterator[tuple[Flags, Floats]]:
     """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
-    state = begin(world, stated)
+    state, days = begin(world, stated), np.empty(0, dtype=np.intp)
     for run, (now, errors) in enumerate(draw(world, rng)):
-        past = np.arange(run)[-KEPT_RUNS:] % WEEK
-        fired = state.judge(now.ravel(), errors.ravel(), [Phases(past=past, now=run % WEEK)], now.shape[1])
+        fired = state.firing
+        if not (world.holiday and is_holiday(run)):
+            phases = Phases(past=days[-KEPT_RUNS:], now=run % WEEK)
+            fired = state.judge(now.ravel(), errors.ravel(), [phases], now.shape[1])
+            days = np.append(days, run % WEEK)
         if run >= MIN_HEALTHY_RUNS:
             yield fired.reshape(-1, *now.shape), now[:, 0]
 
@@ -157,12 +161,13 @@ def bound(pages: npt.NDArray[np.intp]) -> float:
 
 
 def calibrate() -> Table:
-    """10,000 runs a setting or more; above 1 in the last column but one the promise would not be kept."""
+    """10,000 runs a setting or more, in 36 worlds of shocks and 8 of patterns; above 1 the promise would not be kept."""
     table = Table("users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
     table.title = f"False pages when one in {STATED:.0f} runs is allowed"
-    settings = list(itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS))
-    worlds = [replace(SHOCKS[kind], users=users, segments=segments) for users, segments, kind in settings]
-    with ProcessPoolExecutor() as pool:
+    kinds = SHOCKS | PATTERNS
+    settings = [*itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS), *itertools.product((500, 5000), (8,), PATTERNS)]
+    worlds = [replace(kinds[kind], users=users, segments=segments) for users, segments, kind in settings]
+    with ProcessPoolExecutor(int(os.environ.get("BENCH_PROCESSES", "0")) or None) as pool:
         found = list(pool.map(count_pages, worlds))
     for (users, segments, kind), pages, world in zip(settings, found, worlds, strict=True):
         runs = world.copies * world.runs
@@ -179,6 +184,32 @@ def measure_power() -> Table:
         world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
         table.add_row(f"{collapsed:.1%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
     return table
+
+
+def measure_ends() -> Table:
+    """Runs from healing, or from the fault on where it stays, to the end of the last alert, and the share ended in time."""
+    table = Table("collapsed", "users", "shocks", "healed", "within 3", "healed elsewhere", "within 3", "stays", "within 17")
+    table.title = "Runs until the last alert of a fault ends (1: the first run), once it was healed after ten or stays"
+    for collapsed, users, kind in itertools.product((0.05, 0.3), (500, 5000), SHOCKS):
+        world = replace(SHOCKS[kind], users=users, collapsed=collapsed, onset=40, runs=80, copies=50)
+        faults = (replace(world, lasts=10), replace(world, lasts=10, moved=-1.0), world)
+        ends = [find_ends(fault, 10 if fault.lasts == 10 else 0) for fault in faults]
+        cells = (
+            (f"{np.median(each):.0f}", f"{np.mean(each <= most):.0%}") for each, most in zip(ends, (3, 3, 17), strict=True)
+        )
+        table.add_row(f"{collapsed:.0%}", f"{users:,}", kind, *itertools.chain(*cells))
+    return table
+
+
+def find_ends(world: World, after: int) -> npt.NDArray[np.intp]:
+    """Number, from 1, of the first run that ends without an alert, counted from so many runs ``after`` the onset on.
+
+    Of the copies in which the fault was paged at all.
+    """
+    looks = np.array([np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, np.random.default_rng(1))])
+    seen = looks[world.onset : world.onset + 10].any(axis=0)
+    begun = np.maximum.accumulate(looks[world.onset :], axis=0)
+    return first((~looks[world.onset :] & begun)[after:, seen])
 
 
 def find_delays(world: World) -> list[npt.NDArray[np.intp]]:
@@ -210,7 +241,13 @@ SHOCKS = {
     "autocorrelation 0.6": World(users=0, correlation=0.6, copies=200),  # pages come in clusters: four times the runs
     "weekly season": World(users=0, is_weekly=True),
 }
-TABLES = {"calibration": calibrate, "power": measure_power}
+PATTERNS = {
+    "weekends of 6 % of users": World(users=0, weekend=0.06, onset=0, runs=365),
+    "weekly trainings": World(users=0, trained=0.15, onset=0, runs=365),
+    "holidays": World(users=0, holiday=0.2, onset=0),
+    "weekly season and weekends": World(users=0, is_weekly=True, weekend=0.06, onset=0, runs=365, correlation=0.3),
+}
+TABLES = {"calibration": calibrate, "power": measure_power, "ends": measure_ends}
 
 
 def main(names: list[str]) -> None:

@@ -54,6 +54,8 @@ class World:
     """Share of users with popularity lists on the last two days of each week from ``onset`` on."""
     trained: float = 0.0
     """The same on the first day of each week, from then on half of it the day after."""
+    holiday: float = 0.0
+    """The same on three days in forty, which are left out as holidays are."""
 
 
 def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Floats]]:
@@ -69,8 +71,8 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
         tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK] + world.moved * (age >= 0))
         odds = USUAL * np.exp(tilt[..., np.newaxis] * SCORES)
         odds /= odds.sum(axis=-1, keepdims=True)
-        faults = (world.collapsed * (age < world.lasts), world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK))
-        ill = max(faults) if age >= 0 else 0.0
+        in_week = max(world.weekend * (run % WEEK >= 5), world.trained / 2 ** (run % WEEK), world.holiday * is_holiday(run))
+        ill = max(world.collapsed * (age < world.lasts), in_week) if age >= 0 else 0.0
         odds = (1 - ill) * odds + ill * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
         rare = draw_rare(world, ill, rng)
@@ -79,6 +81,10 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
             whole = np.stack((rare[..., 0].sum(axis=1), rare[..., 1].max(axis=1)), axis=-1)
             rare = np.concatenate((whole[:, np.newaxis], rare), axis=1)
         yield measure(counts, rare)
+
+
+def is_holiday(run: int) -> bool:
+    return run % 40 in (20, 21, 22)
 
 
 def draw_rare(world: World, ill: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from factories import SLOT
+from factories import SLOT, changed
 from monitor.model import State, accepted_level
 from monitor.pipeline.rejudgement import Rejudgement
 from pipeline.test_rejudgement import DAY, DROP, TREND, days, watched
@@ -65,6 +65,20 @@ def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good() -> No
     assert "new normal" not in ends[0]
     back, _ = judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3], {20: 23})
     assert starts(back) == [20]
+
+
+def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on() -> None:
+    what = changed(watched(DROP, TREND), holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)))
+    means = HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]
+    rejudging, said = Rejudgement(comparison=what), []
+    for record in days(means):
+        rejudging.judge(record)
+        said.append(rejudging.states["SimilarityLow", "all"])
+
+    assert [day for day, each in enumerate(said) if each.state is State.FIRING] == [30, 31]
+    assert said[20].reason == "not judged by what is normal: the day is one of the holidays of the comparison"
+    assert "was expected after 20 healthy runs" in said[23].reason
+    assert "was expected after 27 healthy runs" in said[32].reason
 
 
 def test_a_slow_loss_that_goes_on_goes_on_firing() -> None:

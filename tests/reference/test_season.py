@@ -92,12 +92,12 @@ def expected_on(day: int, values: np.ndarray, alarms: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("first", [0, 42])
-def test_a_weekend_that_is_in_alarm_each_time_is_known_after_three_whenever_it_began(first: int) -> None:
-    values, alarms = alarmed_weekends(first + 21, first)
+def test_a_weekend_that_is_in_alarm_each_time_is_known_after_two_whenever_it_began(first: int) -> None:
+    values, alarms = alarmed_weekends(first + 14, first)
     values, alarms = np.vstack((values, values[:5] * 0)), np.vstack((alarms, alarms[:5] & False))
     assert expected_on(5, values, alarms) == pytest.approx(-8, abs=0.8)
     assert expected_on(4, values, alarms) == pytest.approx(0, abs=0.4)
-    assert expected_on(5, values[: first + 19], alarms[: first + 19]) == pytest.approx(0, abs=0.5)
+    assert expected_on(5, values[: first + 12], alarms[: first + 12]) == pytest.approx(0, abs=0.5)
 
 
 def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day() -> None:
@@ -122,7 +122,7 @@ def test_a_phase_that_varies_more_is_granted_more() -> None:
     values, phases = weekly(56, 200, 3.0, noise=0.1)
     values[6::7] += np.random.default_rng(SEED).normal(size=(8, 200))
     sunday, monday = (remove_seasons(values, [Phases(past=phases.past, now=day)]).unrest for day in (6, 0))
-    assert np.median(sunday) > 25
+    assert np.median(sunday) > 15
     assert np.median(monday) < 1.5
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.cli.parameters import parse_instant
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import Direction, Keep, Learning, SampleSize, Severity
@@ -49,6 +50,17 @@ def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: L
         (Direction.ABOVE, 1.0, Learning.DROP),
     ]
     assert found.judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
+
+
+def test_holidays_are_whole_days_of_the_time_zone(load_text: Load, minimal: str) -> None:
+    text = f"{minimal}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, 2026-12-31]\n"
+    judging = to_comparison(load_text(text).comparisons[0]).judging
+
+    days = [("2026-03-27T23:00", "2026-03-29T22:00"), ("2026-12-30T23:00", "2026-12-31T23:00")]
+    assert judging.holidays == tuple((parse_instant(start), parse_instant(end)) for start, end in days)
+    assert [judging.is_holiday(parse_instant(f"2026-12-{day}:59")) for day in ("30T22", "30T23", "31T22", "31T23")] == [
+        *(False, True, True, False)
+    ]
 
 
 def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
