@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from bench import calibration, rule_evaluation, soak
+from bench import calibration, incidents, rule_evaluation, soak
 from bench.worlds import World
+from faults import Fault, Kind
 from monitor.model import is_learned
 
 
@@ -28,3 +29,11 @@ def test_growth_is_the_slope_of_the_second_half() -> None:
     warm = np.minimum(seconds, 300)
 
     assert np.allclose(soak.slopes_an_hour(np.column_stack([seconds, warm, warm + seconds / 3600])), [0, 1])
+
+
+def test_a_daemon_pages_once_for_a_fault_and_says_its_end_once_to_every_receiver() -> None:
+    fault = Fault(kind=Kind.SHARED_LIST, begins=7, ends=10, share=0.3)
+    found = incidents.observe({"fault-shared": fault}, days=12)
+
+    assert incidents.is_right("fault-shared", found)
+    assert [each.page for each in found if each.receiver == "webhook"] == ["0", "1"]

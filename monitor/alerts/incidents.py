@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import TypeVar
 
 from monitor.alerts.machine import stable_key
-from monitor.model import ALL, AlertState, Condition, JudgingPlan, RuleKind, Severity, State, Subject, Transition, kind_of_label
+from monitor.model import ALL, AlertState, Condition, JudgingPlan, RuleKind, Severity, State, Transition, kind_of_label
 
 GROUP_FOR = timedelta(days=1)
 """How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
@@ -42,11 +41,9 @@ def assign_incidents(
     """
     stored = {(state.alert, state.segment): state for state in before}
     open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
-    outages = {rule.alert for rule in judging.rules if _is_outage(rule.subject)}
+    outages = {rule.alert for rule in judging.rules if _is_outage(*rule.subject)}
     named = {
-        (start.alert, start.segment): _join(
-            start, [state for state in open_ones if (state.alert in outages) == _is_outage(_subject(start))], judging.group_for
-        )
+        (start.alert, start.segment): _join(start, open_ones, outages, judging.group_for)
         for start in transitions
         if start.is_start
     }
@@ -81,23 +78,20 @@ def _own_key(installation: str, key: str | None) -> str:
     return hashlib.sha256(f"{installation} {key}".encode()).hexdigest()[:32] if installation else str(key)
 
 
-def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedelta) -> str:
-    beginnings: dict[str, list[datetime]] = {}
+def _join(start: Transition, open_ones: Iterable[AlertState], outages: Collection[str], group_for: timedelta) -> str:
+    is_outage = _is_outage(start.metric, start.statistic)
+    beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in open_ones:
-        if state.incident is not None:
-            beginnings.setdefault(state.incident, []).append(state.since)
-    recent = [(max(began), name) for name, began in beginnings.items() if start.slot - min(began) <= MOST_PERIODS * group_for]
+        if (state.alert in outages) == is_outage:
+            beginnings[str(state.incident)].append(state.since)
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, "outage" * _is_outage(_subject(start)))
+    joined = ((max(began), name) for name, began in beginnings.items() if start.slot - min(began) <= MOST_PERIODS * group_for)
+    return max(joined, default=(None, stable_key(start.slot, start.comparison, "outage" * is_outage)))[1]
 
 
-def _subject(change: Transition) -> Subject:
-    return Subject(change.metric, change.statistic)
-
-
-def _is_outage(subject: Subject) -> bool:
+def _is_outage(metric: str, statistic: str) -> bool:
     """Whether an alert is about runs that do not succeed; other conditions are about users of a run, as drift is."""
-    return kind_of_label(subject.metric) is RuleKind.CONDITION and subject.statistic in (Condition.ERROR, Condition.STALE)
+    return kind_of_label(metric) is RuleKind.CONDITION and statistic in (Condition.ERROR, Condition.STALE)
 
 
 def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
@@ -136,53 +130,36 @@ def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
     whole = next((change for change in changes if change.segment == ALL), None)
     if whole is None:
         return changes
-    carriers = [each for each in changes if each is not whole and _carries(each, whole)]
-    return [min(carriers, key=lambda each: each.users)] if carriers else [whole]
+    return [min((each for each in changes if _carries(each, whole)), key=lambda each: each.users, default=whole)]
 
 
 def _carries(part: Transition, whole: Transition) -> bool:
-    gap, gap_of_all, others = _gap(part), _gap(whole), whole.users - part.users
-    if not gap or not gap_of_all or others <= 0:
+    others, is_average = whole.users - part.users, part.statistic == "mean" or _is_share(part)
+    if others <= 0 or not is_average or None in (part.value, part.normal, whole.value, whole.normal):
         return False
-    rest = (gap_of_all * whole.users - gap * part.users) / others
-    return abs(rest) <= _CARRIED * abs(gap)
-
-
-def _gap(change: Transition) -> float | None:
-    """How far the users of a segment moved on average; None where that is not known, or no average."""
-    if change.value is None or change.normal is None or not (change.statistic == "mean" or _is_share(change)):
-        return None
-    return change.value - change.normal
+    gap, gap_of_all = ((each.value or 0.0) - (each.normal or 0.0) for each in (part, whole))
+    return gap != 0 and abs(gap_of_all * whole.users - gap * part.users) <= _CARRIED * abs(gap) * others
 
 
 def _is_share(change: Transition) -> bool:
     return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
 
 
-_TOLD = {
-    (True, True): "{now:,.0f} users without a proper list, at first {first:,.0f}",
-    (False, True): "{now:,.0f} users with far other lists than usual, at first {first:,.0f}",
-    (False, False): "lists changed among {now:,.0f} users, at first among {first:,.0f}",
-}
-"""What is counted: whether lists are lacking, and whether the alert itself counts users; and how it is said to have grown."""
+_GROWN, _FEW = 2.0, 0.05
+_LOUDEST = tuple(Severity)
 
 
-def count_concerned(starts: Iterable[Transition]) -> Mapping[tuple[bool, bool], float]:
-    """Users concerned by these firings, by what is counted: where an alert is about a mean, all users of its segment.
+def count_concerned(starts: Iterable[Transition]) -> float:
+    """Users concerned by these firings: as many as alerts on a share of users say, of several the one that says most.
 
-    Segments of one dimension are added; of alerts and dimensions the one that concerns most counts. Conditions, standstills and
-    quantiles, which tell nothing of how many, concern nobody.
+    Segments of one dimension are added. Where no alert counts users, they are taken to be a twentieth of those watched.
     """
-    users: dict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
+    users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
     for start in find_leads(starts):
-        is_share = _is_share(start) and start.value is not None
-        if is_share or start.statistic == "mean":
-            share = abs((start.value or 0.0) - (start.normal or 0.0)) if is_share else 1.0
-            of_it = users[(start.kind is RuleKind.COVERAGE, is_share), start.alert, start.segment.partition("=")[0]]
-            of_it[start.segment] = max(of_it.get(start.segment, 0.0), share * start.users)
-    return {
-        counted: max((sum(each.values()) for key, each in users.items() if key[0] == counted), default=0.0) for counted in _TOLD
-    }
+        share = abs(start.value - (start.normal or 0.0)) if _is_share(start) and start.value is not None else None
+        of_it = users[share is not None, start.alert, start.segment.partition("=")[0]]
+        of_it[start.segment] = max(of_it.get(start.segment, 0.0), start.users * (_FEW if share is None else share))
+    return max(((counts, sum(of_it.values())) for (counts, *_), of_it in users.items()), default=(False, 0.0))[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,13 +167,9 @@ class Paging:
     """How often the alerts of one incident page who is sent them, and why the last time; see `count_pages`."""
 
     pages: int = 0
-    worse: str | None = None
     severity: Severity = Severity.INFO
-    users: Mapping[tuple[bool, bool], float] = field(default_factory=dict)
-
-
-_GROWN = 2.0
-_LOUDEST = tuple(Severity)
+    users: float = 0.0
+    worse: str | None = None
 
 
 def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
@@ -205,11 +178,10 @@ def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
     They are looked at by slot. Users have doubled where twice as many are concerned as when it paged last. Once is enough for
     what grows day by day; what doubles when nothing has joined for longer than ``group_for`` pages again.
     """
-    ordered = sorted(starts, key=lambda start: start.slot)
     paging, last = Paging(), None
-    for slot, _ in groupby(ordered, key=lambda start: start.slot):
+    for slot in sorted({start.slot for start in starts}):
         is_late = last is not None and slot - last > group_for
-        paging, last = _page(paging, [start for start in ordered if start.slot <= slot], is_late=is_late), slot
+        paging, last = _page(paging, [start for start in starts if start.slot <= slot], is_late=is_late), slot
     return paging
 
 
@@ -220,7 +192,6 @@ def _page(before: Paging, starts: Sequence[Transition], *, is_late: bool) -> Pag
         return now
     if severity is not before.severity:
         return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
-    grown = [counted for counted, count in users.items() if count and count >= _GROWN * before.users[counted]]
-    if not grown or (before.pages > 1 and not is_late):
+    if users < max(_GROWN * before.users, 1.0) or (before.pages > 1 and not is_late):
         return before
-    return replace(now, worse=_TOLD[grown[0]].format(now=users[grown[0]], first=before.users[grown[0]]))
+    return replace(now, worse=f"it concerns about {users:,.0f} users, and about {before.users:,.0f} at the last page")

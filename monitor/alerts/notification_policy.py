@@ -223,34 +223,33 @@ def compose_messages(
     # Acknowledgements get a message of their own: behind a start they would be lost on receivers that show one thing at a time.
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
-    return tuple(_message(name, tuple(of_it), changes, snapshot, group_for) for (name, _), of_it in by_incident.items())
+    begun = {start.dedup_key: start for start in changes if start.is_start}
+    return tuple(_message(name, tuple(of_it), begun, snapshot, group_for) for (name, _), of_it in by_incident.items())
 
 
 def compose_repetitions(
     starts: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
 ) -> tuple[Message, ...]:
     """One message for each incident that lasts, to be sent once more."""
-    by_incident: dict[str, list[Transition]] = {}
-    for start in starts:
-        by_incident.setdefault(_incident_of(start), []).append(start)
-    return tuple(
-        replace(_message(name, (), of_it, snapshot, group_for), firing=tuple(of_it), is_repetition=True)
-        for name, of_it in by_incident.items()
-    )
+    messages = compose_messages(starts, snapshot, group_for)
+    return tuple(replace(each, changes=(), firing=each.changes, is_repetition=True) for each in messages)
 
 
 def _message(
-    name: str, of_it: tuple[Transition, ...], changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta
+    name: str,
+    of_it: tuple[Transition, ...],
+    begun: Mapping[str | None, Transition],
+    snapshot: FiringSnapshot,
+    group_for: timedelta,
 ) -> Message:
-    starts = {start.dedup_key: start for start in changes if start.is_start}
-    told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in starts]
-    begun = [start for start in starts.values() if _incident_of(start) == name]
-    before, now = count_pages(told, group_for), count_pages([*told, *begun] or of_it, group_for)
-    known = snapshot.delivered | starts.keys()
+    told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in begun]
+    fresh = [start for start in begun.values() if _incident_of(start) == name]
+    before, now = count_pages(told, group_for), count_pages([*told, *fresh] or of_it, group_for)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
+    known = snapshot.delivered | begun.keys()
     return Message(
         incident=name,
-        comparison=changes[0].comparison,
+        comparison=of_it[0].comparison,
         severity=now.severity,
         changes=of_it,
         firing=tuple(each for each in snapshot.firing if _incident_of(each) == name and each.dedup_key in known),

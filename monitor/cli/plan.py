@@ -46,26 +46,35 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     A drop of the mean, or a share of users whose lists went bad.
 
     By Student's t on the mean of the runs against the healthy runs before, exact for normal runs. With --users and --runs it
-    gives the chance. A percentile or a share below a floor may see a few users earlier than the mean does.
+    gives the chance. With --share the rules in force are looked at, and the one that sees it first is named: a percentile or a
+    share below a floor may see a few users earlier than the mean does.
     """
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
         msg = "give either --drop or --share"
         raise typer.BadParameter(msg)
-    what, stored = (None, sample_size.PlanInputs()) if comparison is None else _stored(comparison, config, metric, segment)
-    known = _with_given(stored, {"mean": mean, "sd": sd, "wander": wander, "learned": learned})
-    size = drop if drop is not None else sample_size.drop_of_share(known, share or 0.0, to)
-    of_budget = sample_size.alpha_of_budget(what) if alpha is None else alpha
-    found = sample_size.plan_sample_size(known, drop=size, users=users, runs=runs, share=of_budget, power=power)
+    given = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
+    by_rule = share is not None and not any(value is not None for value in given.values())
+    what, stored = None, [sample_size.PlanInputs()]
+    if comparison is not None:
+        what, stored = _stored(comparison, config, metric, segment, by_rule=by_rule)
+    plans = []
+    for known in (_with_given(each, given) for each in stored):
+        size = drop if drop is not None else sample_size.drop_of_share(known, share or 0.0, to)
+        part = alpha or known.alpha or sample_size.alpha_of_budget(what)
+        plans.append(sample_size.plan_sample_size(known, drop=size, users=users, runs=runs, share=part, power=power))
+    found = min(plans, key=sample_size.rank_plan)
     if as_json:
         print_json(_as_dict(found))
     else:
         _print(found)
 
 
-def _stored(name: str, config: Config, metric: str | None, segment: str) -> tuple[Comparison, PlanInputs]:
-    from monitor.service.analysis.sample_size import read_plan_inputs
+def _stored(
+    name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
+) -> tuple[Comparison, list[PlanInputs]]:
+    from monitor.service.analysis.sample_size import read_plan_inputs, read_rule_inputs
     from monitor.service.analysis.threshold_suggestion import configured_comparison
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
@@ -73,7 +82,8 @@ def _stored(name: str, config: Config, metric: str | None, segment: str) -> tupl
     settings = load_settings(config)
     what, _ = configured_comparison(settings, name, None)
     with opened_store(settings.database) as store:
-        return what, read_plan_inputs(what, store.history, metric, segment)
+        of_rules = read_rule_inputs(what, store.history, metric, segment) if by_rule else []
+        return what, of_rules or [read_plan_inputs(what, store.history, metric, segment)]
 
 
 def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs:
@@ -90,6 +100,7 @@ def _as_dict(found: SampleSizePlan) -> dict[str, object]:
         "power": search.power,
         "alpha": search.share,
         "obstacle": found.obstacle,
+        "alert": known.rule and known.rule.alert,
         **pick(known, "mean", "sd", "wander", "learned"),
         "usual_users": known.users,
         "least_drop_now": None if known.users is None else search.least_drop(known.users),
@@ -98,6 +109,9 @@ def _as_dict(found: SampleSizePlan) -> dict[str, object]:
 
 def _print(found: SampleSizePlan) -> None:
     search, known = found.search, found.known
+    if known.rule is not None:
+        scale = " (as angles: arcsin of the root)" if known.rule.is_share else ""
+        print_line(f"seen first by {known.rule.alert}, {known.rule.statistic} of {known.rule.metric}{scale}")
     mean = "" if known.mean is None else f"healthy mean {known.mean:.4g}, "
     spread = f"over users it varies by {search.sd:.3g}, from run to run by {search.wander:.3g}"
     print_line(f"{mean}{spread} ({known.learned:,} healthy runs)")

@@ -109,7 +109,7 @@ def compute_expectations(
             for each in series
         )
     past = [run for run in past if not is_holiday(run.slot)]
-    shares = _share_out(comparison, series)
+    shares = share_out(comparison, series)
     lessons = read_lessons(series, past)
     fired = find_firings(series, past)
     evidence, was_drifting = _gather(fired, lessons.steady, shares)
@@ -167,7 +167,7 @@ def find_waiting(z: Floats) -> Flags:
     return is_new & (z > NEAR_DROP_Z)
 
 
-def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
+def share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),

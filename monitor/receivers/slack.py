@@ -18,7 +18,8 @@ from monitor.errors import DeliveryError
 from monitor.model import Message, MessageStatus
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
-from monitor.receivers.message import ChangeContent, MessageContent, SideBySide, content_of
+from monitor.receivers.message import ChangeContent, MessageContent, content_of
+from monitor.receivers.message.plain_text import list_lines
 
 
 class SlackOptions(ReceiverEntry):
@@ -113,7 +114,6 @@ def link(name: str, url: str) -> str:
 
 
 MAX_FIELDS = 10
-_COLUMN = 34
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 
 
@@ -143,7 +143,7 @@ def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
         lines = (f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others)
         yield _section(stack([*lines, *map(escape_mrkdwn, account.more)]))
     for example in account.examples:
-        yield _section(fence(_lists(example)))
+        yield _section(fence([f"user {example.user}", *list_lines(example)]))
     yield _section(" · ".join(link(name, url) for name, url in account.links))
     yield _section(fence(account.commands))
 
@@ -171,23 +171,6 @@ def _why(account: MessageContent) -> list[str]:
         if items:
             lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
     return [bold("Why"), *lines] if lines else []
-
-
-def _lists(example: SideBySide) -> Iterator[str]:
-    """Both lists in columns, the user above."""
-    yield f"user {example.user}"
-    yield _row("", "baseline", "candidate")
-    for rank, ours, theirs in example.rows:
-        yield _row(rank, ours, theirs)
-
-
-def _row(rank: str, ours: str, theirs: str) -> str:
-    return f"{rank:>2}  {_fit(ours):<{_COLUMN}}  {_fit(theirs)}".rstrip()
-
-
-def _fit(item: str) -> str:
-    """The start of a long item, and the mark at its end."""
-    return item if len(item) <= _COLUMN else f"{item[: _COLUMN - 11]}…{item[-10:]}"
 
 
 # Bodies of its answers: no other is shown, since it could echo anything.

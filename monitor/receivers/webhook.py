@@ -31,10 +31,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import accumulate
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
@@ -136,14 +134,18 @@ def webhook_body(message: Message, *, receiver: str, external_url: str, max_aler
 
 
 def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first alerts, as many as fit by their names; the first of all, and further ones while there is room, in full."""
-    bare = [{**each, "annotations": {"dedup_key": each["annotations"].get("dedup_key", "")}} for each in alerts]
-    lead = alerts[:1] if _size(alerts[0]) <= room else bare[:1]
-    sizes = list(accumulate(_size(each) for each in [*lead, *bare[1:]]))
-    shown = max(bisect_right(sizes, room), 1)
-    more = (_size(full) - _size(short) for full, short in zip(alerts[1:shown], bare[1:shown], strict=True))
-    full = bisect_right(list(accumulate(more, initial=sizes[shown - 1])), room)
-    return [*lead, *alerts[1:full], *bare[max(full, 1) : shown]]
+    """The first alerts, as many as fit; where not all do in full, those that leave three quarters for the names of others."""
+    shown: list[dict[str, Any]] = []
+    names = 0 if sum(map(_size, alerts)) <= room else room * 3 // 4
+    for full in alerts:
+        bare = {**full, "annotations": {"dedup_key": full["annotations"].get("dedup_key", "")}}
+        alert = full if _size(full) <= room - names else bare
+        room -= _size(alert)
+        # One at least: what it is about.
+        if room < 0 and shown:
+            break
+        shown.append(alert)
+    return shown
 
 
 def _size(part: object) -> int:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -81,14 +81,15 @@ class SqlOutbox:
             firing = read_firing(connection, comparison)
             states = firing_states(connection, comparison)
             asked = [*changes, *firing]
+            known = _known_rows(connection, receiver, comparison, asked)
             silences = read_silences(connection, ending_after=now)
             return FiringSnapshot(
                 firing=firing,
-                delivered=_delivered_keys(connection, receiver, comparison, asked),
-                told=_told(connection, receiver, comparison, asked),
+                delivered=frozenset(row.dedup_key for row in known if row.to_state == State.FIRING),
+                told=_told(known),
                 acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
                 silences=tuple(silence for silence in silences if silence.is_active(now)),
-                refused=_refused(connection, comparison, asked),
+                refused=_refused(connection, comparison, [each.dedup_key for each in asked if each.dedup_key]),
             )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
@@ -244,46 +245,39 @@ def _is_leased(now: datetime) -> ColumnElement[bool]:
     return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
 
 
-def _delivered_keys(connection: Connection, receiver: str, comparison: str, changes: Iterable[Transition]) -> frozenset[str]:
-    """Those of the firings whose start the receiver was sent or may know."""
+def _known_rows(connection: Connection, receiver: str, comparison: str, changes: Iterable[Transition]) -> list[Row[Any]]:
+    """Starts and ends that the receiver was sent or may know, of these firings and their incidents, as they were stored."""
     is_known = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
-    query = _select(transitions.c.dedup_key).where(
-        deliveries.c.receiver == receiver, transitions.c.comparison == comparison, is_known, IS_START
+    query = _select(transitions, deliveries.c.status, deliveries.c.settled_at).where(
+        deliveries.c.receiver == receiver, transitions.c.comparison == comparison, is_known, or_(IS_START, _IS_END)
     )
-    return frozenset(row.dedup_key for row in _of_firings(connection, query, changes))
+    found: dict[int, Row[Any]] = {}
+    for column, name in ((transitions.c.dedup_key, "dedup_key"), (transitions.c.incident, "incident")):
+        for some in chunks({getattr(each, name) for each in changes} - {None}):
+            found |= {row.id: row for row in connection.execute(query.where(column.in_(some)))}
+    return [found[number] for number in sorted(found)]
 
 
-def _told(connection: Connection, receiver: str, comparison: str, changes: Iterable[Transition]) -> tuple[Transition, ...]:
-    """Starts that the receiver was sent of the incidents of these changes, since it was sent an end of the incident."""
-    is_sent = and_(deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT)
-    query = _select(transitions, deliveries.c.settled_at).where(transitions.c.comparison == comparison, is_sent)
-    rows: list[Row[Any]] = []
-    for some in chunks({each.incident for each in changes} - {None}):
-        rows += connection.execute(
-            query.where(or_(IS_START, _IS_END), transitions.c.incident.in_(some)).order_by(transitions.c.id)
-        )
-    # Ends are sent together, once nothing lasts that the receiver knows.
+def _told(known: Sequence[Row[Any]]) -> tuple[Transition, ...]:
+    """The starts among these that were sent since the receiver was sent the end of their incident."""
+    sent = [row for row in known if row.status == DeliveryStatus.SENT and row.incident is not None]
     ended = {
-        row.incident: row.settled_at for row in sorted(rows, key=lambda row: row.settled_at) if row.to_state != State.FIRING
+        row.incident: row.settled_at for row in sorted(sent, key=lambda row: row.settled_at) if row.to_state != State.FIRING
     }
     return tuple(
         transition_of_row(row)
-        for row in rows
+        for row in sent
         if row.to_state == State.FIRING and (row.incident not in ended or row.settled_at > ended[row.incident])
     )
 
 
-def _refused(connection: Connection, comparison: str, changes: Iterable[Transition]) -> frozenset[tuple[str, str]]:
+def _refused(connection: Connection, comparison: str, keys: Iterable[str]) -> frozenset[tuple[str, str]]:
     """Receivers that refused the start of one of these firings for good, each with the firing's key."""
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(
         transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, IS_START
     )
-    return frozenset((row.receiver, row.dedup_key) for row in _of_firings(connection, query, changes))
-
-
-def _of_firings(connection: Connection, query: Select[Any], changes: Iterable[Transition]) -> Iterator[Row[Any]]:
-    for some in chunks({change.dedup_key for change in changes} - {None}):
-        yield from connection.execute(query.where(transitions.c.dedup_key.in_(some)))
+    rows = (row for some in chunks(keys) for row in connection.execute(query.where(transitions.c.dedup_key.in_(some))))
+    return frozenset((row.receiver, row.dedup_key) for row in rows)
 
 
 def _delivery(row: Row[Any]) -> Delivery:

@@ -6,6 +6,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from factories import SLOT, transition
 from monitor.alerts import (
@@ -17,7 +19,7 @@ from monitor.alerts import (
     compose_messages,
     compose_repetitions,
 )
-from monitor.alerts.incidents import find_leads
+from monitor.alerts.incidents import GROUP_FOR, count_pages, find_leads
 from monitor.model import (
     ALL,
     Delivery,
@@ -241,13 +243,13 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         pytest.param(
             (replace(SEGMENT, slot=SLOT, users=100),),
             (FRENCH,),
-            "lists changed among 200 users, at first among 100",
+            "it concerns about 10 users, and about 5 at the last page",
             id="as many users again",
         ),
         pytest.param(
             (replace(START, value=0.12, **SHARE),),
             (replace(START, value=0.22, alert="B", dedup_key="b", slot=LATER, **SHARE),),
-            "200 users with far other lists than usual, at first 100",
+            "it concerns about 200 users, and about 100 at the last page",
             id="a share that doubles",
         ),
         pytest.param(
@@ -257,9 +259,27 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
             id="all users, for whom the segment stands",
         ),
         pytest.param(
+            (replace(START, value=0.04, **SHARE),),
+            (replace(START, alert="B", dedup_key="b", slot=LATER),),
+            None,
+            id="a mean that is seen to move after some users",
+        ),
+        pytest.param(
             (START,),
-            (replace(START, alert="B", metric="coverage", statistic="missing", value=0.1, dedup_key="m", slot=LATER),),
-            "187 users without a proper list, at first 0",
+            (replace(START, alert="B", value=0.11, dedup_key="b", slot=LATER, **SHARE),),
+            None,
+            id="a few users after the mean",
+        ),
+        pytest.param(
+            (START,),
+            (replace(START, alert="B", value=0.32, dedup_key="b", slot=LATER, **SHARE),),
+            "it concerns about 300 users, and about 94 at the last page",
+            id="many users after the mean",
+        ),
+        pytest.param(
+            (START,),
+            (replace(START, alert="B", metric="coverage", statistic="missing", value=0.2, dedup_key="m", slot=LATER),),
+            "it concerns about 375 users, and about 94 at the last page",
             id="lists that are lacking",
         ),
     ],
@@ -279,8 +299,35 @@ def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_se
     (calm,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])))
     (loud,) = compose_messages([last], situation(*grows, last, told=tuple(grows)))
     (late,) = compose_messages(grows[-1:], situation(*grows, told=tuple(grows[:-1])), MINUTE / 2)
-    assert (late.is_update, late.worse) == (False, "320 users with far other lists than usual, at first 160")
+    assert (late.is_update, late.worse) == (False, "it concerns about 320 users, and about 160 at the last page")
     assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (True, 2, False, 3, Severity.CRITICAL)
+
+
+BEGINNINGS = st.builds(
+    lambda hours, segment, subject, value: replace(
+        START,
+        alert=f"{subject} {hours}",
+        segment=segment,
+        dedup_key=f"{hours} {segment} {subject}",
+        slot=SLOT + hours * timedelta(hours=1),
+        value=value,
+        normal=0.0,
+        metric=subject[0],
+        statistic=subject[1],
+    ),
+    st.integers(0, 20),
+    st.sampled_from([ALL, "a=1", "a=2", "b=1"]),
+    st.sampled_from([("overlap", "mean"), ("overlap", "share_below(0)"), ("coverage", "missing"), ("overlap", "p05")]),
+    st.floats(0.001, 1),
+)
+
+
+@given(st.lists(BEGINNINGS, min_size=1, max_size=12), st.integers(0, 20))
+def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(
+    starts: list[Transition], hours: int
+) -> None:
+    earlier = [start for start in starts if start.slot <= SLOT + hours * timedelta(hours=1)]
+    assert count_pages(earlier, GROUP_FOR).pages <= count_pages(starts, GROUP_FOR).pages <= 2
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,6 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=int, default=300, help="how long each number is measured, rounded up to slots")
     parser.add_argument("--concurrent", type=int, default=8, help="concurrent_runs")
     parser.add_argument("--spread", action="store_true", help="spread the slots over the interval with `offset`")
-    parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the daemon's threads there")
     given = parser.parse_args(arguments)
     where = f"{given.users} users, every {given.every} s, concurrent_runs {given.concurrent}, {given.root}"
     table = Table(*COLUMNS, title=where, title_justify="left")
@@ -146,13 +145,12 @@ def main(arguments: list[str]) -> None:
                 concurrent=given.concurrent,
                 is_spread=given.spread,
             )
-            table.add_row(one, *_measured(plan, address, given.profile))
+            table.add_row(one, *_measured(plan, address))
     Console(width=150).print(table)
 
 
-def _measured(plan: Plan, address: str, profile: Path | None) -> list[str]:
-    watched = () if profile is None else (PROFILED, str(profile))
-    with tempfile.TemporaryDirectory() as name, serving(plan, Path(name), address, *watched) as (daemon, url):
+def _measured(plan: Plan, address: str) -> list[str]:
+    with tempfile.TemporaryDirectory() as name, serving(plan, Path(name), address) as (daemon, url):
         return _watched(plan, daemon, url, Path(name) / "many.db")
 
 
@@ -251,24 +249,6 @@ def _seconds(stored: object) -> float:
     if isinstance(stored, str):
         return datetime.fromisoformat(stored).replace(tzinfo=UTC).timestamp()
     return float(str(stored)) / 1e6
-
-
-PROFILED = """
-import atexit, cProfile, pstats, runpy, sys, threading, time
-out, sys.argv = sys.argv[1], ["rankwatch", *sys.argv[2:]]
-ended, run = [], threading.Thread.run
-def profiled(self):
-    own = cProfile.Profile(time.thread_time)
-    own.runcall(run, self)
-    ended.append(own)
-threading.Thread.run = profiled
-def write():
-    total = pstats.Stats(*list(ended))
-    total.dump_stats(out)
-atexit.register(write)
-runpy.run_module("monitor", run_name="__main__")
-"""
-"""Runs the daemon with a profile in each thread, which cProfile does not do by itself; of threads that ended by then."""
 
 
 if __name__ == "__main__":

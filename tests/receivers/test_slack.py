@@ -69,12 +69,12 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         ),
         (
             "```\nuser u-17\n"
-            "    baseline                            candidate\n"
-            " 1  sku-2 (gone)                        Red shoes (new)\n"
-            " 2  sku-3                               sku-3\n"
-            " 3  sku-5                               sku-4 (was 4)\n"
-            " 4  sku-4                               sku-5 (was 3)\n"
-            " 5  sku-6 (gone)\n```"
+            "   baseline      candidate\n"
+            "1  sku-2 (gone)  Red shoes (new)\n"
+            "2  sku-3         sku-3\n"
+            "3  sku-5         sku-4 (was 4)\n"
+            "4  sku-4         sku-5 (was 3)\n"
+            "5  sku-6 (gone)\n```"
         ),
         f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
         ("```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs home-feed\n```"),

@@ -270,6 +270,30 @@ def test_plan_tells_users_runs_or_chance(config: Path, what: Comparison, store: 
     assert ask("--drop", "0.005")["obstacle"].startswith("no number of users helps: from run to run the mean wanders by 0.0")
 
 
+def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
+    config: Path, what: Comparison, store: SqlStore
+) -> None:
+    """The mean wanders too far to show one user in a hundred; hardly anybody's lists are ever far apart."""
+    rng = np.random.default_rng(8)
+    for day in range(60):
+        far = {"share_below(0)": rng.binomial(USERS, 0.002) / USERS, "share_below(-0.5)": 0.0, "p05": -0.1}
+        put(store, what, day, measured(0.5 + 0.01 * rng.normal(), standard_error=0.3 / math.sqrt(USERS), statistics=far))
+
+    def ask(*args: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
+        return found
+
+    assert ask("--share", "0.01")["obstacle"].startswith("no number of users helps")
+    config.write_text(config.read_text().replace("rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"))
+    found = ask("--share", "0.01")
+    assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
+    assert found["users"] < 5 * USERS
+    assert ask("--share", "0.01", "--users", str(found["users"]), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
+    assert ask("--share", "0.2", "--metric", "extended_tau")["runs"] == 1
+    said = run_cli("plan", "home-feed", "--share", "0.01", "--config", str(config))
+    assert said.startswith("seen first by UsersVeryFar, share_below(-0.5) of extended_tau (as angles: arcsin of the root)")
+
+
 @pytest.mark.usefixtures("store")
 def test_plan_works_without_history_and_says_what_it_lacks(config: Path) -> None:
     told = json.loads(run_cli("plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"))

@@ -65,17 +65,14 @@ def test_an_address_that_cannot_be_had_is_refused_by_name(health: Any, host: str
     assert caught.value.permanent is True
 
 
-def test_ipv6_is_served_and_written_in_brackets(health: Any) -> None:
-    with running(_application(health), "::1") as site, site.open(ASK) as raw:
-        assert raw.recv(15) == b"HTTP/1.1 200 OK"
-
-        assert site.server.url == f"http://[::1]:{site.port}"
-
-
-def test_an_empty_host_serves_both_families(health: Any) -> None:
-    with running(_application(health), "") as site:
-        for host in ("127.0.0.1", "::1"):
-            with site.open(ASK, host=host) as raw:
+@pytest.mark.parametrize(("host", "reached"), [("::1", ["::1"]), ("", ["127.0.0.1", "::1"])])
+def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_families(
+    health: Any, host: str, reached: list[str]
+) -> None:
+    with running(_application(health), host) as site:
+        assert site.server.url == f"http://[{host or '::'}]:{site.port}"
+        for each in reached:
+            with site.open(ASK, host=each) as raw:
                 assert raw.recv(15) == b"HTTP/1.1 200 OK"
 
 

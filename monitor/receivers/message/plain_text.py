@@ -7,7 +7,7 @@ from itertools import chain
 
 from monitor.receivers.message import ChangeContent, MessageContent, SideBySide
 
-_WIDEST_ITEM = 40
+_WIDEST_ITEM = 34
 
 
 def plain_text(account: MessageContent, *, has_title: bool = True) -> str:
@@ -43,11 +43,17 @@ def _part(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _example(example: SideBySide) -> Iterator[str]:
+    yield f"Lists of {example.user}:"
+    yield from (f"  {line}" for line in list_lines(example))
+
+
+def list_lines(example: SideBySide) -> Iterator[str]:
+    """Both lists in columns."""
     rows = [tuple(_cut(cell) for cell in row) for row in (("", "baseline", "candidate"), *example.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    yield f"Lists of {example.user}:"
-    yield from (f"  {rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows)
+    yield from (f"{rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST_ITEM else f"{text[: _WIDEST_ITEM - 1]}…"
+    """The start of a long item, and the mark at its end."""
+    return text if len(text) <= _WIDEST_ITEM else f"{text[: _WIDEST_ITEM - 11]}…{text[-10:]}"

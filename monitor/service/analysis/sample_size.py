@@ -8,12 +8,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from monitor.alerts import segments_of
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule, Summary
-from monitor.pipeline.rule_series import RuleSeries
+from monitor.model import (
+    MEAN,
+    MIN_HEALTHY_RUNS,
+    Comparison,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Learning,
+    PastRun,
+    SimilarityRule,
+    Summary,
+    is_learned,
+)
+from monitor.pipeline.expectations import share_out
+from monitor.pipeline.rule_series import Figures, RuleSeries
 from monitor.ports import History
-from monitor.reference import WINDOW, Budget, DropSearch, refer
+from monitor.reference import WINDOW, Budget, DropSearch, from_angle, refer, to_angle
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
 
 
@@ -23,6 +37,7 @@ class PlanInputs:
 
     ``mean`` of healthy runs, ``sd`` over users, ``wander`` of the true mean from run to run, ``learned``: healthy runs that
     what is normal is learned from, ``users`` of a usual run, ``worst``: where the lists of a user who is affected end up.
+    ``rule``: whose statistic takes the place of the mean, on the scale that it judges, with its ``alpha`` a look.
     """
 
     mean: float | None = None
@@ -31,6 +46,8 @@ class PlanInputs:
     learned: int = WINDOW
     users: int | None = None
     worst: float | None = None
+    rule: SimilarityRule | None = None
+    alpha: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +71,52 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
     name = str(parse(metric or comparison.measuring.metrics[0]))
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
     rule = SimilarityRule(alert="planned", metric=name, limit=limit, segments=(segment,), min_users=2)
-    series = RuleSeries(rule, segment)
-    healthy, _ = pick_healthy(newest_runs(comparison, history), series)
-    if len(healthy) < MIN_HEALTHY_RUNS:
+    found, runs = _read(RuleSeries(rule, segment), newest_runs(comparison, history))
+    if found is None:
         msg = (
-            f"{len(healthy)} healthy runs of {comparison.name} have {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
+            f"{runs} healthy runs of {comparison.name} have {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
             "run more, or give --mean, --sd and --wander"
         )
         raise ConfigError(msg)
+    return found
+
+
+def read_rule_inputs(comparison: Comparison, history: History, metric: str | None, segment: str) -> list[PlanInputs]:
+    """The same for each rule in force that learns a drop in the segment (of the metric, where one is given)."""
+    past = newest_runs(comparison, history)
+    figures, wanted = Figures.of(past[-1].summaries), metric and str(parse(metric))
+    rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
+    series = [RuleSeries(rule, name) for rule in rules for name in segments_of(rule, figures.segments(rule), ())]
+    parts = dict(zip((each.key for each in series), share_out(comparison, series), strict=True)) if series else {}
+    drops = [
+        rule
+        for rule in comparison.judging.similarity_rules
+        if isinstance(rule.limit, LearnedLimit) and rule.limit.learning is Learning.DROP and wanted in (None, rule.metric)
+    ]
+    read = [(rule, _read(RuleSeries(rule, segment), past)[0]) for rule in drops if (rule.alert, segment) in parts]
+    return [replace(each, rule=rule, alpha=float(parts[rule.alert, segment])) for rule, each in read if each is not None]
+
+
+def _read(series: RuleSeries[SimilarityRule], past: Sequence[PastRun]) -> tuple[PlanInputs | None, int]:
+    """What is known of the series, None where healthy runs are too few, and how many these are."""
+    healthy, _ = pick_healthy(past, series)
+    if len(healthy) < MIN_HEALTHY_RUNS:
+        return None, len(healthy)
     values, errors = np.array([series.measure(each) for each in healthy]).T[..., np.newaxis]
+    if np.isnan(errors).all():
+        return None, 0
     reference = refer(values, errors)
     # The spread over runs holds the error of each run's sample: what is left is the wander of the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
-    return PlanInputs(
+    known = PlanInputs(
         mean=float(reference.center[0]),
-        sd=float(np.median([each.standard_error * math.sqrt(each.n) for each in healthy if each.standard_error is not None])),
+        sd=float(np.nanmedian(errors[:, 0] * np.sqrt([each.n for each in healthy]))),
         wander=wander,
         learned=int(reference.runs[0]),
         users=int(np.median([each.n for each in healthy])),
-        worst=_worst(name, healthy),
+        worst=_worst(series.rule.metric, healthy),
     )
+    return known, len(healthy)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
@@ -92,12 +135,25 @@ def alpha_of_budget(comparison: Comparison | None) -> float:
 
 
 def drop_of_share(known: PlanInputs, share: float, to: float | None) -> float:
-    """Change of the mean when this share of the users falls to ``to``; ConfigError where mean or value are not known."""
+    """Change of what is looked at when this share of the users falls to ``to``; ConfigError where mean or value are unknown."""
     end = known.worst if to is None else to
     if known.mean is None or end is None:
         msg = "a share of users needs to know from where to where they fall: give --mean and --to"
         raise ConfigError(msg)
-    return share * abs(known.mean - end)
+    statistic = MEAN if known.rule is None else known.rule.statistic
+    if statistic.floor is not None:
+        n = known.users or 1
+        below = float(from_angle(known.mean, n))
+        return float(to_angle(below + share * (1 - below), n)[0]) - known.mean if end < statistic.floor else 0.0
+    if statistic.quantile is None:
+        return share * abs(known.mean - end)
+    # Those who fall are the tail once they are more than it holds.
+    return abs(known.mean - end) if share > min(statistic.quantile, 1 - statistic.quantile) else 0.0
+
+
+def rank_plan(found: SampleSizePlan) -> tuple[object, ...]:
+    """The least is the best plan: one that can be, with the higher chance, fewer runs, fewer users."""
+    return found.obstacle is not None, -(found.chance or 0.0), found.runs or 0, found.users or 0
 
 
 def plan_sample_size(
