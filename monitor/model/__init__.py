@@ -113,7 +113,6 @@ from monitor.model.runs import (
     RunStatus,
     Scores,
     Summary,
-    UserScore,
     Watermark,
     kept_name,
 )
