@@ -112,7 +112,6 @@ from monitor.model.runs import (
     RunStatus,
     Scores,
     Summary,
-    UserScore,
     Watermark,
     kept_name,
 )
