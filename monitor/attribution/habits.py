@@ -63,7 +63,7 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 class Excess:
     """Users beyond what is usual: those in bin ``least`` and above, and the share of all that this is more than usual.
 
-    ``usual``: share of ordinary users that lie there, too. ``concerned``: estimated share of users that something happened to.
+    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that something happened to.
     """
 
     least: int
@@ -84,7 +84,8 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
     width = max(len(usual), int(known.max()) + 1)
     now = _tail(np.bincount(known, minlength=width) / len(known))
     then = _tail(np.append(usual, np.zeros(width - len(usual))))
-    beyond = now - (_HARDLY_WANDERS if width <= _FEW_BINS else _WANDERS) * then
+    at_most = np.minimum(1.0, (_HARDLY_WANDERS if width <= _FEW_BINS else _WANDERS) * then)
+    beyond = now - at_most
     doubt = (_LEAST_USERS + _SURE * np.sqrt(len(known) * then)) / len(known)
     beyond[now - then < doubt] = -np.inf
     least = 1 + int(np.argmax(beyond[1:])) if width > 1 else 0
@@ -94,7 +95,7 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
     # Of habits with few bins trainings do not move the ordinary ones by much, of others they do.
     extreme = float(hit[1:][then[1:] <= _SAYS_LITTLE].max(initial=0.0))
     concerned = extreme if width <= _FEW_BINS or extreme >= NEARLY_ALL else float(hit[least])
-    return Excess(least=least, usual=float(then[least]), concerned=concerned)
+    return Excess(least=least, usual=float(at_most[least]), concerned=concerned)
 
 
 def _tail(shares: Floats) -> Floats:
