@@ -53,12 +53,12 @@ class Gauges:
 
     def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
         """The families with at least one sample, in the table's order, without the samples that are left out."""
-        found = (
-            (name, {labels: value for labels, value in self._samples.get(name, {}).items() if (name, labels) not in left_out})
-            for name in SERIES
-        )
-        shown = ((name, {**samples, **self._distributions.get(name, {})}) for name, samples in found)
-        return tuple(_family(SERIES[name], samples) for name, samples in shown if samples)
+        shown: dict[str, dict[LabelValues, float | Distribution]] = {name: {} for name in SERIES}
+        for name, distributions in self._distributions.items():
+            shown[name] |= distributions
+        for name, samples in self._samples.items():
+            shown[name] |= {labels: value for labels, value in samples.items() if (name, labels) not in left_out}
+        return tuple(_family(SERIES[name], samples) for name, samples in shown.items() if samples)
 
 
 def _family(series: Series, samples: Mapping[LabelValues, float | Distribution]) -> Metric:

@@ -25,7 +25,6 @@ from monitor.model.explanation import (
     Part,
     PartMeans,
     SegmentFall,
-    ShareRise,
     Split,
     UserGroup,
 )
