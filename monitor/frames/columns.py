@@ -22,7 +22,7 @@ from monitor.frames.lists import (
     read_user_lists,
     shown,
 )
-from monitor.frames.tables import ArrowTable, is_table, read_column, read_table
+from monitor.frames.tables import ArrowTable, as_frame, read_column
 from monitor.model import RankingTable
 from monitor.model.arrays import Floats, Ids, Rows
 from monitor.pairing.batches import order_of_ties
@@ -188,16 +188,14 @@ Rankings = Mapping[Any, Any] | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Se
 
 def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from any of the shapes; InputError, naming the arm, for anything else."""
-    if isinstance(data, pd.DataFrame):
-        return read_frame(data, columns, arm)
+    if isinstance(frame := as_frame(data, arm), pd.DataFrame):
+        return read_frame(frame, columns, arm)
     if isinstance(data, Mapping):
         return read_user_lists(data, arm)
     if isinstance(data, np.ndarray):
         return read_matrix(data, arm)
     if isinstance(data, list | tuple):
         return read_rows(data, f"lists of the {arm}")
-    if is_table(data):
-        return read_frame(read_table(data, arm), columns, arm)
     msg = (
         f"{arm} is of type {type(data).__name__}: expected a dict of user -> list, a DataFrame, an Arrow table, a 2-D array or "
         "a list of lists (row = user)"
