@@ -32,19 +32,28 @@ FOUND: dict[str, Found] = {
 ANYTHING = st.sampled_from(list(FOUND))
 
 
-class Stored(RuleBasedStateMachine):
-    """One comparison, its slots run by whoever comes, each time judged on what is stored by then."""
+class OverAFile(RuleBasedStateMachine):
+    """Over a database of its own, which may be closed and opened again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.opened = ExitStack()
         self.folder = Path(self.opened.enter_context(TemporaryDirectory()))
-        self.slot = SLOT
         (self.folder / "rankwatch.db").write_bytes(_empty_database())
         self.store = self._open()
 
     def _open(self) -> SqlStore:
         return open_store(f"sqlite:///{self.folder / 'rankwatch.db'}", create=False)
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.opened.close()
+
+
+class Stored(OverAFile):
+    """One comparison, its slots run by whoever comes, each time judged on what is stored by then."""
+
+    slot = SLOT
 
     @initialize(
         for_runs=st.integers(1, 3), resolve_after=st.integers(1, 3), ignored=st.frozensets(st.sampled_from(list(Condition)))
@@ -150,10 +159,6 @@ class Stored(RuleBasedStateMachine):
         waiting = self.store.outbox.pending(self.slot + timedelta(days=1))
         announced = [change for change in self._told() if change.is_announced]
         assert waiting.get("hook", (0, 0.0))[0] == len(announced)
-
-    def teardown(self) -> None:
-        self.store.close()
-        self.opened.close()
 
 
 @cache

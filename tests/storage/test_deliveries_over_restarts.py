@@ -1,14 +1,12 @@
 """What a receiver comes to believe while it fails, senders are killed, and people acknowledge, resolve and silence."""
 
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import rule
 
 from factories import SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
@@ -16,9 +14,8 @@ from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryError
 from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment, Updates
 from monitor.pipeline.delivery import OutboxSender
-from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import CountingPublisher
-from storage.test_alerts_over_restarts import _empty_database
+from storage.test_alerts_over_restarts import OverAFile
 from storage.worked import claimed, result
 
 MINUTE = timedelta(minutes=1)
@@ -76,25 +73,18 @@ class Believer:
         """Nothing is held."""
 
 
-class Told(RuleBasedStateMachine):
+class Told(OverAFile):
     """One comparison, one receiver, and everybody who meddles."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.opened = ExitStack()
-        self.folder = Path(self.opened.enter_context(TemporaryDirectory()))
-        (self.folder / "rankwatch.db").write_bytes(_empty_database())
         self.at, self.process, self.receiver = SLOT, 0, Believer()
-        self.store = self._open()
 
     def now(self) -> datetime:
         return self.at
 
     def monotonic(self) -> float:
         return (self.at - SLOT).total_seconds()
-
-    def _open(self) -> SqlStore:
-        return open_store(f"sqlite:///{self.folder / 'rankwatch.db'}", create=False)
 
     def _deliver(self) -> None:
         parts: dict[str, Any] = {
@@ -165,8 +155,7 @@ class Told(RuleBasedStateMachine):
         try:
             self._heal()
         finally:
-            self.store.close()
-            self.opened.close()
+            super().teardown()
 
     def _heal(self) -> None:
         self.receiver.plan = []
