@@ -3,6 +3,7 @@
 from monitor.model.alerts import (
     ACCEPTED,
     MIN_CHANGES,
+    NEW_NORMAL,
     AlertState,
     Expectation,
     Outcome,
