@@ -22,7 +22,7 @@ _LEFT = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmLists:
+class OwnLists:
     """One arm's lists of the same m users in an earlier run and in this one: codes (m, k) padded with -1, and lengths (m,)."""
 
     former: Codes
@@ -94,7 +94,7 @@ class PairChanges:
     """
 
     rows: Rows
-    lists: Mapping[Arm, ArmLists]
+    lists: Mapping[Arm, OwnLists]
     by_arm: Mapping[Arm, Parts]
     is_still: Mapping[Arm, Flags]
 
@@ -141,7 +141,7 @@ def compare_pairs(
 
 
 def _align(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> tuple[Floats, Floats]:
-    """``kept`` and ``turned`` of `ArmLists`."""
+    """``kept`` and ``turned`` of `OwnLists`."""
     common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
         common[rows] = alignment.common
@@ -154,9 +154,9 @@ def _align(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes)
     return np.where(is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan), turned
 
 
-def _lists(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> ArmLists:
+def _lists(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> OwnLists:
     k = max(former.shape[1], present.shape[1])
-    return ArmLists(former=_widen(former, k), former_lengths=former_lengths, present=_widen(present, k), lengths=lengths)
+    return OwnLists(former=_widen(former, k), former_lengths=former_lengths, present=_widen(present, k), lengths=lengths)
 
 
 def _widen(codes: Codes, k: int) -> Codes:
@@ -167,7 +167,7 @@ def _pair(ours: Codes, our_lengths: Codes, theirs: Codes, their_lengths: Codes) 
     return PairBatch(baseline=ours, candidate=theirs, baseline_lengths=our_lengths, candidate_lengths=their_lengths)
 
 
-def _move(own: ArmLists, other: ArmLists, score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
+def _move(own: OwnLists, other: OwnLists, score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
     """What the arm's own change costs, in the mean over the other arm's former lists and its present ones."""
     fixed = (other.former, other.former_lengths)
     walk = walk_to(_pair(*fixed, own.former, own.former_lengths), _pair(*fixed, own.present, own.lengths))

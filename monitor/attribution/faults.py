@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from monitor.attribution.absent_users import find_missing
 from monitor.attribution.causes import find_place, rows_of_place
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, find_excess, share_bins, widest
-from monitor.attribution.missing import find_missing
 from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch, PartMeans
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 

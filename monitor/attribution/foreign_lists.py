@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.attribution.changes import ArmLists
+from monitor.attribution.changes import OwnLists
 from monitor.model import FaultKind
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 
@@ -35,7 +35,7 @@ def find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
     return (np.bincount(group, minlength=1)[group] >= many) & (lengths > 0), group
 
 
-def judge_lists(lists: ArmLists, hit: Flags) -> FaultKind:
+def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     """Whether these lists are other users', nobody's, or just others than before."""
     rows, n = np.flatnonzero(hit), len(hit)
     rows = rows[:: max(1, len(rows) // _LOOKED_AT)]
