@@ -16,6 +16,10 @@ from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 
 _TOP = 3
 
+# Times that an item was listed, at least, before its absence says something, and share of it that may be left.
+_LISTED = 10
+_LEFT = 0.02
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArmLists:
@@ -53,6 +57,16 @@ class ArmLists:
         tops = (np.minimum(lengths, _TOP) for lengths in (self.former_lengths, self.lengths))
         share = _turned(self.former[:, :_TOP], next(tops), self.present[:, :_TOP], next(tops))
         return np.rint(_TOP * share).astype(np.int64)
+
+    @cached_property
+    def gone(self) -> tuple[Codes, float]:
+        """Items that were listed often and hardly are, and what share of all places they had."""
+        items, before = np.unique(self.former[self.former >= 0], return_counts=True)
+        listed, counts = np.unique(self.present[self.present >= 0], return_counts=True)
+        after = np.zeros(len(items))
+        after[np.isin(items, listed)] = counts[np.isin(listed, items)]
+        is_gone = (before >= _LISTED) & (after <= _LEFT * before)
+        return items[is_gone], float(before[is_gone].sum() / max(1, before.sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
