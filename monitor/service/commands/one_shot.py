@@ -47,7 +47,7 @@ class OneShot:
 
         Yields the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Firings and
         ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future. What only
-        ``again`` replaces stays: started once more, as schedulers do until messages are delivered, the command has nothing to ask.
+        ``again`` replaces stays: started once more, as schedulers do until messages are delivered, it has nothing to ask.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
