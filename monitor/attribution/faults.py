@@ -111,6 +111,8 @@ def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who share their list with many others and did not before."""
     codes, lengths = _lists_of(scene.batch, arm)
     is_shared, group = find_shared(codes, lengths)
+    if not is_shared.any():
+        return
     if scene.changes is not None:
         lists = scene.changes.lists[arm]
         was_shared = np.zeros(len(codes), dtype=np.bool_)
@@ -138,10 +140,8 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are shorter than they were, or without a past than the other arm's."""
-    _, lengths = _lists_of(scene.batch, arm)
-    if scene.changes is None:
-        usual = _lists_of(scene.batch, _other(arm))[1]
-    else:
+    lengths, usual = (_lists_of(scene.batch, each)[1] for each in (arm, _other(arm)))
+    if scene.changes is not None:
         usual = np.zeros(len(lengths), dtype=np.int32)
         usual[scene.changes.rows] = scene.changes.lists[arm].former_lengths
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
@@ -226,7 +226,6 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
 
 
 def _spread(scene: Scene, arm: Arm, habit: Habit) -> Integers:
-    """The bins of all users, -1 without earlier lists."""
     bins = np.full(len(scene.batch), -1)
     if scene.changes is not None:
         bins[scene.changes.rows] = scene.bins[arm][habit]

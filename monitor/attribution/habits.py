@@ -63,7 +63,7 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 class Excess:
     """Users beyond what is usual: those in bin ``least`` and above, and the share of all that this is more than usual.
 
-    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that something happened to.
+    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that were hit.
     """
 
     least: int
