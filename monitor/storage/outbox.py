@@ -172,12 +172,12 @@ class SqlOutbox:
         return self._waiting(now, DeliveryStatus.PENDING)
 
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        return self._waiting(now, DeliveryStatus.HELD)
+        return self._waiting(now, DeliveryStatus.HELD, IS_START)
 
-    def _waiting(self, now: datetime, status: DeliveryStatus) -> Mapping[str, tuple[int, float]]:
+    def _waiting(self, now: datetime, status: DeliveryStatus, *only: ColumnElement[bool]) -> Mapping[str, tuple[int, float]]:
         query = (
             _select(deliveries.c.receiver, func.count(), func.min(transitions.c.changed_at))
-            .where(deliveries.c.status == status)
+            .where(deliveries.c.status == status, *only)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
         )
