@@ -42,7 +42,7 @@ def drop_bounds(explanation: Explanation) -> str | None:
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
-    """Its tables, empty ones left out: pieces of the drop, segments, shares that rose, items, groups of users."""
+    """Its tables, empty ones left out: pieces of the drop, segments, items, groups of users."""
     segment, falls = explanation.segment, explanation.falls
     # Segments of the first dimension, which explains most; they come ranked by what they fell beyond their share.
     leading = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]][:SEGMENTS]
@@ -52,19 +52,6 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
             title="Segments",
             columns=("segment", "users>", "before>", "drop>", "share>", *(f"{part}>" for part in Part)),
             rows=tuple(_segment(fall, explanation) for fall in leading),
-        ),
-        TextTable(
-            title="Shares of users that rose",
-            columns=("what", "segment", "now>", "before>"),
-            rows=tuple(
-                (
-                    _words(each.change) if each.change else "no list",
-                    each.segment,
-                    _percent(each.share),
-                    _percent(each.share_before),
-                )
-                for each in explanation.rises
-            ),
         ),
         TextTable(
             title=f"Items, users of {segment}",

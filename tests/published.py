@@ -31,7 +31,6 @@ from monitor.model import (
     RunResult,
     RunStatus,
     SegmentFall,
-    ShareRise,
     State,
     Summary,
     UserGroup,
@@ -119,7 +118,6 @@ def explanation(**changes: Any) -> Explanation:
         groups=(UserGroup(change=Change.REPLACED, users=9, share=0.5, share_before=0.25, distance=0.125, examples=(lists,)),),
         causes=(Cause(part=Part.MEMBERSHIP, amount=0.25, segment="country=UK"),),
         falls=(SegmentFall(segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125),),
-        rises=(ShareRise(change=None, segment="all", share=0.05, share_before=0.0),),
     )
     return replace(base, **changes)
 

@@ -116,10 +116,10 @@ def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
     Where one segment alone carries what was found for all users, it stands for them instead. Starts, acknowledgements and ends
     stand for themselves.
     """
-    by_alert: dict[tuple[str, State, State], list[Transition]] = defaultdict(list)
+    by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
         was = State.QUIET if change.is_start else change.from_state
-        by_alert[change.alert, was, change.to_state].append(change)
+        by_alert[change.alert, was, change.to_state, change.is_new_normal].append(change)
     return tuple(lead for of_alert in by_alert.values() for lead in _leads_of(of_alert))
 
 

@@ -5,8 +5,8 @@ with (`pool_runs`, `pool_kinds`), `explain_metric`.
 """
 
 from monitor.attribution.causes import Place, find_leader, find_place, rank_causes
-from monitor.attribution.changes import ArmLists, EarlierLists, PairChanges, compare_pairs
-from monitor.attribution.decomposition import OTHERS, MeanDrop, SegmentDrop, decompose_all, decompose_drop
+from monitor.attribution.changes import EarlierLists, OwnLists, PairChanges, compare_pairs
+from monitor.attribution.decomposition import OTHERS, MeanDrop, SegmentDrop, bound_drop, decompose_all, decompose_drop
 from monitor.attribution.explanation import (
     CodedExplanation,
     CurrentRun,
@@ -21,6 +21,5 @@ from monitor.attribution.groups import CHANGES, Group, classify, find_medoids, g
 from monitor.attribution.habits import Habit, pool_bins, share_bins
 from monitor.attribution.item_shifts import ExposureShift, ItemShift, compare_exposure
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, pool_runs, split_distances
-from monitor.attribution.rises import Missing, Rise, Rises, bound_missing, find_rises
 from monitor.attribution.sentences import shorten_name, write_alert_text, write_falls, write_finding, write_sentence
 from monitor.model.arrays import Floats

@@ -122,6 +122,18 @@ def decompose_drop(
     )
 
 
+def bound_drop(drop: MeanDrop, everybody: PartMeans, farthest: float) -> tuple[float, float]:
+    """Between what the drop of all users asked lies, whatever the lists of those who have no score.
+
+    With q their share and M the mean distance of the others, all users' mean distance lies in [(1 - q) M, (1 - q) M + q
+    ``farthest``], which is the greatest distance that two lists can have, infinite where it has no bound (worst-case bounds:
+    Manski 1989). Before is taken as it was scored.
+    """
+    share = 1 - everybody.n / everybody.asked
+    least = (1 - share) * drop.now - drop.before
+    return least, least + share * farthest if share else least
+
+
 def _dimensions(rows: Sequence[PartMeans]) -> set[str]:
     return {row.segment.partition("=")[0] for row in rows if row.segment != ALL}
 

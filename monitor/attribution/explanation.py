@@ -10,13 +10,12 @@ import numpy as np
 
 from monitor.attribution.causes import find_leader, rank_causes, rows_of_place
 from monitor.attribution.changes import PairChanges
-from monitor.attribution.decomposition import WITHIN, MeanDrop, decompose_all
+from monitor.attribution.decomposition import WITHIN, MeanDrop, bound_drop, decompose_all
 from monitor.attribution.faults import Scene, find_fault
 from monitor.attribution.groups import Group, classify, group_users
 from monitor.attribution.habits import Habit, bin_lists
 from monitor.attribution.item_shifts import ExposureShift, compare_exposure
 from monitor.attribution.parts import Parts, average_parts
-from monitor.attribution.rises import Missing, Rises, bound_missing, find_rises
 from monitor.attribution.sentences import (
     LONGEST_SENTENCE,
     UNEXPLAINED,
@@ -37,15 +36,14 @@ class CodedExplanation:
     ``finding``: what happened, None where no kind of fault stands out. ``segment``: its own, else the one that leads the drop,
     ``all`` when none does. ``items`` by code and ``groups`` (rows of the batch) are of its users, of all when none of these has
     lists. ``arm``: whose items of then and now these are; None where they are the baseline's and the candidate's. ``causes``
-    are the drop in ranked pieces that sum to it; ``drops`` the drop over each dimension.
+    are the drop in ranked pieces that sum to it; ``drops`` the drop over each dimension; ``bounds`` of `bound_drop`.
     """
 
     sentence: str
     segment: str
     causes: tuple[Cause, ...]
     drops: tuple[MeanDrop, ...]
-    missing: Missing
-    rises: Mapping[Change, Rises]
+    bounds: tuple[float, float]
     items: ExposureShift
     groups: tuple[Group, ...]
     finding: Finding | None = None
@@ -120,8 +118,7 @@ def explain_metric(
     """
     paired, before = _hold_against_pairs(present)
     drops = decompose_all(present.means, before or past.means, paired)
-    missing = bound_missing(present.means, past.means or present.means, farthest=farthest)
-    if not drops or missing is None:
+    if not drops:
         return None
     drop = drops[0]
     scene = _draw_scene(present, past, drop)
@@ -133,12 +130,11 @@ def explain_metric(
     rows = rows if len(rows) else present.segments[ALL]
     arm = _changed_arm(present.changes, finding)
     items = _compare_items(present, rows, arm, top)
-    rises = find_rises(kinds, present.segments, past.kinds)
     if finding is None:
         left = items.left if leader is None or leader.segment in present.segments else 0
-        sentence = write_sentence(drop, leader, left=left, rises=rises, missing=missing, farthest=farthest)
+        sentence = write_sentence(drop, leader, left=left)
     else:
-        sentence = write_finding(finding, drop.whole, has_stood=has_stood)
+        sentence = write_finding(finding, drop, has_stood=has_stood)
     if present.changes is None and len(sentence) + len(WITHOUT_LISTS) < LONGEST_SENTENCE:
         sentence = f"{sentence} {WITHOUT_LISTS}"
     elif present.changes is not None and finding is None and is_clear(drop) and rank_causes(drop, leader)[0].part in WITHIN:
@@ -148,8 +144,7 @@ def explain_metric(
         segment=segment,
         causes=rank_causes(drop, leader),
         drops=drops,
-        missing=missing,
-        rises=rises,
+        bounds=bound_drop(drop, present.means[0], farthest),
         items=items,
         groups=group_users(kinds, present.parts, rows, before=past.kinds.get(segment), medoids=examples),
         finding=finding,

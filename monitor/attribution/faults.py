@@ -7,30 +7,25 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from monitor.attribution.causes import Place, find_place
-from monitor.attribution.changes import ArmLists, PairChanges
-from monitor.attribution.habits import NEARLY_ALL, Excess, Habit, find_excess, share_bins, widest
-from monitor.model import ALL, Arm, CoverageReason, CoverageRow, FaultKind, Finding, PairBatch, PartMeans
+from monitor.attribution.absent_users import find_missing
+from monitor.attribution.causes import find_place, rows_of_place
+from monitor.attribution.changes import PairChanges
+from monitor.attribution.foreign_lists import find_shared, judge_lists
+from monitor.attribution.habits import NEARLY_ALL, Habit, find_excess, share_bins, widest
+from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch, PartMeans
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 
 _LEAST_USERS = 5
-_LEAST_SHARE = 0.001
 
-# Standard deviations of a count, so that the same list for 7 of 1,500 users is told and for 5 instead of 4 is not.
-_MORE = 2.5
+# Largest segments that are searched by themselves.
+_SEARCHED = 100
 
-# Times that an item was listed, at least, before its absence says something, and share of it that may be left.
-_LISTED = 10
-_LEFT = 0.02
+# Standard deviations of a count, so that the same list for 5 users instead of none is told and for 8 instead of 4 is not.
+_MORE = 2.2
+
+# Share of all that was listed that must be gone.
 _LEAST_GONE = 0.02
-
-# Share of users without a list beyond what is usual, and of them that a segment must hold to be named.
-_LEAST_LOST = 0.005
-_SURE = 4.0
-_HELD = 0.8
 
 # Of what the best hypothesis explains another one must explain at least so much to be told in its place.
 _AS_GOOD = 0.5
@@ -40,10 +35,6 @@ _STOOD = 0.99
 
 # Share of all lists that must have changed somewhere before others count as stale.
 _MOSTLY = 0.9
-
-# Lists that others' lists are compared with, to see whether they are anybody's.
-_MODELS = 500
-_LOOKED_AT = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +91,10 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     found = [_tell(each, scene) for each in suspected]
     best = max((each.explained or 0.0 for each in found), default=0.0)
     told = next((each for each in found if (each.explained or 0.0) >= _AS_GOOD * best), None)
-    missing = _find_missing(scene)
+    twins = [each for each in found if told is not None and each.kind is told.kind and each.arms != told.arms]
+    if told is not None and any(told.users <= 2 * each.users <= 4 * told.users for each in twins):
+        told = replace(told, arms=tuple(Arm))
+    missing = find_missing(scene.coverage, scene.before)
     is_hidden = missing is not None and (told is None or (told.explained or 0.0) < _AS_GOOD)
     finding = missing if is_hidden else told
     return None if finding is None else (finding, _has_stood(scene, finding, {each.arm for each in suspected}))
@@ -116,32 +110,24 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who share their list with many others and did not before."""
     codes, lengths = _lists_of(scene.batch, arm)
-    n = len(codes)
-    is_shared, group = _find_shared(codes, lengths)
+    is_shared, group = find_shared(codes, lengths)
+    if not is_shared.any():
+        return
     if scene.changes is not None:
         lists = scene.changes.lists[arm]
-        was_shared = np.zeros(n, dtype=np.bool_)
-        was_shared[scene.changes.rows] = _find_shared(lists.former, lists.former_lengths)[0]
+        was_shared = np.zeros(len(codes), dtype=np.bool_)
+        was_shared[scene.changes.rows] = find_shared(lists.former, lists.former_lengths)[0]
     else:
-        was_shared = _find_shared(*_lists_of(scene.batch, _other(arm)))[0]
+        was_shared = find_shared(*_lists_of(scene.batch, _other(arm)))[0]
     hit, less = is_shared & ~was_shared, int((was_shared & ~is_shared).sum())
     count = int(hit.sum())
     # Two models' lists differ in more than what one run adds to another.
     least = _LEAST_USERS if scene.changes is not None else 2 * _LEAST_USERS
     if count - less < max(least, _MORE * math.sqrt(count + less)):
         return
-    # The other arm's lists may be shared by right: items that everybody is to see.
-    first = int(np.flatnonzero(hit & (group == np.bincount(group[hit]).argmax()))[0])
+    first = int(np.argmax(hit & (group == np.bincount(group[hit]).argmax())))
     detail = {"lists": float(len(np.unique(group[hit]))), "popular": _popularity(codes[first], scene, arm)}
     yield Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=hit, detail=detail)
-
-
-def _find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
-    """Whether so many users have the list that it is nobody's own, and a number for each different list: (n,) both."""
-    weights = np.random.default_rng(0).integers(1, 2**63, size=codes.shape[1], dtype=np.uint64) | np.uint64(1)
-    group, _ = pd.factorize(((codes.astype(np.int64).astype(np.uint64) + np.uint64(2)) * weights).sum(axis=1, dtype=np.uint64))
-    many = max(_LEAST_USERS, _LEAST_SHARE * len(codes))
-    return (np.bincount(group, minlength=1)[group] >= many) & (lengths > 0), group
 
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -154,10 +140,8 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are shorter than they were, or without a past than the other arm's."""
-    _, lengths = _lists_of(scene.batch, arm)
-    if scene.changes is None:
-        usual = _lists_of(scene.batch, _other(arm))[1]
-    else:
+    lengths, usual = (_lists_of(scene.batch, each)[1] for each in (arm, _other(arm)))
+    if scene.changes is not None:
         usual = np.zeros(len(lengths), dtype=np.int32)
         usual[scene.changes.rows] = scene.changes.lists[arm].former_lengths
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
@@ -178,8 +162,8 @@ def _lack_items(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose former lists held items that nobody is shown any more."""
     if scene.changes is None:
         return
-    gone, share = _find_gone(scene.changes.lists[arm])
-    _, usual = _find_gone(scene.changes.lists[_other(arm)])
+    gone, share = scene.changes.lists[arm].gone
+    _, usual = scene.changes.lists[_other(arm)].gone
     if share < _LEAST_GONE + 3 * usual or len(gone) < 2:  # noqa: PLR2004 - one item leaves every day
         return
     lists = scene.changes.lists[arm]
@@ -199,80 +183,34 @@ def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:
     return otherwise if usual is None else 1 - float(np.arange(len(usual)) @ np.array(usual)) / 10
 
 
-def _find_gone(lists: ArmLists) -> tuple[Codes, float]:
-    """Items that were listed often and hardly are, and what share of all places they had."""
-    items, before = np.unique(lists.former[lists.former >= 0], return_counts=True)
-    listed, counts = np.unique(lists.present[lists.present >= 0], return_counts=True)
-    after = np.zeros(len(items))
-    after[np.isin(items, listed)] = counts[np.isin(listed, items)]
-    is_gone = (before >= _LISTED) & (after <= _LEFT * before)
-    return items[is_gone], float(before[is_gone].sum() / max(1, before.sum()))
-
-
 def _are_replaced(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who were shown other items than the arm is used to change: somebody else's, nobody's, or others."""
     for found in _exceed(scene, arm, Habit.REPLACED):
         if scene.changes is not None:
-            yield replace(found, kind=_whose(scene.changes.lists[arm], found.hit[scene.changes.rows]))
-
-
-def _whose(lists: ArmLists, hit: Flags) -> FaultKind:
-    """Whether these lists are other users', nobody's, or just others than before."""
-    rows, n = np.flatnonzero(hit), len(hit)
-    rows = rows[:: max(1, len(rows) // _LOOKED_AT)]
-    models = np.arange(0, n, max(1, n // _MODELS))
-    former, present = (
-        _count_common(codes[rows], lists.former[models], rows, models) for codes in (lists.former, lists.present)
-    )
-    own = float(np.nanmean(lists.kept[rows]))
-    k = max(1.0, float(lists.former_lengths[rows].mean()))
-    strangers, usual = former.mean() / k, float(np.nanmean(lists.kept[~hit])) if (~hit).any() else 1.0
-    # Lists of other users are as far from one's own former list as any two users' lists are.
-    if own > strangers + 0.25 * (usual - strangers):
-        return FaultKind.REPLACED
-    is_somebodys = present.max(axis=1).mean() >= 0.75 * former.max(axis=1).mean() and present.mean() >= 0.6 * former.mean()
-    return FaultKind.MIXED_UP if is_somebodys else FaultKind.NOISE
-
-
-def _count_common(codes: Codes, models: Codes, rows: Rows, places: Rows) -> npt.NDArray[np.float32]:
-    """Items in common of each of these lists with each model, 0 with a user's own: (m, models)."""
-    items = np.unique(models[models >= 0])
-    held = np.zeros((len(items), len(models)), dtype=np.float32)
-    where = models >= 0
-    held[np.searchsorted(items, models[where]), np.nonzero(where)[0]] = 1
-    found = np.searchsorted(items, codes).clip(0, max(0, len(items) - 1))
-    is_there = (codes >= 0) & (items[found] == codes)
-    common = np.zeros((len(codes), len(models)), dtype=np.float32)
-    for place in range(codes.shape[1]):
-        common += np.where(is_there[:, place, None], held[found[:, place]], 0)
-    common[rows[:, None] == places] = 0
-    return common
+            yield replace(found, kind=judge_lists(scene.changes.lists[arm], found.hit[scene.changes.rows]))
 
 
 def _are_turned(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose items stand in another order than the arm is used to change, all of them or the first three."""
-    for habit in (Habit.TURNED, Habit.TOP_TURNED):
-        for found in _exceed(scene, arm, habit):
-            yield replace(found, detail={"top": float(habit is Habit.TOP_TURNED)})
-            return
+    both = {habit: found for habit in (Habit.TURNED, Habit.TOP_TURNED) for found in _exceed(scene, arm, habit)}
+    if both:
+        habit = max(both, key=lambda each: int(both[each].hit.sum()))
+        yield replace(both[habit], detail={"top": float(habit is Habit.TOP_TURNED)})
 
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     """Users whose lists lie beyond the arm's habit, of all or else of the segment that has most; none where none do."""
     if scene.changes is None:
         return
-    ordinary = _usual(scene, arm, habit)
-    bins = np.full(len(scene.batch), -1)
-    bins[scene.changes.rows] = scene.bins[arm][habit]
-
-    def search(segment: str) -> tuple[float, str, Excess | None]:
-        rows = scene.segments[segment]
-        excess = find_excess(bins[rows], ordinary)
-        return 0.0 if excess is None else excess.concerned * len(rows), segment, excess
-
-    everybody = search(ALL)
-    # A few users among many that look alike stand out only among their own.
-    _, segment, excess = everybody if everybody[2] is not None else max(map(search, scene.segments), key=lambda each: each[0])
+    bins, others = _spread(scene, arm, habit), _spread(scene, _other(arm), habit)
+    usual = _usual(scene, arm, habit)
+    found = [(ALL, usual, find_excess(bins, usual))]
+    if found[0][2] is None:
+        # A few users among many that look alike stand out only among their own, whose lists change by a habit of theirs.
+        largest = sorted(scene.segments.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SEARCHED]
+        habits = {name: widest(usual, share_bins(others[rows])) for name, rows in largest}
+        found = [(name, habits[name], find_excess(bins[rows], habits[name])) for name, rows in largest]
+    segment, ordinary, excess = max(found, key=lambda each: each[2].concerned * len(scene.segments[each[0]]) if each[2] else 0)
     if excess is not None:
         hit = np.zeros(len(bins), dtype=np.bool_)
         hit[scene.segments[segment]] = bins[scene.segments[segment]] >= excess.least
@@ -287,6 +225,13 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
         )
 
 
+def _spread(scene: Scene, arm: Arm, habit: Habit) -> Integers:
+    bins = np.full(len(scene.batch), -1)
+    if scene.changes is not None:
+        bins[scene.changes.rows] = scene.bins[arm][habit]
+    return bins
+
+
 def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
     """How the arm's own lists change from run to run, or where that is not known the other arm's in this run."""
     own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[_other(arm)][habit])
@@ -298,24 +243,24 @@ def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
 
 def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     """The finding that a suspicion amounts to: where, how many, and what it explains."""
-    if suspicion.segment is None:
-        place = find_place(suspicion.hit, suspicion.usual, scene.segments)
-    else:
-        place = Place(segment=suspicion.segment, rows=scene.segments[suspicion.segment])
-    if suspicion.bins is None:
-        users, share = int(suspicion.hit.sum()), float(suspicion.hit[place.rows].mean())
-    else:
-        excess = find_excess(suspicion.bins[place.rows], suspicion.ordinary)
-        share = excess.concerned if excess is not None else float(suspicion.hit[place.rows].mean())
-        users = round(share * len(place.rows))
+    bins, segments = suspicion.bins, scene.segments
+    # Who cannot be judged is taken to be as others are.
+    known = segments if bins is None else {name: rows[bins[rows] >= 0] for name, rows in segments.items()}
+    segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known).segment
+    rows, judged = rows_of_place(segment, segments), rows_of_place(segment, known)
+    users, share = int(suspicion.hit.sum()), float(suspicion.hit[judged].mean())
+    if bins is not None:
+        excess = find_excess(bins[judged], suspicion.ordinary)
+        share = share if excess is None else excess.concerned
+        users = round(share * len(rows))
     concerned = suspicion.hit
     if share >= NEARLY_ALL:
         concerned = np.zeros(len(scene.batch), dtype=np.bool_)
-        concerned[place.rows] = True
+        concerned[rows] = True
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
-        segment=place.segment,
+        segment=segment,
         segment_share=share,
         users=users,
         compared=len(scene.batch),
@@ -334,39 +279,6 @@ def _explain(concerned: Flags, scene: Scene) -> float | None:
         return 0.0
     beyond = float(ours.mean() - (others.mean() if len(others) else 0.0))
     return min(1.0, max(0.0, beyond * len(ours) / (int(is_known.sum()) * scene.drop)))
-
-
-def _find_missing(scene: Scene) -> Finding | None:
-    """Users who got no list, by the arm that more of them lack than before; None where no more do."""
-    rows = {row.segment: row for row in scene.coverage}
-    if ALL not in rows or not rows[ALL].asked:
-        return None
-    before = {row.segment: 1 - row.n / row.asked for row in scene.before if row.asked}
-    counts = {arm: {name: _count_lost(row, arm) for name, row in rows.items()} for arm in Arm}
-    arm = max(Arm, key=lambda each: counts[each][ALL])
-    lost, asked = counts[arm][ALL], rows[ALL].asked
-    usual = before.get(ALL, 0.0)
-    if lost - usual * asked < max(_LEAST_USERS, _LEAST_LOST * asked, _SURE * math.sqrt(usual * asked)):
-        return None
-    held = {name: lost_there / lost for name, lost_there in counts[arm].items() if name != ALL and rows[name].asked}
-    shares = {name: counts[arm][name] / rows[name].asked for name in held}
-    likeliest = max(held, key=lambda name: (held[name] * shares[name], name), default=ALL)
-    is_there = likeliest != ALL and held[likeliest] >= _HELD and shares[likeliest] >= 1.5 * lost / asked
-    segment = likeliest if is_there else ALL
-    return Finding(
-        kind=FaultKind.MISSING,
-        arms=tuple(each for each in Arm if counts[each][ALL] >= _AS_GOOD * lost),
-        segment=segment,
-        segment_share=counts[arm][segment] / rows[segment].asked,
-        users=lost,
-        compared=asked,
-        detail={"before": usual},
-    )
-
-
-def _count_lost(row: CoverageRow, arm: Arm) -> int:
-    harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
-    return sum(count for (of, reason), count in row.reasons.items() if of is arm and reason not in harmless)
 
 
 def _has_stood(scene: Scene, finding: Finding, suspects: Collection[Arm]) -> bool | None:

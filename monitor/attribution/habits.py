@@ -8,15 +8,19 @@ from enum import StrEnum
 
 import numpy as np
 
-from monitor.attribution.changes import ArmLists
+from monitor.attribution.changes import OwnLists
 from monitor.model.arrays import Flags, Floats, Integers
 
 _BINS = 10
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
-# How many times the usual share of users counts as usual still: trainings differ, and wander together for all users.
-_WANDERS = 3.0
+# How many times the usual share of users counts as usual still, since trainings differ; less so for habits with few bins.
+_WANDERS, _HARDLY_WANDERS = 3.0, 1.5
+
+# Share of usual users from a bin on of which no more than chance can be said of the others.
+_SAYS_LITTLE = 0.95
+_FEW_BINS = 4
 
 NEARLY_ALL = 0.85
 """Share of users from which on all of them are said to be hit."""
@@ -31,7 +35,7 @@ class Habit(StrEnum):
     STILL = "still"  # the list is the same
 
 
-def bin_lists(lists: ArmLists, is_still: Flags) -> dict[Habit, Integers]:
+def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     """Bin of each user by habit, from 0, -1 where nothing can be said: integers (m,)."""
     kept = lists.kept
     replaced = np.where(np.isnan(kept), -1, np.rint(_BINS * (1 - np.nan_to_num(kept))))
@@ -56,10 +60,10 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Excess:
+class Outliers:
     """Users beyond what is usual: those in bin ``least`` and above, and the share of all that this is more than usual.
 
-    ``usual``: share of ordinary users that lie there, too. ``concerned``: estimated share of users that something happened to.
+    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that were hit.
     """
 
     least: int
@@ -67,12 +71,12 @@ class Excess:
     concerned: float
 
 
-def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
+def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
     ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a bin on, it is the bin of
-    the greatest p - 3 r beyond doubt; of the users that were not hit r lie there as well, so that (p - r) / (1 - r) were hit.
-    Where hardly anybody is left in the most ordinary bins, all were.
+    the greatest p - 3 r beyond doubt, p - 1.5 r with few bins; of the users that were not hit r lie there as well, so that
+    (p - r) / (1 - r) were hit. Where hardly anybody is left in the most ordinary bins, all were.
     """
     known = bins[bins >= 0]
     if not len(known):
@@ -80,16 +84,18 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
     width = max(len(usual), int(known.max()) + 1)
     now = _tail(np.bincount(known, minlength=width) / len(known))
     then = _tail(np.append(usual, np.zeros(width - len(usual))))
-    beyond = now - _WANDERS * then
+    at_most = np.minimum(1.0, (_HARDLY_WANDERS if width <= _FEW_BINS else _WANDERS) * then)
+    beyond = now - at_most
     doubt = (_LEAST_USERS + _SURE * np.sqrt(len(known) * then)) / len(known)
     beyond[now - then < doubt] = -np.inf
     least = 1 + int(np.argmax(beyond[1:])) if width > 1 else 0
     if not least or beyond[least] <= 0:
         return None
     hit = (now - then) / np.maximum(1 - then, 1e-9)
-    extreme = hit[1:][then[1:] <= 0.95]  # noqa: PLR2004 - fewer ordinary users would say nothing
-    concerned = float(extreme.max()) if len(extreme) and extreme.max() >= NEARLY_ALL else float(hit[least])
-    return Excess(least=least, usual=float(then[least]), concerned=concerned)
+    # Of habits with few bins trainings do not move the ordinary ones by much, of others they do.
+    extreme = float(hit[1:][then[1:] <= _SAYS_LITTLE].max(initial=0.0))
+    concerned = extreme if width <= _FEW_BINS or extreme >= NEARLY_ALL else float(hit[least])
+    return Outliers(least=least, usual=float(at_most[least]), concerned=concerned)
 
 
 def _tail(shares: Floats) -> Floats:

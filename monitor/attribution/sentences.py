@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from monitor.attribution.causes import AND, rank_causes
 from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
-from monitor.attribution.rises import Missing, Rises
-from monitor.model import ALL, Arm, Cause, Change, Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model import ALL, Arm, Cause, Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 
 LONGEST_SENTENCE = 250
 """Characters of what is said of a run."""
@@ -25,7 +24,6 @@ CANCELLED = 3.0
 _LONGEST_NAME = 40
 _LEAST_AMOUNT = 0.00005
 _LEAST_SHARE = 0.005
-_LEAST_GROWN = 0.01
 _WORDS: Mapping[Part, str] = {
     Part.MEMBERSHIP: "items replaced",
     Part.ORDER: "items moved",
@@ -37,10 +35,10 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "got no list from the {arms} ({before} before)",
     FaultKind.CUT_SHORT: "get shorter lists from the {arms}: {now} items instead of {before}",
     FaultKind.STALE: "get the same list from the {arms} as in the last run, while other lists changed",
-    FaultKind.ITEMS_GONE: "had items that the {arms} shows nobody any more: {items} items, {exposure} of all that it showed",
+    FaultKind.ITEMS_GONE: "had items that nobody gets from the {arms} any more: {items} items, {exposure} of what was shown",
     FaultKind.MIXED_UP: "get lists from the {arms} that are those of other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
-    FaultKind.REPLACED: "are shown other items by the {arms}, many more than it usually changes",
+    FaultKind.REPLACED: "are shown other items by the {arms}, many more than usual",
 }
 _ESTIMATED = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED, FaultKind.REORDERED)
 
@@ -50,27 +48,26 @@ _POPULAR = 0.5
 UNEXPLAINED = "No clear cause."
 WITHOUT_LISTS = "(No lists of earlier runs are kept.)"
 
-_LENGTHS = (Change.CUT_SHORT, Change.LENGTHENED)
-_VERBS = {Change.CUT_SHORT: "cut short", Change.LENGTHENED: "lengthened", Change.MOSTLY_REPLACED: "mostly replaced"}
-
 
 def is_clear(drop: MeanDrop) -> bool:
     """Whether the mean fell by more than chance among users alone could do."""
     return drop.whole > 0 and drop.whole >= CLEAR * drop.noise
 
 
-def write_finding(finding: Finding, drop: float, *, has_stood: bool | None = None) -> str:
+def write_finding(finding: Finding, drop: MeanDrop, *, has_stood: bool | None = None) -> str:
     """What happened, to how many and whom, in which arm, and how much of the drop it explains; at most `LONGEST_SENTENCE`.
 
-    ``drop`` of the mean, negative for a rise; ``has_stood``: whether the other arm did not change at all (True) or no more than
+    ``has_stood``: whether the other arm did not change at all (True) or no more than
     usual (False), None where nothing can be said of it.
     """
     line = f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}."
-    if finding.explained is None:
-        tail = [f"The mean of all users {'hardly fell' if drop > 0 else 'did not fall'}."]
-    else:
-        share = "all" if finding.explained >= 1 - _LEAST_SHARE else _percent(finding.explained, 1)
-        tail = [f"This explains {share} of the drop."]
+    tail: list[str] = []
+    if finding.explained is None and not is_clear(drop):
+        tail.append(f"The mean of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}.")
+    if finding.explained is not None:
+        is_all, is_none = finding.explained >= 1 - _LEAST_SHARE, finding.explained < _LEAST_SHARE
+        share = "all" if is_all else "none" if is_none else _percent(finding.explained, 1)
+        tail.append(f"This explains {share} of the drop.")
     if has_stood is not None:
         (other,) = [arm for arm in Arm if arm not in finding.arms]
         tail.append(f"The {other} {'did not change' if has_stood else 'changed no more than usual'}.")
@@ -99,31 +96,14 @@ def _write_what(finding: Finding, arms: str) -> str:
     return _WHAT[finding.kind].format(arms=arms, **figures)
 
 
-def write_sentence(
-    drop: MeanDrop,
-    leader: SegmentDrop | None = None,
-    *,
-    left: int = 0,
-    rises: Mapping[Change, Rises] | None = None,
-    missing: Missing | None = None,
-    farthest: float = math.inf,
-) -> str:
-    """What brought the drop about where no fault stands out, in one line of at most `LONGEST` characters.
+def write_sentence(drop: MeanDrop, leader: SegmentDrop | None = None, *, left: int = 0) -> str:
+    """What brought the drop about where no fault stands out, in one line.
 
     ``leader`` from `find_leader`; ``left``: items that left its users' lists altogether, or everybody's.
-    Users newly without a list and lists newly of another length (``missing``, ``rises``) come first where they could hide
-    more than the drop that was seen: what is not there is taken to be as far away as can be (``farthest``, infinite where
-    distance has no bound).
     """
-    is_fall = is_clear(drop)
-    causes, known = rank_causes(drop, leader), rises or {}
-    what = _describe(causes[0], known, left)
-    lead, *rest = _write_drop(drop, causes, what) if is_fall else [_write_no_drop(drop, leader, what)]
-    tells_length = causes[0].part is Part.LENGTH and (is_fall or leader is not None)
-    facts = [*_write_missing(missing), *(() if tells_length else _write_lengths(known, farthest))]
-    ahead = [text for weight, text in facts if not is_fall or weight > drop.whole]
-    behind = [text for _, text in facts if text not in ahead]
-    return _join([*ahead, lead, *behind, *rest, *_write_rise(known, Change.MOSTLY_REPLACED)])
+    causes = rank_causes(drop, leader)
+    what = _describe(causes[0], left)
+    return _join(_write_drop(drop, causes, what) if is_clear(drop) else [_write_no_drop(drop, leader, what)])
 
 
 def write_distance(total: PartMeans | None) -> str:
@@ -201,36 +181,10 @@ def _write_rest(causes: Sequence[Cause], whole: float | None) -> list[str]:
     return [phrase(cause) for cause in pieces if cause.amount > 0] + ([f"offset by {', '.join(offset)}"] if offset else [])
 
 
-def _describe(cause: Cause, rises: Mapping[Change, Rises], left: int) -> str:
+def _describe(cause: Cause, left: int) -> str:
     if cause.part is Part.MEMBERSHIP and left:
         return f"{left:,} {'item' if left == 1 else 'items'} left their lists"
-    if cause.part is Part.LENGTH and (risen := [each for each in _LENGTHS if each in rises and rises[each].total.newly > 0]):
-        return f"lists {_VERBS[max(risen, key=lambda change: rises[change].total.newly)]}"
     return _WORDS[cause.part]
-
-
-def _write_missing(missing: Missing | None) -> Iterator[tuple[float, str]]:
-    """Users newly without a score, with how much they may hide."""
-    if missing is not None and missing.rises.total.newly >= _LEAST_SHARE:
-        yield missing.hidden, _write_shares(missing.rises, "of users have no list")
-
-
-def _write_lengths(rises: Mapping[Change, Rises], farthest: float) -> Iterator[tuple[float, str]]:
-    """Lists newly of another length, with how much they may hide."""
-    for change in _LENGTHS:
-        for text in _write_rise(rises, change):
-            yield rises[change].total.newly * farthest, text
-
-
-def _write_rise(rises: Mapping[Change, Rises], change: Change) -> Iterator[str]:
-    if change in rises and rises[change].total.newly >= _LEAST_GROWN:
-        yield _write_shares(rises[change], f"of lists {_VERBS[change]}")
-
-
-def _write_shares(rises: Rises, what: str) -> str:
-    total, leader = rises.total, rises.leader
-    where = "" if leader is None else f", {_percent(leader.share, 1)} in {shorten_name(leader.segment)}"
-    return f"{_percent(total.share, 1)} {what} ({_percent(total.share_before, 1)} before){where}"
 
 
 def _percent(amount: float, whole: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Histogram
@@ -51,22 +51,14 @@ class Gauges:
         """Set one gauge histogram of the series with that name."""
         self._distributions.setdefault(name, {})[labels] = distribution
 
-    def without(self, left_out: Iterable[SampleKey]) -> Gauges:
-        """A copy without these samples."""
-        copy = Gauges()
-        copy._samples = {name: dict(samples) for name, samples in self._samples.items()}
-        copy._distributions = self._distributions
-        for name, labels in left_out:
-            del copy._samples[name][labels]
-        return copy
-
-    def families(self) -> tuple[Metric, ...]:
-        """The families with at least one sample, in the table's order."""
-        return tuple(
-            _family(SERIES[name], {**self._samples.get(name, {}), **self._distributions.get(name, {})})
-            for name in SERIES
-            if self._samples.get(name) or name in self._distributions
-        )
+    def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
+        """The families with at least one sample, in the table's order, without the samples that are left out."""
+        shown: dict[str, dict[LabelValues, float | Distribution]] = {name: {} for name in SERIES}
+        for name, distributions in self._distributions.items():
+            shown[name] |= distributions
+        for name, samples in self._samples.items():
+            shown[name] |= {labels: value for labels, value in samples.items() if (name, labels) not in left_out}
+        return tuple(_family(SERIES[name], samples) for name, samples in shown.items() if samples)
 
 
 def _family(series: Series, samples: Mapping[LabelValues, float | Distribution]) -> Metric:

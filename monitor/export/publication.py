@@ -47,10 +47,10 @@ class RunSeries:
 
     def families(self, shown: frozenset[str]) -> tuple[Metric, ...]:
         """The same as families."""
-        left_out = [key for segment, found in self.segments.items() if segment not in shown for key in found.samples]
-        gauges = self._gauges.without(left_out)
-        gauges.set("series_cut", (self.comparison,), len(left_out))
-        return gauges.families()
+        left_out = {key for segment, found in self.segments.items() if segment not in shown for key in found.samples}
+        cut = Gauges()
+        cut.set("series_cut", (self.comparison,), len(left_out))
+        return (*self._gauges.families(left_out), *cut.families())
 
 
 class Publication:

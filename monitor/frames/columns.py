@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from monitor.frames.lists import (
     read_user_lists,
     shown,
 )
-from monitor.frames.tables import ArrowTable, is_table, read_column, read_table
+from monitor.frames.tables import ArrowTable, as_frame, read_column
 from monitor.model import RankingTable
 from monitor.model.arrays import Floats, Ids, Rows
 from monitor.pairing.batches import order_of_ties
@@ -67,38 +67,32 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
         raise InputError(msg)
     column = take_column(frame, columns.items, "items", arm)
-    lists = _read_arrow_lists(column, users, arm) or read_rows(column.tolist(), f"lists of the {arm}", users)
+    if (whole := _read_list_column(column)) is None:
+        lists = read_rows(column.tolist(), f"lists of the {arm}", users)
+    else:
+        items = from_array(whole[1], f"lists of the {arm}")
+        lists = RankingTable(users=users, offsets=offsets_of(whole[0]), items=items)
     if not _has_column(frame, columns.scores, "scores", arm):
         return lists
-    column = take_column(frame, columns.scores, "scores", arm)
-    scores = _read_arrow_scores(column, lists, arm)
-    if scores is None:
-        scores = read_scores(column.tolist(), np.diff(lists.offsets), f"scores of the {arm}")
-    return RankingTable(users=users, offsets=lists.offsets, items=lists.items, scores=scores)
+    column, lengths, what = frame[columns.scores], np.diff(lists.offsets), f"scores of the {arm}"
+    whole = _read_list_column(column)
+    # Where lengths differ, reading row by row names the row.
+    if whole is not None and np.array_equal(whole[0], lengths):
+        scores = as_scores(whole[1], what)
+    else:
+        scores = read_scores(column.tolist(), lengths, what)
+    return replace(lists, scores=scores)
 
 
-def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> RankingTable | None:
-    """Lists from a list column of Arrow's; None for any other column."""
+def _read_list_column(column: pd.Series) -> tuple[npt.NDArray[np.int64], pd.Series] | None:
+    """Lengths of the lists of a list column of Arrow's and their items, all in one; None for any other column."""
     if not hasattr(column, "list") or column.hasnans:
         return None
-    # Read as a whole: a Python object a row would cost more than the comparison.
-    lengths = column.list.len().to_numpy(dtype=np.int64)
-    return RankingTable(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
-
-
-def _flatten(column: pd.Series) -> pd.Series:
-    """The items of a list column of Arrow's, all in one."""
-    # ``Series.list.flatten`` would repeat each user's label besides.
+    # Read as a whole: a Python object a row would cost more than the comparison, and ``Series.list.flatten`` would repeat each
+    # user's label besides.
     parts = [pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten())) for chunk in column.array.__arrow_array__().chunks]
-    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
-
-
-def _read_arrow_scores(column: pd.Series, lists: RankingTable, arm: str) -> Floats | None:
-    if not hasattr(column, "list") or column.hasnans:
-        return None
-    if not np.array_equal(column.list.len().to_numpy(dtype=np.int64), np.diff(lists.offsets)):
-        return None  # reading row by row names the one that differs
-    return as_scores(_flatten(column), f"scores of the {arm}")
+    items = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
+    return column.list.len().to_numpy(dtype=np.int64), items
 
 
 def _read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
@@ -194,16 +188,14 @@ Rankings = Mapping[Any, Any] | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Se
 
 def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from any of the shapes; InputError, naming the arm, for anything else."""
-    if isinstance(data, pd.DataFrame):
-        return read_frame(data, columns, arm)
+    if isinstance(frame := as_frame(data, arm), pd.DataFrame):
+        return read_frame(frame, columns, arm)
     if isinstance(data, Mapping):
         return read_user_lists(data, arm)
     if isinstance(data, np.ndarray):
         return read_matrix(data, arm)
     if isinstance(data, list | tuple):
         return read_rows(data, f"lists of the {arm}")
-    if is_table(data):
-        return read_frame(read_table(data, arm), columns, arm)
     msg = (
         f"{arm} is of type {type(data).__name__}: expected a dict of user -> list, a DataFrame, an Arrow table, a 2-D array or "
         "a list of lists (row = user)"

@@ -17,11 +17,12 @@ from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
+from monitor.kernels.exposure import distinct_items
 from monitor.metrics import DEFAULT_METRICS, Metric, Need, parse, score_all
 from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
-from monitor.pairing.ids import count_distinct, find_users, unlike_ids_note
+from monitor.pairing.ids import find_users, unlike_ids_note
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
@@ -209,7 +210,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
         None if relevance is None else read_relevance(relevance, user, item),
     )
     _warn_of_unlike_ids(lists, pairs)
-    size = read_catalogue(catalogue, count_distinct(*(arm.codes for arm in pairs.arms)))
+    size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
     frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)

@@ -13,9 +13,10 @@ from monitor.errors import InputError
 from monitor.frames.columns import read_users, take_column
 from monitor.frames.lists import as_scores, checked_users, from_array, from_objects, offsets_of, shown
 from monitor.frames.tables import ArrowTable, as_frame
+from monitor.kernels.exposure import distinct_items
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.model.arrays import Codes, Floats, Ids, Integers
-from monitor.pairing.ids import count_distinct, encode, equality_key, ids_of
+from monitor.pairing.ids import encode, equality_key, ids_of
 
 _ITEM_WEIGHTS = "item_weights"
 _SHOWN = 5
@@ -72,7 +73,7 @@ def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats
     some = zip(ids_of(missing[:_SHOWN], vocabulary), missing[:_SHOWN].tolist(), strict=True)
     shown_items = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
     msg = (
-        f"item_weights: {len(missing)} of {count_distinct(*listed)} listed items have no weight from {LEAST_WEIGHT:g} to "
+        f"item_weights: {len(missing)} of {len(distinct_items(*listed))} listed items have no weight from {LEAST_WEIGHT:g} to "
         f"{MOST_WEIGHT:g}, such as {shown_items}: give every listed item one, or leave such items out of the lists"
     )
     raise InputError(msg)

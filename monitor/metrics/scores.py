@@ -16,20 +16,13 @@ from monitor.model import PairBatch
 from monitor.model.arrays import Floats
 
 
-def score_all(
-    batch: PairBatch,
-    metrics: Sequence[Metric],
-    *,
-    progress: Callable[[int], object] | None = None,
-    threads: int | None = None,
-) -> dict[str, Floats]:
+def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | None = None) -> dict[str, Floats]:
     """Scores of every pair by canonical metric name, in the order of ``metrics``: float64 (n,), NaN where undefined.
 
     MetricError for a metric that needs scores, weights or relevance which the batch does not hold.
 
     Rows do not depend on each other, nor on how a batch is cut into blocks, nor on ``threads``, by default as many as this
-    process may use processors. ``progress`` is called, in the caller's thread, with the number of pairs done since the last
-    call. Memory: the scores, and one block a thread.
+    process may use processors. Memory: the scores, and one block a thread.
     """
     for metric in metrics:
         _check_need(batch, metric)
@@ -37,14 +30,11 @@ def score_all(
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 
     # Rows do not depend on each other, so that blocks may end in any order.
-    def score(rows: slice) -> int:
+    def score(rows: slice) -> None:
         for name, found in _measure(batch.take(rows), kinds):
             scores[name][rows] = found
-        return int(rows.stop - rows.start)
 
-    for done in _map(score, list(row_blocks(batch)), threads or _processors()):
-        if progress is not None:
-            progress(done)
+    _share_out(score, list(row_blocks(batch)), threads or _processors())
     return scores
 
 
@@ -58,14 +48,15 @@ def _measure(batch: PairBatch, kinds: dict[str, Metric]) -> Iterator[tuple[str, 
         yield name, metric.measure(by_depth[metric.depth])
 
 
-def _map(score: Callable[[slice], int], rows: Sequence[slice], threads: int) -> Iterator[int]:
+def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: int) -> None:
     if min(threads, len(rows)) <= 1:
-        yield from map(score, rows)
+        for block in rows:
+            score(block)
         return
     # Threads, not processes: numpy and the machine code release the lock where they work long.
     with ThreadPoolExecutor(min(threads, len(rows)), thread_name_prefix="score") as pool:
         try:
-            yield from pool.map(score, rows)
+            list(pool.map(score, rows))
         finally:  # the caller may stop in the middle, by an interrupt
             pool.shutdown(cancel_futures=True)
 

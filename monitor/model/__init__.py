@@ -3,6 +3,7 @@
 from monitor.model.alerts import (
     ACCEPTED,
     MIN_CHANGES,
+    NEW_NORMAL,
     AlertState,
     Expectation,
     Outcome,
@@ -24,7 +25,6 @@ from monitor.model.explanation import (
     Part,
     PartMeans,
     SegmentFall,
-    ShareRise,
     Split,
     UserGroup,
 )
@@ -113,7 +113,6 @@ from monitor.model.runs import (
     RunStatus,
     Scores,
     Summary,
-    UserScore,
     Watermark,
     kept_name,
 )

@@ -12,6 +12,7 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
 
 ACCEPTED = "(accepted)"  # in place of an alert in the transition that says that somebody accepted a level, from its slot on
+NEW_NORMAL = "new normal since"  # in the reason of a verdict by a level that nobody has accepted yet
 MIN_CHANGES = 2  # changes of an arm's lists that must have been seen before it is known how often they change
 
 
@@ -168,6 +169,11 @@ class Transition:
     def is_end(self) -> bool:
         """Whether a firing ends."""
         return self.from_state is State.FIRING and self.to_state is not State.FIRING
+
+    @property
+    def is_new_normal(self) -> bool:
+        """Whether it ended without a return to what was normal: somebody has to accept the new level, or to roll back."""
+        return self.is_end and NEW_NORMAL in self.reason
 
     @property
     def is_acknowledgement(self) -> bool:

@@ -126,16 +126,6 @@ class SegmentFall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareRise:
-    """A share of one segment's users, now and before: without a score (``change`` None), or with lists changed in one way."""
-
-    change: Change | None
-    segment: str
-    share: float
-    share_before: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExposedItem:
     """An item's exposure from baseline to candidate, 1 on top of every list, and the share of lists that hold it."""
 
@@ -194,7 +184,6 @@ class Explanation:
     most: float | None = None  # None where nothing bounds it
     causes: tuple[Cause, ...] = ()  # they add up to the drop
     falls: tuple[SegmentFall, ...] = ()  # and so do these in each dimension, the leading one first
-    rises: tuple[ShareRise, ...] = ()
     finding: Finding | None = None  # None where no kind of fault stands out
     paired: int = 0
     arm: Arm | None = None

@@ -102,17 +102,6 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserScore:
-    """One stored score of one user; ``value`` is None where the metric is undefined."""
-
-    run_id: int
-    slot: datetime
-    user: str
-    metric: str
-    value: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
     """One arm-wide metric of one arm over one segment; None where undefined. ``n``: lists that it is about."""
 

@@ -19,13 +19,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.engines.codes import code_integers, code_texts
+from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
 """Ids from which on two threads are faster than one."""
 _CODE_LIMIT = 2**31
-# Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing.
-_MARKED = 1 << 26
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 
 
@@ -102,24 +101,13 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
     return row_of[: len(wanted)]
 
 
-def count_distinct(*parts: Integers) -> int:
-    """How many different codes there are in all parts together."""
-    top = max((int(part.max(initial=-1)) for part in parts), default=-1)
-    if top >= _MARKED:
-        return len(pd.unique(np.concatenate(parts)))
-    seen = np.zeros(top + 1, dtype=np.bool_)
-    for part in parts:
-        seen[part] = True
-    return int(np.count_nonzero(seen))
-
-
 def unlike_ids_note(arms: Sequence[Ids], codes: Sequence[Integers]) -> str | None:
     """A note where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
     kinds = [_kind(ids.categories if isinstance(ids, pd.Categorical) else ids) for ids in arms]
     if not all(map(len, arms)) or "other" in kinds or kinds.count("text") != 1:
         return None
     # Fewer distinct codes together than apart: some id is in both.
-    if count_distinct(*codes) < sum(map(count_distinct, codes)):
+    if len(distinct_items(*codes)) < sum(len(distinct_items(each)) for each in codes):
         return None
     seen = [f"{'text' if kind == 'text' else 'numbers'} such as {ids[0]!s}" for kind, ids in zip(kinds, arms, strict=True)]
     return f"no item is in both arms: the baseline's ids are {seen[0]}, the candidate's {seen[1]}; spell them alike"

@@ -13,6 +13,7 @@ import numpy as np
 from monitor.alerts import segments_of
 from monitor.model import (
     MIN_HEALTHY_RUNS,
+    NEW_NORMAL,
     AlertState,
     Arm,
     Comparison,
@@ -32,7 +33,16 @@ from monitor.model import (
     is_learned,
 )
 from monitor.model.arrays import Flags, Floats
-from monitor.pipeline.rule_series import Figures, RuleSeries, find_alarms, find_firings, find_phases, measure_all, read_lessons
+from monitor.pipeline.rule_series import (
+    Figures,
+    LessonArrays,
+    RuleSeries,
+    find_alarms,
+    find_firings,
+    find_phases,
+    measure_all,
+    read_lessons,
+)
 from monitor.reference import (
     SETTLED_RUNS,
     WINDOW,
@@ -104,42 +114,42 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(found.slot):
+        named = [(each.rule.alert, each.segment, describe_series(each.rule)) for each in series]
         return tuple(
-            Expectation(alert=each.rule.alert, segment=each.segment, runs=0, series=describe_series(each.rule), note=HOLIDAY)
-            for each in series
+            Expectation(alert=alert, segment=segment, runs=0, series=what, note=HOLIDAY) for alert, segment, what in named
         )
     past = [run for run in past if not is_holiday(run.slot)]
-    shares = share_out(comparison, series)
-    lessons = read_lessons(series, past)
-    fired = find_firings(series, past)
-    evidence, was_drifting = _gather(fired, lessons.steady, shares)
-    alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
-    # A run in alarm, in a drift or close to a drop must not become part of what is normal.
-    healthy = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
-    before = PastAlarms(
-        healthy=healthy,
-        alarms=alarms,
-        firing=fired,
-        accepted=_find_rows(past, [each for each in accepted if each.at <= found.slot]),
-        settled=_runs_of_a_new_normal(past, found.slot),
-    )
-    reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=before)
+    shares, lessons = share_out(comparison, series), read_lessons(series, past)
+    evidence, alarms = _look_back(comparison, series, past, (lessons, shares))
+    known = [each for each in accepted if each.at <= found.slot]
+    alarms = replace(alarms, accepted=_find_rows(past, known), settled=_runs_of_a_new_normal(past, found.slot))
+    reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=alarms)
     values = reference.taught
     errors, lacked = (np.where(np.isnan(values), np.nan, each) for each in (lessons.errors, lessons.lost))
     expected = _build(series, figures, _Past(reference, values, errors), evidence, (shares, correlate(values)))
     usual = np.nan_to_num(find_median(lacked))
-    since = [format_instant(past[row].slot) if row >= 0 else None for row in reference.since]
+    notes = [_describe_level(comparison.name, past[row].slot) if row >= 0 else "" for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     return tuple(
-        replace(
-            each,
-            lost=lost.get(each.segment, 0.0),
-            usual_lost=float(usual[n]),
-            note=_describe_level(comparison.name, since[n]),
-        )
+        replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(usual[n]), note=notes[n])
         for n, each in enumerate(expected)
     )
+
+
+def _look_back(
+    comparison: Comparison,
+    series: Sequence[RuleSeries[SeriesRule]],
+    past: Sequence[PastRun],
+    learned: tuple[LessonArrays, Floats],
+) -> tuple[TrendEvidence, PastAlarms]:
+    """The evidence of trends before this run, and which of the past runs were healthy."""
+    lessons, shares = learned
+    fired = find_firings(series, past)
+    evidence, was_drifting = _gather(fired, lessons.steady, shares)
+    alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
+    # A run in alarm, in a drift or close to a drop must not become part of what is normal.
+    return evidence, PastAlarms(healthy=~alarms & ~was_drifting & ~find_waiting(lessons.z), alarms=alarms, firing=fired)
 
 
 def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[tuple[int, int]]:
@@ -149,10 +159,9 @@ def _find_rows(past: Sequence[PastRun], accepted: Iterable[Transition]) -> list[
     return [(start, following) for start, following in rows if start < following]
 
 
-def _describe_level(comparison: str, since: str | None) -> str:
-    if since is None:
-        return ""
-    return f"new normal since {since}: accept it (rankwatch accept {comparison} --from {since}) or roll back"
+def _describe_level(comparison: str, since: datetime) -> str:
+    slot = format_instant(since)
+    return f"{NEW_NORMAL} {slot}: accept it (rankwatch accept {comparison} --from {slot}) or roll back"
 
 
 def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:

@@ -80,10 +80,10 @@ def _from_scores(comparison: Comparison, record: RunRecord, history: History, na
     before = next((each for each in record.summaries if (each.segment, each.metric) == (ALL, name)), None)
     if before is None:
         return ()
-    kept = history.worst_users(record.run.id, name, before.n)
-    if len(kept) != before.n:
+    kept = history.run_scores(record.run.id, [name]).by_metric.get(name, np.empty(0))
+    values = np.sort(kept[~np.isnan(kept)])
+    if len(values) != before.n:
         return ()
-    values = np.array([each.value for each in kept], dtype=np.float64)
     wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
     found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
     return (replace(found, n_undefined=before.n_undefined),)

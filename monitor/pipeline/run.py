@@ -79,8 +79,8 @@ def execute(
             f"rules learn anew since {format_instant(memory.anew_since)}: the configuration measures something else than before"
         )
         reason = "; ".join(filter(None, (reason, anew)))
-    if status is not RunStatus.OK and memory.last_ok is not None:
-        reason = f"{reason}; the last run that ended ok was of {format_instant(memory.last_ok)}"
+    if status is not RunStatus.OK:
+        reason = _add_last_ok(reason, memory)
     if arms.scores_to is not None:
         with watch.stage("write"):
             unwritten = _write_scores(comparison, arms.scores_to, claim, status, measurement.run.scores)
@@ -130,8 +130,14 @@ def failed_result(
 ) -> RunResult:
     """The result of a run that measured nothing."""
     measured = MeasuredRun(stage_seconds=stage_seconds or {})
-    found = Findings(slot=claim.slot, status=RunStatus.FAILED, reason=reason, measured=measured)
+    told = _add_last_ok(reason, memory)
+    found = Findings(slot=claim.slot, status=RunStatus.FAILED, reason=told, measured=measured)
     return _judge(comparison, claim, memory, clock.now(), found)
+
+
+def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
+    last = memory.last_ok
+    return reason if last is None else f"{reason}; the last run that ended ok was of {format_instant(last)}"
 
 
 def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:

@@ -19,7 +19,6 @@ from monitor.attribution import (
     PairChanges,
     Parts,
     PastRuns,
-    Rises,
     average_parts,
     bin_changes,
     classify,
@@ -37,7 +36,6 @@ from monitor.attribution import (
 from monitor.metrics import Metric, Need, score_all
 from monitor.model import (
     ALL,
-    Change,
     Comparison,
     ExampleLists,
     Explanation,
@@ -46,7 +44,6 @@ from monitor.model import (
     Pairing,
     RuleKind,
     SegmentFall,
-    ShareRise,
     Split,
     State,
     Transition,
@@ -66,9 +63,6 @@ SHOWN_ITEMS = 10
 
 SHOWN_EXAMPLES = 3
 """Most users shown of each kind of change; fewer where the comparison keeps the lists of fewer."""
-
-_RISES = 3
-"""Segments shown of each share that rose, beside all users."""
 
 
 def can_split(metric: Metric) -> bool:
@@ -270,14 +264,10 @@ def _name_explanation(found: CodedExplanation, split: Split, runs: int, paired: 
         segment=found.segment,
         now=found.drop.now,
         before=found.drop.before,
-        least=found.missing.least,
-        most=found.missing.most if math.isfinite(found.missing.most) else None,
+        least=found.bounds[0],
+        most=found.bounds[1] if math.isfinite(found.bounds[1]) else None,
         causes=found.causes,
         falls=tuple(fall for drop in found.drops for fall in _list_falls(drop)),
-        rises=(
-            *_list_rises(None, found.missing.rises),
-            *(rise for change, rises in found.rises.items() for rise in _list_rises(change, rises)),
-        ),
     )
 
 
@@ -302,14 +292,4 @@ def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
             segment=each.segment, share=each.share, share_before=each.share_before, parts=each.parts, excess=each.excess
         )
         for each in drop.segments
-    ]
-
-
-def _list_rises(change: Change | None, rises: Rises) -> list[ShareRise]:
-    # All users first, then the segments that it rose in most.
-    shown = [rises.total, *(each for each in rises.segments[:_RISES] if each.newly > 0)]
-    return [
-        ShareRise(change=change, segment=each.segment, share=each.share, share_before=each.share_before)
-        for each in shown
-        if rises.total.newly > 0 or each.newly > 0
     ]

@@ -20,7 +20,6 @@ from monitor.model import (
     DataKind,
     Delivery,
     DeliveryRecord,
-    Direction,
     Evidence,
     Explanation,
     FiringSnapshot,
@@ -40,7 +39,6 @@ from monitor.model import (
     Silence,
     Summary,
     Transition,
-    UserScore,
     Watermark,
 )
 from monitor.ports.score_sinks import ScoreSpool
@@ -181,12 +179,6 @@ class History(Protocol):
         Metrics that the run stored no score of are left out of ``by_metric``; no users when that leaves none. A user who has
         a score of one metric only is NaN in the others.
         """
-
-    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
-        """One user's scores in the newest ``limit`` runs that scored them, newest slot first, then by metric."""
-
-    def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
-        """The ``n`` users of the run with the lowest scores (``above``: the highest), worst first, then by name."""
 
 
 class AlertStore(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,18 @@ class DatabaseSettings:
     comparison_names: tuple[str, ...]
 
 
-def load_database_settings(path: Path, environ: Mapping[str, str] | None = None) -> DatabaseSettings:
+def load_database_settings(path: Path) -> DatabaseSettings:
     """Read the database and the names of comparisons from a configuration file.
 
     Commands that only read the database may lack the variables and secrets that the daemon runs with. Where one of these keys
     is not right the whole file is checked, and the ConfigError lists every problem.
     """
     text, base = read_text(path), path.absolute().parent
-    if (found := _read_keys(read_mapping(text, str(path), environ), base)) is not None:
+    if (found := _read_keys(read_mapping(text, str(path), None), base)) is not None:
         return found
     from monitor.settings.loader import parse_settings  # noqa: PLC0415 - it loads every source and receiver there is
 
-    settings = parse_settings(text, name=str(path), base_dir=base, environ=environ)
+    settings = parse_settings(text, name=str(path), base_dir=base)
     return DatabaseSettings(database=settings.database, comparison_names=tuple(each.name for each in settings.comparisons))
 
 
@@ -55,12 +54,12 @@ def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
         return None
 
 
-def listen_address(path: Path, environ: Mapping[str, str] | None = None) -> tuple[str, int]:
+def listen_address(path: Path) -> tuple[str, int]:
     """Host and port of `listen`; ConfigError when it cannot be read.
 
     Nothing else of the file need be right: who only asks the daemon may lack the variables and secrets that it runs with.
     """
-    document = read_mapping(read_text(path), str(path), environ)
+    document = read_mapping(read_text(path), str(path), None)
     problems = [each for each in document.problems if each.path == ("listen",)]
     found = document.mapping.get("listen", DEFAULT_LISTEN)
     try:

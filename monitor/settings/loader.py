@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -81,25 +80,22 @@ _RULE_KEYS = ("rules", "false_alarm_every")
 _RULES_ADVICE = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
 
 
-def load_with_rules(
-    path: Path, rules: Path, names: Collection[str], environ: Mapping[str, str] | None = None
-) -> tuple[ComparisonOptions, ...]:
+def load_with_rules(path: Path, rules: Path, names: Collection[str]) -> tuple[ComparisonOptions, ...]:
     """The named comparisons of the configuration (all for none) as the file ``rules`` would have them judged.
 
     That file is a whole configuration, whose comparisons of these names count, or only ``rules:``, ``false_alarm_every:`` or
     both, which take the place of each comparison's own. ConfigError lists everything that is wrong with either, by line.
     """
-    values = os.environ if environ is None else environ
-    settings = load_settings(path, values)
+    settings = load_settings(path)
     chosen = _chosen(settings, names, path)
-    other = _read_rules(rules, values)
+    other = _read_rules(rules)
     if "comparisons" in other.mapping:
-        return _chosen(load_settings(rules, values), [each.name for each in chosen], rules)
+        return _chosen(load_settings(rules), [each.name for each in chosen], rules)
     if not other.mapping or set(other.mapping) - set(_RULE_KEYS):
         msg = f"{rules}:{other.line(())}: must hold rules: [...] or false_alarm_every: or both, or be a whole configuration"
         raise ConfigError(msg)
     places = {each.name: place for place, each in enumerate(settings.comparisons)}
-    return tuple(_with_rules_of(path, (rules, other), places[each.name], values) for each in chosen)
+    return tuple(_with_rules_of(path, (rules, other), places[each.name]) for each in chosen)
 
 
 def _chosen(settings: Settings, names: Collection[str], path: Path) -> tuple[ComparisonOptions, ...]:
@@ -110,18 +106,18 @@ def _chosen(settings: Settings, names: Collection[str], path: Path) -> tuple[Com
     return tuple(there[name] for name in dict.fromkeys(names or there))
 
 
-def _read_rules(path: Path, environ: Mapping[str, str]) -> YamlDocument:
+def _read_rules(path: Path) -> YamlDocument:
     try:
-        return read_mapping(read_text(path, advice=_RULES_ADVICE), str(path), environ, example="rules: [...]")
+        return read_mapping(read_text(path, advice=_RULES_ADVICE), str(path), None, example="rules: [...]")
     except EmptyConfigError:
         msg = f"{path}: is empty: {_RULES_ADVICE}"
         raise ConfigError(msg) from None
 
 
-def _with_rules_of(path: Path, other: tuple[Path, YamlDocument], place: int, environ: Mapping[str, str]) -> ComparisonOptions:
+def _with_rules_of(path: Path, other: tuple[Path, YamlDocument], place: int) -> ComparisonOptions:
     """The comparison at this place with the keys of the other file, checked as if they stood there; problems name that file."""
     file, given = other
-    document, inside = read_mapping(read_text(path), str(path), environ), ("comparisons", place)
+    document, inside = read_mapping(read_text(path), str(path), None), ("comparisons", place)
     # Validation puts texts back in place, so that each comparison needs its own copy.
     document.mapping["comparisons"][place].update(copy.deepcopy(given.mapping))
     document.lines |= {(*inside, *each): line for each, line in given.lines.items() if each}

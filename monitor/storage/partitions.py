@@ -109,12 +109,6 @@ def of_run(connection: Connection, run_id: int) -> ColumnElement[bool]:
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
-def belongs_to_run(connection: Connection) -> ColumnElement[bool]:
-    """Joins scores with their runs."""
-    is_of_run = scores.c.run_id == runs.c.id
-    return is_of_run if is_sqlite(connection) else and_(is_of_run, scores.c.day == _utc_day(runs.c.scheduled_for))
-
-
 def read_partitions(connection: Connection) -> list[Partition]:
     """The partitions of days, oldest first; the default partition is not among them."""
     found = [

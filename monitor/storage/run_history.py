@@ -19,7 +19,6 @@ from monitor.model import (
     RUN_MARK,
     ArmScore,
     Coverage,
-    Direction,
     Evidence,
     Expectation,
     Explanation,
@@ -36,10 +35,8 @@ from monitor.model import (
     Split,
     State,
     Summary,
-    UserScore,
     Watermark,
 )
-from monitor.storage import user_scores
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
@@ -55,6 +52,7 @@ from monitor.storage.run_results import (
 )
 from monitor.storage.tables import coverage, runs, transitions
 from monitor.storage.transactions import Database
+from monitor.storage.user_scores import scores_of
 
 _T = TypeVar("_T")
 
@@ -243,15 +241,7 @@ class SqlHistory:
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
         with self._database.read() as connection:
-            return user_scores.run_scores(connection, run_id, metrics)
-
-    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
-        with self._database.read() as connection:
-            return user_scores.user_scores(connection, comparison, user, limit)
-
-    def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
-        with self._database.read() as connection:
-            return user_scores.worst_users(connection, run_id, metric, n, direction)
+            return scores_of(connection, run_id, metrics)
 
 
 def run_of_row(row: Row[Any]) -> Run:

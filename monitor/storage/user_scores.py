@@ -1,4 +1,4 @@
-"""Per-user scores of runs: stored in batches inside the caller's transaction, replaced by metric, looked up by user and run."""
+"""Per-user scores of runs: stored in batches inside the caller's transaction, replaced by metric, and read by run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from monitor.model import Direction, Scores, UserScore
+from monitor.model import Scores
 from monitor.storage.column_types import keys
 from monitor.storage.dialects import insert, is_sqlite
-from monitor.storage.partitions import belongs_to_run, day_of_slot, of_run
-from monitor.storage.tables import PLACES, metrics, runs, score_places, scores
+from monitor.storage.partitions import day_of_slot, of_run
+from monitor.storage.tables import PLACES, metrics, score_places, scores
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_RUNS_AT_ONCE = 500
-_VALUE = case({place: scores.c[f"v{place}"] for place in range(1, PLACES + 1)}, value=score_places.c.place)
 
 
 def store_scores(connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]) -> None:
@@ -58,35 +55,7 @@ def replace_scores(connection: Connection, run_id: int, slot: datetime, found: S
     store_scores(connection, run_id, slot, [found])
 
 
-def user_scores(connection: Connection, comparison: str, user: str, limit: int) -> tuple[UserScore, ...]:
-    """The user's scores in the newest ``limit`` runs that scored them, newest run first, then by metric."""
-    listed = select(runs.c.id).where(runs.c.comparison == comparison).order_by(runs.c.scheduled_for.desc())
-    found: list[UserScore] = []
-    seen: set[int] = set()
-    ids = list(connection.scalars(listed))
-    for start in range(0, len(ids), _RUNS_AT_ONCE):
-        for score in _of_user(connection, ids[start : start + _RUNS_AT_ONCE], user):
-            if score.run_id not in seen and len(seen) == limit:
-                return tuple(found)
-            seen.add(score.run_id)
-            found.append(score)
-    return tuple(found)
-
-
-def worst_users(connection: Connection, run_id: int, metric: str, n: int, direction: Direction) -> tuple[UserScore, ...]:
-    """The ``n`` users of the run with the lowest scores (with ``above`` the highest), worst first, then by name."""
-    if (placed := _place(connection, run_id, metric)) is None:
-        return ()
-    part, value = placed
-    slot = connection.execute(select(runs.c.scheduled_for).where(runs.c.id == run_id)).scalar_one()
-    ordered = select(scores.c.user_id, value).where(of_run(connection, run_id), scores.c.part == part, value.is_not(None))
-    found = connection.execute(
-        ordered.order_by(value if direction is Direction.BELOW else value.desc(), scores.c.user_id).limit(n)
-    )
-    return tuple(UserScore(run_id=run_id, slot=slot, user=user, metric=metric, value=each) for user, each in found)
-
-
-def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
+def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
     """Scores of every user of the run in these metrics; metrics without any are left out."""
     import numpy as np
     import pandas as pd
@@ -142,22 +111,6 @@ def _alike(batches: Iterable[Scores]) -> Iterator[Scores]:
             msg = f"batches of one run hold the same metrics: {sorted(batch.by_metric)} came after {sorted(first)}"
             raise ValueError(msg)
         yield batch
-
-
-def _of_user(connection: Connection, run_ids: Sequence[int], user: str) -> tuple[UserScore, ...]:
-    is_placed = and_(scores.c.run_id == score_places.c.run_id, scores.c.part == score_places.c.part)
-    query = (
-        select(runs.c.id, runs.c.scheduled_for, scores.c.user_id, metrics.c.name, _VALUE)
-        .join(score_places, score_places.c.run_id == runs.c.id)
-        .join(metrics, metrics.c.id == score_places.c.metric_id)
-        .join(scores, and_(is_placed, belongs_to_run(connection)))
-        .where(runs.c.id.in_(run_ids), scores.c.user_id == user)
-        .order_by(runs.c.scheduled_for.desc(), metrics.c.name)
-    )
-    return tuple(
-        UserScore(run_id=run_id, slot=slot, user=name, metric=metric, value=value)
-        for run_id, slot, name, metric, value in connection.execute(query)
-    )
 
 
 def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:

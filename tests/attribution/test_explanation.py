@@ -40,9 +40,8 @@ def test_a_segment_of_which_nobody_answers_leads_and_all_users_are_shown() -> No
     assert found.segment == "activity=new"
     assert [group.users for group in found.groups] == [50]
     assert found.sentence == (
-        "50 % of the drop: activity=new, other users answered than before; "
-        "50 % of users have no list (0 % before), 100 % in activity=new; missing elsewhere 50 %; "
-        "100 % of lists mostly replaced (50 % before). (No lists of earlier runs are kept.)"
+        "50 of 100 users (50 %), mostly in activity=new (100 % of its users), got no list from the candidate (0 % before). "
+        "(No lists of earlier runs are kept.)"
     )
 
 
@@ -57,8 +56,8 @@ def test_any_run_is_explained_against_any_past_or_not_at_all(day: Day, past: lis
     assert found is not None
     whole = present.parts.whole.mean() - known.means[0].whole
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(whole, abs=1e-9)
-    assert found.missing.least <= found.drop.whole + 1e-9
-    assert found.drop.whole <= found.missing.most + 1e-9
+    assert found.bounds[0] <= found.drop.whole + 1e-9
+    assert found.drop.whole <= found.bounds[1] + 1e-9
     assert len(found.sentence) <= LONGEST_SENTENCE
     assert sum(group.share for group in found.groups) == pytest.approx(1)
     rows = [row for group in found.groups for row in group.medoids]

@@ -96,7 +96,7 @@ FAULTS = {
     "one country unanswered": Fault(
         lambda day: replace(day, is_missing=(day.values["country"] == "DE") & (np.arange(len(day.baseline)) % 2 == 0)),
         None,
-        says=" % of users have no list (0 % before), ",
+        says=" % of its users), got no list from the candidate (0 % before). The mean of all users ",
     ),
     "a panel of new users": Fault(
         lambda _: draw_day(5, share_of_new=0.9),
@@ -173,8 +173,8 @@ def test_a_segment_that_falls_is_named_while_the_mean_rises() -> None:
 
 def test_missing_users_are_told_first_with_the_segment_that_misses_them() -> None:
     found = explanation(FAULTS["one country unanswered"].plant, "extended_tau")
-    assert found.missing.rises.segments[0].segment == "country=DE"
-    assert re.match(r"\d % of users have no list \(0 % before\), \d\d % in country=DE; no drop: ", found.sentence)
+    assert found.finding is not None
+    assert found.finding.segment == "country=DE"
 
 
 def test_representative_users_are_users_with_the_fault() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.attribution import MeanDrop, Missing, Rise, Rises, SegmentDrop, shorten_name, write_sentence
+from monitor.attribution import MeanDrop, SegmentDrop, shorten_name, write_sentence
 from monitor.attribution.sentences import LONGEST_SENTENCE
-from monitor.model import Change, Part
+from monitor.model import Part
 
 
 def segment(name: str, share: float, *amounts: float) -> SegmentDrop:
@@ -22,17 +22,6 @@ def drop_of(*segments: SegmentDrop, noise: float = 0.001) -> MeanDrop:
     return MeanDrop(dimension="c", before=0.5, now=0.5 + whole, segments=segments, noise=noise)
 
 
-def rises(share: float, before: float, *segments: tuple[str, float, float]) -> Rises:
-    return Rises(
-        total=Rise(segment="all", share=share, share_before=before, newly=share - before),
-        segments=tuple(Rise(segment=name, share=there, share_before=0, newly=newly) for name, there, newly in segments),
-    )
-
-
-def missing(share: float, before: float, farthest: float, *segments: tuple[str, float, float]) -> Missing:
-    return Missing(rises=rises(share, before, *segments), least=0.0, most=share * farthest)
-
-
 GERMANY, KINGDOM = segment("c=DE", 0.1, 0.071, 0.004), segment("c=UK", 0.9, 0.01, 0.005, 0, 0.006, 0.004)
 
 
@@ -43,40 +32,29 @@ def test_the_sentence_is_that_of_the_purpose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amounts", "left", "known", "says"),
+    ("amounts", "left", "says"),
     [
-        ((0.1,), 1, {}, "All of the drop: everywhere, 1 item left their lists."),
-        ((0.1,), 0, {}, "All of the drop: everywhere, items replaced."),
-        ((0.0, 0.1), 5, {}, "All of the drop: everywhere, items moved."),
-        ((0.0, 0.0, 0.1), 0, {}, "All of the drop: everywhere, lists of other lengths."),
-        ((0.0, 0.0, 0.1), 0, {Change.CUT_SHORT: rises(1, 0)}, "All of the drop: everywhere, lists cut short."),
-        ((0.0, 0.0, 0.1), 0, {Change.LENGTHENED: rises(1, 0)}, "All of the drop: everywhere, lists lengthened."),
-        ((0.0, 0.0, 0.0, 0.1), 0, {}, "All of the drop: everywhere, other users asked than before."),
-        ((0.0, 0.0, 0.0, 0.0, 0.1), 0, {}, "All of the drop: everywhere, other users answered than before."),
-        ((0.12, -0.02), 1200, {}, "All of the drop: everywhere, 1,200 items left their lists; offset by order 20 %."),
+        ((0.1,), 1, "All of the drop: everywhere, 1 item left their lists."),
+        ((0.1,), 0, "All of the drop: everywhere, items replaced."),
+        ((0.0, 0.1), 5, "All of the drop: everywhere, items moved."),
+        ((0.0, 0.0, 0.1), 0, "All of the drop: everywhere, lists of other lengths."),
+        ((0.0, 0.0, 0.0, 0.1), 0, "All of the drop: everywhere, other users asked than before."),
+        ((0.0, 0.0, 0.0, 0.0, 0.1), 0, "All of the drop: everywhere, other users answered than before."),
+        ((0.12, -0.02), 1200, "All of the drop: everywhere, 1,200 items left their lists; offset by order 20 %."),
         (
             (-0.1, -0.04, 0.25),
             0,
-            {},
             "All of the drop: everywhere, lists of other lengths; offset by membership 91 %, order 36 %.",
         ),
         (
             (-0.1, -0.04, 0.15),
             0,
-            {},
             "0.1500 against a drop of 0.0100: everywhere, lists of other lengths; offset by membership 0.1000, order 0.0400.",
         ),
-        (
-            (0.1,),
-            3,
-            {Change.MOSTLY_REPLACED: rises(0.24, 0.04)},
-            "All of the drop: everywhere, 3 items left their lists; 24 % of lists mostly replaced (4 % before).",
-        ),
-        ((0.1,), 3, {Change.MOSTLY_REPLACED: rises(0.04, 0.05)}, "All of the drop: everywhere, 3 items left their lists."),
     ],
 )
-def test_a_drop_is_put_in_plain_words(amounts: tuple[float, ...], left: int, known: dict[Change, Rises], says: str) -> None:
-    assert write_sentence(drop_of(segment("all", 1, *amounts)), left=left, rises=known) == says
+def test_a_drop_is_put_in_plain_words(amounts: tuple[float, ...], left: int, says: str) -> None:
+    assert write_sentence(drop_of(segment("all", 1, *amounts)), left=left) == says
 
 
 @pytest.mark.parametrize(
@@ -102,50 +80,12 @@ def test_a_segment_that_fell_is_named_even_without_a_clear_drop() -> None:
     )
 
 
-def test_missing_users_come_first_where_they_could_hide_more_than_the_drop() -> None:
-    found = write_sentence(drop_of(GERMANY, KINGDOM), GERMANY, missing=missing(0.2, 0.0, 2))
-    assert found.startswith("20 % of users have no list (0 % before); 71 % of the drop: c=DE, items replaced; ")
-
-
-def test_missing_users_come_behind_a_drop_that_is_larger_than_what_they_could_hide() -> None:
-    found = write_sentence(drop_of(GERMANY, KINGDOM), GERMANY, missing=missing(0.03, 0.01, 2))
-    assert found.startswith("71 % of the drop: c=DE, items replaced; 3 % of users have no list (1 % before); ")
-
-
-def test_the_segment_that_is_missing_is_named() -> None:
-    gone = missing(0.08, 0.0, 2, ("c=DE", 0.5, 0.075), ("c=UK", 0.01, 0.005))
-    assert write_sentence(drop_of(segment("all", 1, -0.1)), missing=gone) == (
-        "8 % of users have no list (0 % before), 50 % in c=DE; no drop: the mean rose by 0.1000."
-    )
-
-
-def test_users_that_are_missing_as_ever_are_not_told() -> None:
-    assert "no list" not in write_sentence(drop_of(GERMANY, KINGDOM), missing=missing(0.3, 0.3, 2))
-
-
-def test_lists_cut_short_come_first_where_the_metric_does_not_see_them() -> None:
-    known = {Change.CUT_SHORT: rises(1.0, 0.0), Change.LENGTHENED: rises(0.0, 0.0)}
-    assert write_sentence(drop_of(segment("all", 1, -0.02)), rises=known, farthest=1) == (
-        "100 % of lists cut short (0 % before); no drop: the mean rose by 0.0200."
-    )
-    assert write_sentence(drop_of(segment("all", 1, 0.02)), rises=known, farthest=1).startswith("100 % of lists cut short")
-    few = {Change.CUT_SHORT: rises(0.01, 0.0)}
-    assert write_sentence(drop_of(segment("all", 1, 0.02)), rises=few, farthest=1).startswith("All of the drop: everywhere")
-
-
-@pytest.mark.parametrize(("share", "told"), [(0.006, "0.6 %"), (0.0096, "1 %"), (0.0149, "1 %"), (0.5, "50 %")])
-def test_small_shares_keep_a_decimal(share: float, told: str) -> None:
-    found = write_sentence(drop_of(segment("all", 1, -0.1)), missing=missing(share, 0.0, 2))
-    assert found.startswith(f"{told} of users have no list (0 % before); ")
-
-
 HOSTILE = "c=\x1b]0;owned\x07\n\r\u202eDE\u2066 \ud800" + "x" * 5000
 
 
 def test_hostile_names_stay_on_one_short_line() -> None:
     nasty = SegmentDrop(segment=HOSTILE, share=0.1, share_before=0.1, parts=GERMANY.parts)
-    gone = missing(0.3, 0.0, 2, (HOSTILE, 0.9, 0.3))
-    found = write_sentence(drop_of(nasty, KINGDOM), nasty, missing=gone)
+    found = write_sentence(drop_of(nasty, KINGDOM), nasty)
     assert found.isprintable()
     assert len(found) <= LONGEST_SENTENCE
     assert shorten_name(HOSTILE) == "c= ]0;owned DE " + "x" * 24 + "…"
@@ -159,18 +99,15 @@ amounts = st.floats(-1, 1).map(lambda value: round(value, 6))
     st.lists(st.tuples(st.text(), st.lists(amounts, min_size=5, max_size=5)), min_size=1, max_size=3),
     st.integers(0, 10**9),
     st.booleans(),
-    st.one_of(st.none(), st.tuples(st.floats(0.01, 1), st.text())),
     st.sampled_from([0.0, 0.01, 5.0]),
 )
 def test_whatever_happened_is_one_printable_line_of_bounded_length(
-    drawn: list[tuple[str, list[float]]], left: int, has_leader: Any, gone: tuple[float, str] | None, noise: float
+    drawn: list[tuple[str, list[float]]], left: int, has_leader: Any, noise: float
 ) -> None:
     segments = [segment(name, 0.4, *values) for name, values in drawn]
     leader = segments[0] if has_leader and segments[0].whole > 0 else None
-    known = {Change.CUT_SHORT: rises(0.5, 0.1, (drawn[0][0], 1.0, 0.4))}
-    away = None if gone is None else missing(gone[0], 0.0, math.inf, (gone[1], 1.0, gone[0]))
-    found = write_sentence(drop_of(*segments, noise=noise), leader, left=left, rises=known, missing=away)
+    found = write_sentence(drop_of(*segments, noise=noise), leader, left=left)
     assert len(found) <= LONGEST_SENTENCE
     assert found.endswith(".")
     assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in found)
-    assert found == write_sentence(drop_of(*segments, noise=noise), leader, left=left, rises=known, missing=away)
+    assert found == write_sentence(drop_of(*segments, noise=noise), leader, left=left)

@@ -22,6 +22,7 @@ from monitor.attribution import (
     split_distances,
 )
 from monitor.metrics import parse, score_all
+from monitor.model import Arm, CoverageReason, CoverageRow
 
 K = 10
 ITEMS = 300
@@ -73,7 +74,13 @@ def measure(day: Day, name: str) -> CurrentRun:
         for value in np.unique(values):
             asked[f"{dimension}={value}"] = int((values == value).sum())
             segments[f"{dimension}={value}"] = np.flatnonzero(values[rows] == value)
-    return CurrentRun(batch=batch, parts=parts, segments=segments, means=average_parts(parts, segments, asked))
+    lost = (Arm.CANDIDATE, CoverageReason.MISSING)
+    coverage = tuple(
+        CoverageRow(segment=name, asked=count, paired=(n := len(segments[name])), reasons={lost: count - n})
+        for name, count in asked.items()
+    )
+    means = average_parts(parts, segments, asked)
+    return CurrentRun(batch=batch, parts=parts, segments=segments, means=means, coverage=coverage)
 
 
 def remember(past: Iterable[Day], name: str) -> PastRuns:

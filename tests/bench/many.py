@@ -8,9 +8,7 @@ process that keeps them in memory. The first two rounds of slots are not counted
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gzip
-import json
 import os
 import re
 import sqlite3
@@ -24,8 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import unquote
-from zlib import crc32
 
 import numpy as np
 from rich.console import Console
@@ -59,34 +55,6 @@ COMPARISON = """
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
     rules: default
 """
-
-
-class Lists(asyncio.Protocol):
-    """Ten items for each user, some of them the same in both arms; no answer below ``/hanging``."""
-
-    answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, self._rest = transport, b""
-
-    def data_received(self, data: bytes) -> None:
-        *whole, self._rest = (self._rest + data).split(b"\r\n\r\n")
-        for request in whole:
-            path = request.split(b" ", 2)[1]
-            if not path.startswith(b"/hanging"):
-                self._transport.write(self.answers.get(path) or self._answer(path))
-
-    def _answer(self, path: bytes) -> bytes:
-        _, _, arm, user = unquote(path.decode()).split("/")
-        first = crc32(user.encode()) % 5000
-        items = [
-            first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)
-        ]
-        body = json.dumps(items).encode()
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        self.answers[path] = head.encode() + body
-        return self.answers[path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +97,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=int, default=300, help="how long each number is measured, rounded up to slots")
     parser.add_argument("--concurrent", type=int, default=8, help="concurrent_runs")
     parser.add_argument("--spread", action="store_true", help="spread the slots over the interval with `offset`")
-    parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the daemon's threads there")
     given = parser.parse_args(arguments)
     where = f"{given.users} users, every {given.every} s, concurrent_runs {given.concurrent}, {given.root}"
     table = Table(*COLUMNS, title=where, title_justify="left")
-    with canned_server(None, Lists) as address:
+    with canned_server(None) as address:
         for one in given.comparisons:
             healthy, _, hanging = one.partition("+")
             plan = Plan(
@@ -146,13 +113,12 @@ def main(arguments: list[str]) -> None:
                 concurrent=given.concurrent,
                 is_spread=given.spread,
             )
-            table.add_row(one, *_measured(plan, address, given.profile))
+            table.add_row(one, *_measured(plan, address))
     Console(width=150).print(table)
 
 
-def _measured(plan: Plan, address: str, profile: Path | None) -> list[str]:
-    watched = () if profile is None else (PROFILED, str(profile))
-    with tempfile.TemporaryDirectory() as name, serving(plan, Path(name), address, *watched) as (daemon, url):
+def _measured(plan: Plan, address: str) -> list[str]:
+    with tempfile.TemporaryDirectory() as name, serving(plan, Path(name), address) as (daemon, url):
         return _watched(plan, daemon, url, Path(name) / "many.db")
 
 
@@ -251,24 +217,6 @@ def _seconds(stored: object) -> float:
     if isinstance(stored, str):
         return datetime.fromisoformat(stored).replace(tzinfo=UTC).timestamp()
     return float(str(stored)) / 1e6
-
-
-PROFILED = """
-import atexit, cProfile, pstats, runpy, sys, threading, time
-out, sys.argv = sys.argv[1], ["rankwatch", *sys.argv[2:]]
-ended, run = [], threading.Thread.run
-def profiled(self):
-    own = cProfile.Profile(time.thread_time)
-    own.runcall(run, self)
-    ended.append(own)
-threading.Thread.run = profiled
-def write():
-    total = pstats.Stats(*list(ended))
-    total.dump_stats(out)
-atexit.register(write)
-runpy.run_module("monitor", run_name="__main__")
-"""
-"""Runs the daemon with a profile in each thread, which cProfile does not do by itself; of threads that ended by then."""
 
 
 if __name__ == "__main__":

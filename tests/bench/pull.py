@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
-from urllib.parse import quote
+from urllib.parse import quote, unquote
+from zlib import crc32
 
 import pandas as pd
 import requests
@@ -32,31 +33,39 @@ ROUNDS = 3
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-class Canned(asyncio.Protocol):
-    """Answers each request with the same ten items; reads no more of HTTP than where a request ends."""
+class Lists(asyncio.Protocol):
+    """Ten items for each user, some of them the same in both arms; no answer below ``/hanging``."""
 
-    def __init__(self) -> None:
-        body = json.dumps(list(range(1000, 1010))).encode()
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._answer = head.encode() + body
-        self._rest = b""
-        self._transport: asyncio.Transport | None = None
+    answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport, self._rest = transport, b""
 
     def data_received(self, data: bytes) -> None:
         *whole, self._rest = (self._rest + data).split(b"\r\n\r\n")
-        assert self._transport is not None
-        self._transport.write(self._answer * len(whole))
+        for request in whole:
+            path = request.split(b" ", 2)[1]
+            if not path.startswith(b"/hanging"):
+                self._transport.write(self.answers.get(path) or self._answer(path))
+
+    def _answer(self, path: bytes) -> bytes:
+        _, _, arm, user = unquote(path.decode()).split("/")
+        first = crc32(user.encode()) % 5000
+        items = [
+            first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)
+        ]
+        body = json.dumps(items).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.answers[path] = head.encode() + body
+        return self.answers[path]
 
 
-def _serve(port: Connection, core: int | None, protocol: type[asyncio.Protocol]) -> None:
+def _serve(port: Connection, core: int | None) -> None:
     _pin(core)
 
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.get_running_loop().create_server(Lists, "127.0.0.1", 0, backlog=512)
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -69,10 +78,10 @@ def _pin(core: int | None) -> None:
 
 
 @contextmanager
-def canned_server(core: int | None, protocol: type[asyncio.Protocol] = Canned) -> Iterator[str]:
+def canned_server(core: int | None) -> Iterator[str]:
     """Address of a canned recommender in a process of its own."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core, protocol), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core), daemon=True)
     process.start()
     try:
         if not ours.poll(30):
@@ -135,8 +144,8 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     ours, theirs = [], []
     with canned_server(server) as address, _on_core(client):
-        url = f"{address}/recs/{{user}}?n={{k}}"
-        _rates(_ours, url, 200)
+        url = f"{address}/lists/baseline/{{user}}?n={{k}}"
+        _rates(_ours, url, USERS)
         for _ in range(ROUNDS):
             theirs.append(_rates(_theirs, url, OTHERS_USERS))
             ours.append(_rates(_ours, url, USERS))

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
-from scipy.special import betaincinv, ndtri
+from scipy.special import ndtri
+from scipy.stats import binomtest
 
 from capital_paths import follow_capital
 from drift_lists import lists_folder
@@ -221,10 +222,9 @@ def _ever(batches: Iterator[Flags]) -> Flags:
 
 def _rates(flags: Flags) -> tuple[str, str]:
     """The share and its exact 95 % bounds (Clopper and Pearson 1934)."""
-    n, x = len(flags), int(flags.sum())
-    low = 0.0 if x == 0 else float(betaincinv(x, n - x + 1, 0.025))
-    high = 1.0 if x == n else float(betaincinv(x + 1, n - x, 0.975))
-    return f"{x / n:.4f}", f"{low:.4f} to {high:.4f}"
+    found = binomtest(int(flags.sum()), len(flags))
+    low, high = found.proportion_ci()
+    return f"{found.statistic:.4f}", f"{low:.4f} to {high:.4f}"
 
 
 def _table(title: str, other: str) -> Table:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.many import Lists, Plan, serving
+from bench.many import Plan, serving
 from bench.pull import canned_server
 
 COLUMNS = ("after s", "resident MB", "given out MB", "held MB", "objects")
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--most", type=float, default=5, help="MB an hour by which memory may grow")
     given = parser.parse_args(arguments)
     plan = Plan(root=given.root.resolve(), healthy=1, hanging=0, users=given.users, every=1, seconds=given.seconds)
-    with canned_server(None, Lists) as address, tempfile.TemporaryDirectory() as name:
+    with canned_server(None) as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
         with serving(plan, Path(name), address, WATCHED, str(seen), str(given.look)) as (daemon, _):
             time.sleep(given.seconds)

@@ -88,11 +88,11 @@ def is_holiday(run: int) -> bool:
 
 
 def draw_rare(world: World, ill: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Users whose list is unchanged, and who have the most common one, which a share ``ill`` gets, (copies, segments, 2)."""
+    """Users whose list is unchanged, and with the most common one, (copies, segments, 2): a share ``ill`` has one for ever."""
     shape = (world.copies, world.segments)
-    unchanged = rng.negative_binomial(UNCHANGED * world.users, 0.5, shape)
-    shared = np.maximum(1 + rng.poisson(ALIKE * world.users, shape), rng.binomial(world.users, ill, shape))
-    return np.stack((np.minimum(unchanged, world.users), shared), axis=-1)
+    same = rng.binomial(world.users, ill, shape)
+    unchanged = np.minimum(rng.negative_binomial(UNCHANGED * world.users, 0.5, shape) + same, world.users)
+    return np.stack((unchanged, np.maximum(1 + rng.poisson(ALIKE * world.users, shape), same)), axis=-1)
 
 
 def measure(counts: npt.NDArray[np.int64], rare: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from servers.recommender import Recommender, running_recommender
 from servers.webhook import Collector
 
 SLOT = "2024-01-08T00:00:00Z"
-FAST = "retries: 0, timeout: 500ms"
+ONCE = "retries: 0"
 NONE, SUCH = "the run failed: none of 8 users could be compared", "such as {users}"
 DOWN = f"8 server_error ({{host}}: status 503 Service Unavailable; {SUCH})"
 SLOW = "slow (N s a user, N were asked), so that the run's deadline passed after N s"
@@ -23,16 +23,20 @@ HALF = "the candidate failed to answer for 4 of 8 users (0.5), above 0.2"
 UNTRUSTED = "its TLS certificate is not trusted (self-signed certificate): set ca_file for authorities of your own"
 # By comparison: how the candidate behaves and is asked, and what is said of it: {host} is its address, {users} the first five.
 OUTAGES: dict[str, tuple[str, str, str]] = {
-    "status503": ("unavailable", FAST, f"{NONE} (candidate: {DOWN})"),
-    "status429": ("limited", FAST, f"{NONE} (candidate: 8 rate_limited ({{host}}: status 429 Too Many Requests; {SUCH}))"),
-    "timeout": ("slow", FAST, f"{NONE} (candidate: 8 timeout ({{host}}: time-out: no answer within 0.5 s; {SUCH}))"),
+    "status503": ("unavailable", ONCE, f"{NONE} (candidate: {DOWN})"),
+    "status429": ("limited", ONCE, f"{NONE} (candidate: 8 rate_limited ({{host}}: status 429 Too Many Requests; {SUCH}))"),
+    "timeout": (
+        "slow",
+        "retries: 0, timeout: 500ms",
+        f"{NONE} (candidate: 8 timeout ({{host}}: time-out: no answer within 0.5 s; {SUCH}))",
+    ),
     "deadline": ("slow", "timeout: 1m", f"{NONE} (candidate: 8 timeout ({{host}}: {SLOW}; {SUCH}))"),
-    "dns": ("", FAST, f"{NONE} (candidate: 8 unreachable (recs.invalid: DNS does not know this host's name; {SUCH}))"),
-    "tls": ("ok", FAST, f"{NONE} (candidate: 8 unreachable ({{host}}: {UNTRUSTED}; {SUCH}))"),
-    "json": ("html", FAST, f"{NONE} (candidate: 8 malformed ({{host}}: the answer is no JSON but HTML; {SUCH}))"),
-    "half": ("unavailable", FAST, f"{HALF}: candidate: 4{DOWN[1:]}"),
+    "dns": ("", ONCE, f"{NONE} (candidate: 8 unreachable (recs.invalid: DNS does not know this host's name; {SUCH}))"),
+    "tls": ("ok", ONCE, f"{NONE} (candidate: 8 unreachable ({{host}}: {UNTRUSTED}; {SUCH}))"),
+    "json": ("html", ONCE, f"{NONE} (candidate: 8 malformed ({{host}}: the answer is no JSON but HTML; {SUCH}))"),
+    "half": ("unavailable", ONCE, f"{HALF}: candidate: 4{DOWN[1:]}"),
     "slow": ("slow", "timeout: 1m", f"{HALF}: candidate: 4 timeout ({{host}}: {SLOW}; {SUCH})"),
-    "both": ("unavailable", FAST, f"{NONE} (baseline: {DOWN.replace('host', 'other')}; candidate: {DOWN})"),
+    "both": ("unavailable", ONCE, f"{NONE} (baseline: {DOWN.replace('host', 'other')}; candidate: {DOWN})"),
 }
 
 
@@ -67,9 +71,9 @@ def configure(folder: Path, servers: dict[str, Recommender], hook: str) -> None:
         text += f"""
   - name: {name}
     every: 1d
-    deadline: {"1500ms" if name in ("deadline", "slow") else "1m"}
+    deadline: {"2s" if name in ("deadline", "slow") else "1m"}
     min_paired_share: 0.1
-    baseline: {{http: {{url: "{servers["baseline"].url}", {FAST}}}}}
+    baseline: {{http: {{url: "{servers["baseline"].url}", {ONCE}}}}}
     candidate: {{http: {{url: "{candidate}", {how}}}}}
     users: {{file: {{path: {name}.csv, user: user}}}}
     rules: [{{alert: Unanswered, coverage: failed(candidate), above: 0.2, min_users: 1}}]

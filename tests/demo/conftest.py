@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,10 +12,9 @@ import factories
 import published
 from monitor.demo.servers import ReceivedAlert
 from monitor.demo.simulation import SEGMENTS, ChapterStart, DemoStatus, StoreSnapshot
-from monitor.demo.story import Chapter, Scene
+from monitor.demo.story import Chapter, StoryDay
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, Workspace
 from monitor.model import AlertState, Run, State, Summary, Transition
-from monitor.ports import Store
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 
@@ -67,7 +66,7 @@ class Make:
             "url": "http://127.0.0.1:29108",
             "every": "2s",
             "elapsed_s": 61.4,
-            "scene": Scene(day=7),
+            "scene": StoryDay(day=7),
             "chapters": (ChapterStart(at=cls.at(-1), chapter=Chapter.HEALTHY),),
             "seen": cls.seen(),
             "received": (),
@@ -86,7 +85,6 @@ class ShownStore:
     shown: tuple[Run, ...] = ()
     measured: dict[int, tuple[Summary, ...]] = field(default_factory=dict)
     alert_states: tuple[AlertState, ...] = ()
-    changes: tuple[Transition, ...] = ()
     on_look: Callable[[], None] = field(default=lambda: None)
 
     @property
@@ -110,27 +108,7 @@ class ShownStore:
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         assert (comparison, limit) == (DEMO_COMPARISON, None)
-        return self.changes
-
-
-@dataclass
-class ShownDaemon:
-    """A daemon that does nothing but be started, be looked at and be stopped."""
-
-    config: Path
-    shown: ShownStore
-    calls: list[str] = field(default_factory=list)
-    url: str = "http://127.0.0.1:1"
-
-    @property
-    def store(self) -> Store:
-        return cast("Store", self.shown)
-
-    def start(self) -> None:
-        self.calls.append("start")
-
-    def stop(self) -> None:
-        self.calls.append("stop")
+        return ()
 
 
 @pytest.fixture
@@ -141,8 +119,3 @@ def make() -> type[Make]:
 @pytest.fixture
 def store() -> "ShownStore":
     return ShownStore()
-
-
-@pytest.fixture
-def daemon_on(store: ShownStore) -> Callable[[Path], ShownDaemon]:
-    return lambda config: ShownDaemon(config, store)

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from monitor.demo.screen import open_view, render_frame, sparkline
 from monitor.demo.simulation import SEGMENTS
-from monitor.demo.story import CHAPTER_TEXTS, Chapter, Scene
+from monitor.demo.story import CHAPTER_TEXTS, Chapter, StoryDay
 from monitor.model import RunStatus, State
 
 SIZES = [(80, 23), (80, 40), (120, 23), (120, 50), (200, 60)]
@@ -32,7 +32,7 @@ def full(make: Any) -> Any:
         make.alert(State.FIRING, since=make.at(20)),
     )
     received = tuple(make.received(1000 + n, "long " * 40, alert=f"note {n}") for n in range(20))
-    scene = Scene(day=7, chapter=Chapter.BROKEN, since_day=5)
+    scene = StoryDay(day=7, chapter=Chapter.BROKEN, since_day=5)
     return make.status(scene=scene, seen=make.seen_runs(60, alerts=alerts), received=received)
 
 
@@ -55,19 +55,13 @@ def test_the_frame_says_day_time_story_and_where_everything_is(full: Any, width:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_run_is_shown_with_slot_status_users_and_each_mean(make: Any, width: int) -> None:
-    run = make.run(0)
-    means = {run.slot: {("all", "extended_tau"): 0.5214, ("all", "rbo(p=0.9)"): 0.6789, ("all", "overlap"): 0.7}}
-    lines = drawn(make.status(seen=make.seen(run, means=means)), width, 23)
-    row = next(line for line in lines if "399/400" in line)
-    assert row.split()[:6] == [run.slot.astimezone().strftime("%H:%M:%S"), "ok", "399/400", "0.521", "0.679", "0.700"]
-
-
-def test_a_failed_run_is_shown_by_its_status_without_numbers(make: Any) -> None:
-    run = make.run(0, status=RunStatus.FAILED, asked=None, paired=None)
-    text = drawn(make.status(seen=make.seen(run)), 80, 23)
-    row = next(line for line in text if "failed" in line)
-    assert "0." not in row
+def test_a_run_is_shown_with_slot_status_users_and_each_mean_and_a_failed_one_without_numbers(make: Any, width: int) -> None:
+    run, failed = make.run(0), make.run(2, status=RunStatus.FAILED, asked=None, paired=None)
+    means = {("all", "extended_tau"): 0.5214, ("all", "rbo(p=0.9)"): 0.6789, ("all", "overlap"): 0.7}
+    lines = drawn(make.status(seen=make.seen(failed, run, means={run.slot: means, failed.slot: {}})), width, 23)
+    clocks = [each.slot.astimezone().strftime("%H:%M:%S") for each in (failed, run)]
+    shown = [line[:47].split() for line in lines if line.startswith(tuple(clocks))]
+    assert shown == [[clocks[0], "failed"], [clocks[1], "ok", "399/400", "0.521", "0.679", "0.700"]]
 
 
 @pytest.mark.parametrize("width", [80, 120])

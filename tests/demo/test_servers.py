@@ -1,5 +1,4 @@
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -54,15 +53,6 @@ def test_new_lists_are_served_from_the_moment_they_are_trained(recommenders: Rec
     assert recommenders.lists == recommenders.shop.lists(1, is_broken=True)
     answer = ask(url, "candidate", "user-00003", "20").json()
     assert answer == recommenders.lists[Arm.CANDIDATE]["user-00003"] != before[Arm.CANDIDATE]["user-00003"]
-
-
-def test_a_server_stops_with_its_block_even_while_a_connection_is_kept_open(recommenders: Recommenders) -> None:
-    session, before = requests.Session(), set(threading.enumerate())
-    with session, serve_routes(recommenders.route) as url:
-        assert session.get(f"{url}/baseline/api/recommend/user-00003", timeout=5).ok
-    assert set(threading.enumerate()) <= before
-    with pytest.raises(requests.ConnectionError):
-        ask(url, "baseline", "user-00003")
 
 
 def body(status: str, *keys: str) -> bytes:

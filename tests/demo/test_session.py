@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from forking import ended, running
 from monitor.cli.main import app
 from monitor.demo import run_demo, run_recommenders, session
+from monitor.demo.servers import Recommenders
 from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
 from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.errors import ConfigError
@@ -35,27 +36,26 @@ def perform(directory: Path, daemon_factory: Factory, *, fast: bool) -> tuple[in
     return code, out.getvalue()
 
 
-def interrupt_after(looks: int, how: Callable[[], None]) -> Callable[[], None]:
-    left = iter(range(looks))
+@dataclass
+class IdleDaemon:
+    """A daemon that does nothing but be started, be looked at and be stopped."""
 
-    def look() -> None:
-        if next(left, None) is None:
-            how()
+    store: Any
+    calls: list[str] = field(default_factory=list)
+    url: str = "http://127.0.0.1:1"
 
-    return look
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
 
 
 @pytest.fixture
-def made(daemon_on: Factory, monkeypatch: pytest.MonkeyPatch) -> tuple[Factory, list[Any]]:
-    """What makes daemons that do nothing, in a shop that is trained in a moment, and those that it made."""
-    daemons = list[Any]()
+def idle(store: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Such a daemon, over a shop that is trained in a moment."""
     monkeypatch.setattr(session, "Shop", lambda: Shop(users=60, items=60))
-
-    def factory(config: Path) -> Any:
-        daemons.append(daemon_on(config))
-        return daemons[-1]
-
-    return factory, daemons
+    return IdleDaemon(store)
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
 
 
 def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
-    tmp_path: Path, made: tuple[Factory, list[Any]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, idle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_PATIENCE_S", 0.5)
-    code, text = perform(tmp_path, made[0], fast=True)
+    code, text = perform(tmp_path, lambda _: idle, fast=True)
     assert code == 1
     assert "demo failed: No run ended ok." in text
     assert "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was broken, expected 1." in text
@@ -117,18 +117,19 @@ def terminate() -> None:
 
 @pytest.mark.parametrize(("how", "fast", "code"), [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)])
 def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
-    tmp_path: Path, made: tuple[Factory, list[Any]], store: Any, how: Callable[[], None], fast: bool, code: int
+    tmp_path: Path, idle: Any, how: Callable[[], None], fast: bool, code: int
 ) -> None:
-    def log_and_interrupt() -> None:
-        logging.getLogger("monitor.test").warning("said in the demo")
-        how()
+    looks = iter(range(2))
+
+    def look() -> None:
+        if next(looks, None) is None:
+            logging.getLogger("monitor.test").warning("said in the demo")
+            how()
 
     threads, handler = set(threading.enumerate()), signal.getsignal(signal.SIGTERM)
-    store.on_look = interrupt_after(2, log_and_interrupt)
-    factory, daemons = made
-    got, text = perform(tmp_path, factory, fast=fast)
-    assert got == code
-    assert daemons[0].calls == ["start", "stop"]
+    idle.store.on_look = look
+    got, text = perform(tmp_path, lambda _: idle, fast=fast)
+    assert (got, idle.calls) == (code, ["start", "stop"])
     assert set(threading.enumerate()) <= threads
     assert signal.getsignal(signal.SIGTERM) == handler
     assert f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}" in text
@@ -136,19 +137,15 @@ def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_f
     assert "said in the demo" not in text
 
 
-def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path, made: tuple[Factory, list[Any]]) -> None:
-    def factory(config: Path) -> Any:
-        daemon = made[0](config)
-        daemon.start = refuse
-        return daemon
-
+def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path: Path, idle: Any) -> None:
     def refuse() -> None:
         message = "cannot listen there"
         raise ConfigError(message)
 
+    idle.start = refuse
     before = set(threading.enumerate())
     with pytest.raises(ConfigError, match="cannot listen there"):
-        perform(tmp_path, factory, fast=True)
+        perform(tmp_path, lambda _: idle, fast=True)
     assert set(threading.enumerate()) <= before
 
 
@@ -171,12 +168,15 @@ def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path:
 def test_recommenders_alone_break_and_heal_again_and_again_and_say_so_until_they_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "Shop", lambda: Shop(users=60, items=60))
+    served = Recommenders(Shop(users=60, items=60))
+    monkeypatch.setattr(session, "Recommenders", lambda _shop: served)
     out, waits = StringIO(), list[float]()
 
     def wait(seconds: float) -> None:
+        day = len(waits)
+        assert served.lists == served.shop.lists(day, is_broken=day in {6, 7, 8, 9, 21})
         waits.append(seconds)
-        if len(waits) == 22:
+        if day == 21:
             raise KeyboardInterrupt
 
     assert run_recommenders(("127.0.0.1", 0), directory=tmp_path / "shop", console=Console(file=out), wait=wait) == 0

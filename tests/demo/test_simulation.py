@@ -6,7 +6,7 @@ import pytest
 import published
 from factories import HeldClock
 from monitor.demo.servers import OnCall, Recommenders
-from monitor.demo.shop import BROKEN_COUNTRY, Shop
+from monitor.demo.shop import Shop
 from monitor.demo.simulation import NoteKind, Simulation, StoreReader
 from monitor.demo.story import Chapter, Story
 from monitor.demo.workspace import Workspace
@@ -94,12 +94,6 @@ def test_chapters_runs_that_ended_starts_ends_and_messages_are_noted_in_order_an
         (NoteKind.NOTIFIED, "on-call, with a valid signature: SimilarityLow country=DE firing"),
         (NoteKind.RESOLVED, "SimilarityLow country=DE: mean 0.21 is below 0.45"),
     ]
-
-
-def test_the_fault_names_the_country_that_it_hits(make: Any) -> None:
-    (start,) = make.status().chapters
-    (note,) = make.status(chapters=(type(start)(at=start.at, chapter=Chapter.BROKEN),)).notes
-    assert f"users in {BROKEN_COUNTRY} get the popular items" in note.text
 
 
 def test_means_of_runs_are_read_once_and_remembered_by_the_names_in_the_configuration(make: Any, store: Any) -> None:

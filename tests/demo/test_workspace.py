@@ -20,7 +20,6 @@ from monitor.demo.workspace import (
     write_users,
 )
 from monitor.errors import ConfigError
-from monitor.model import Direction, FixedLimit, SimilarityRule
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison, to_schedule
 
@@ -104,19 +103,11 @@ def test_a_taken_port_is_not_chosen() -> None:
     assert port > 1023
 
 
-LISTEN, URL = "127.0.0.1:29108", "http://127.0.0.1:1001"
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
+@pytest.mark.parametrize("every", [NORMAL_STORY.every, FAST_STORY.every])
+def test_the_configuration_is_that_of_the_demo_at_each_storys_pace(tmp_path: Path, every: str) -> None:
     workspace = Workspace(tmp_path)
     write_secret(workspace)
-    return workspace
-
-
-@pytest.mark.parametrize("every", [NORMAL_STORY.every, FAST_STORY.every])
-def test_the_configuration_is_that_of_the_demo_at_each_storys_pace(workspace: Workspace, every: str) -> None:
-    write_configuration(workspace, listen=LISTEN, url=URL, every=every)
+    write_configuration(workspace, listen="127.0.0.1:29108", url="http://127.0.0.1:1001", every=every)
     settings = load_settings(workspace.config)
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
     assert settings.listen_address == ("127.0.0.1", 29108)
@@ -124,9 +115,4 @@ def test_the_configuration_is_that_of_the_demo_at_each_storys_pace(workspace: Wo
     assert to_schedule(options).interval.total_seconds() == float(every.removesuffix("s"))
     comparison = to_comparison(options)
     assert (comparison.name, comparison.measuring.k, comparison.measuring.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
-    low, apart = (rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule))
-    assert {low.alert, apart.alert} == {alert for alert, _ in EXPECTED_ALERTS}
-    assert low.limit == FixedLimit(direction=Direction.BELOW, value=0.4, resolve_at=0.5)
-    assert (low.segments, low.for_runs) == ("each", 2)
-    assert apart.limit == FixedLimit(direction=Direction.ABOVE, value=0.1, resolve_at=0.05)
-    assert (apart.segments, str(apart.statistic)) == ("all", "share_below(0.3)")
+    assert {rule.alert for rule in comparison.judging.rules} >= {alert for alert, _ in EXPECTED_ALERTS}

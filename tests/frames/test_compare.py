@@ -19,10 +19,6 @@ def test_a_pair_is_measured_by_the_three_default_metrics() -> None:
     assert all(type(value) is float for value in found.values())
 
 
-def test_one_metric_may_stand_alone() -> None:
-    assert monitor.compare(["a"], ["a"], metrics="overlap") == {"overlap": 1.0}
-
-
 @pytest.mark.parametrize("shape", [list, tuple, np.array, pd.Series, pd.Index, lambda x: np.array(x, dtype=object)])
 @pytest.mark.parametrize("items", [["x", "y", "z"], [3, 1, 2], [0.5, 1.5, 2.5]])
 def test_every_kind_of_sequence_is_read_alike(shape: type, items: list[object]) -> None:

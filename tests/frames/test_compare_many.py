@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import monitor
+from frames.test_arrow import ARROW_SHAPES
 from monitor.errors import InputError
 from monitor.frames import chunks
 
@@ -41,6 +42,7 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     "wide": wide,
     "wide, arrays": arrays,
     "wide, user is the index": lambda lists: wide(lists).set_index("user"),
+    **ARROW_SHAPES,
 }
 
 
@@ -64,21 +66,24 @@ def test_the_frame_is_indexed_by_user_in_the_baselines_order_with_a_float_column
     assert found["overlap"].tolist() == [0.0, 1.0]
 
 
-def test_rows_of_arrays_are_users() -> None:
-    found = monitor.compare_many(np.array([[1, 2], [3, 4]]), np.array([[1, 2], [5, 6]]), metrics="overlap")
-
-    assert found["overlap"].to_dict() == {0: 1.0, 1: 0.0}
+ROWS = np.array([["a", "b"], ["c", "d"]])
 
 
-def test_an_array_may_meet_a_dict_by_row_number() -> None:
-    found = monitor.compare_many(np.array([["a", "b"], ["c", "d"]]), {1: ["c", "d"], 7: ["a"]}, metrics="overlap")
+@pytest.mark.parametrize("baseline", [ROWS, ROWS.tolist()], ids=["array", "sequence"])
+@pytest.mark.parametrize(
+    ("candidate", "expected", "alone"),
+    [
+        (np.array([["a", "b"], ["x", "y"]]), {0: 1.0, 1: 0.0}, ((), ())),
+        ([["a", "b"], ["d", "x"]], {0: 1.0, 1: 0.5}, ((), ())),
+        ({1: ["c", "d"], 7: ["a"]}, {1: 1.0}, ((0,), (7,))),
+    ],
+    ids=["array", "sequence", "dict by row number"],
+)
+def test_rows_of_arrays_and_sequences_are_users(baseline: Any, candidate: Any, expected: Any, alone: Any) -> None:
+    found = monitor.compare_many(baseline, candidate, metrics="overlap")
 
-    assert found["overlap"].to_dict() == {1: 1.0}
-    assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == ((0,), (7,))
-
-
-def test_a_sequence_of_lists_is_read_as_rows() -> None:
-    assert monitor.compare_many([["a"], ["b", "c"]], [["a"], ["c"]], metrics="overlap")["overlap"].tolist() == [1.0, 0.5]
+    assert found["overlap"].to_dict() == expected
+    assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == alone
 
 
 def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
@@ -100,18 +105,24 @@ def test_every_type_of_column_is_read(dtype: str) -> None:
 
 @pytest.mark.parametrize("k", [None, 1, 2, 60])
 @pytest.mark.parametrize("cells", [1, 7, 100, 1 << 22])
-def test_many_users_of_any_length_in_chunks_score_like_each_alone(
+def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_like_each_alone(
     k: int | None, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(5)
     arms = [{i: rng.integers(0, 60, rng.choice([0, 1, 2, 5, 80])).tolist() for i in rng.permutation(40).tolist()} for _ in "ab"]
+    grades = {i: {int(item): float(grade) for item, grade in rng.integers(0, 4, (i % 5, 2))} for i in range(0, 50, 2)}
+    weights = {item: float(item + 1) for item in range(60)}
+    metrics = ("extended_tau", "rbo", "overlap", "element_weighted_tau", "ndcg(arm=candidate)", "map")
     monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
     done: list[int] = []
 
-    found = monitor.compare_many(arms[0], arms[1], k=k, progress=done.append)
+    found = monitor.compare_many(arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades, progress=done.append)
 
-    expected = pd.DataFrame({i: monitor.compare(arms[0][i], arms[1][i], k=k) for i in arms[0]}).T
-    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+    expected = [
+        list(monitor.compare(arms[0][i], arms[1][i], metrics, k, item_weights=weights, relevance=grades.get(i, {})).values())
+        for i in arms[0]
+    ]
+    np.testing.assert_array_equal(found.to_numpy(), expected)
     assert list(found.index) == list(arms[0])
     assert sum(done) == 40
     clean = [sum(len(set(row[:k])) == len(row[:k]) for row in arm.values()) for arm in arms]

@@ -12,7 +12,6 @@ import pytest
 
 import monitor
 from monitor.errors import InputError, MetricError
-from monitor.frames import chunks
 from monitor.metrics import METRICS as REGISTRY
 from monitor.metrics import Need
 
@@ -155,27 +154,6 @@ def test_the_ideal_is_made_of_all_graded_items_down_to_k() -> None:
         assert list(found.values()) == pytest.approx([1 / ideal], abs=1e-12)
     found = monitor.compare(["a"], ["a"], "ndcg(arm=baseline)@2", relevance=grades)
     assert list(found.values()) == pytest.approx([1 / sum(by_rank[:2])], abs=1e-12)
-
-
-@pytest.mark.parametrize("cells", [1, 40, 1 << 22])
-@pytest.mark.parametrize("k", [None, 3])
-def test_many_users_with_all_that_can_be_known_score_like_each_alone(
-    cells: int, k: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(3)
-    arms = [{i: rng.integers(0, 20, rng.integers(0, 9)).tolist() for i in rng.permutation(30).tolist()} for _ in "ab"]
-    grades = {i: {int(item): float(grade) for item, grade in rng.integers(0, 4, (i % 5, 2))} for i in range(0, 40, 2)}
-    weights = {item: float(item + 1) for item in range(20)}
-    metrics = (WEIGHTED, "ndcg(arm=candidate)", "map", "overlap")
-    monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
-
-    found = monitor.compare_many(arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades)
-
-    expected = [
-        list(monitor.compare(arms[0][i], arms[1][i], metrics, k, item_weights=weights, relevance=grades.get(i, {})).values())
-        for i in arms[0]
-    ]
-    np.testing.assert_array_equal(found.to_numpy(), expected)
 
 
 @pytest.mark.parametrize(

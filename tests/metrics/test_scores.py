@@ -71,15 +71,6 @@ def test_lists_are_aligned_once_a_block_and_cut_once_a_depth(monkeypatch: pytest
     assert cut == [2, 100] * 2
 
 
-def test_progress_tells_every_pair_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[int] = []
-    monkeypatch.setattr(alignment, "BLOCK_CELLS", 12)
-
-    score_all(reference.batch(PAIRS), METRICS, progress=done.append)
-
-    assert done == [3, 3, 1]
-
-
 @pytest.mark.parametrize("engine", list(Engine))
 def test_neither_engine_nor_number_of_threads_changes_a_bit(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from monitor.frames.lists import from_array, from_objects
 from monitor.kernels.engines.choice import VARIABLE
+from monitor.kernels.exposure import distinct_items
 from monitor.pairing import ids
 
 pytestmark = pytest.mark.usefixtures("machine_code")
@@ -81,9 +82,9 @@ def test_ranks_by_text_follow_text_then_the_name_of_the_type(items: list[Any]) -
 
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
-def test_distinct_codes_are_counted(top: int) -> None:
-    assert ids.count_distinct(np.array([0, top, 0]), np.array([top, 1])) == 3
-    assert ids.count_distinct(np.array([], dtype=np.int64)) == 0
+def test_distinct_codes_are_found(top: int) -> None:
+    assert distinct_items(np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)).tolist() == [0, 1, top]
+    assert not len(distinct_items(np.array([], dtype=np.int64)))
 
 
 @pytest.mark.usefixtures("engine")

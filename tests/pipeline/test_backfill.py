@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from factories import SLOT, comparison, pull, rule
@@ -70,12 +71,10 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlSto
     assert means(store, run_id) == means(store, at_once)
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
-    for user in "abc":
-        scores = [
-            {each.metric: each.value for each in store.history.user_scores(name, user, limit=1)} for name in ("late", "early")
-        ]
-        assert scores[0] == scores[1]
-        assert len(scores[0]) == 3
+    filled_in, once = (store.history.run_scores(each, late.measuring.metrics) for each in (run_id, at_once))
+    assert list(filled_in.users) == list(once.users) == list("abc")
+    np.testing.assert_array_equal(list(filled_in.by_metric.values()), list(once.by_metric.values()))
+    assert len(once.by_metric) == 3
     assert filled.summaries == tuple(each for each in store.history.summaries(at_once) if each.metric != "overlap")
 
 

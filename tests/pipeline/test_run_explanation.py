@@ -62,7 +62,7 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> Non
     found = run(OTHER).explanation
     assert found is not None
     assert found.sentence == "No healthy run to hold this against: lists lie 1.0000 from identical ones; membership 100 %."
-    assert (found.runs, found.before, found.causes, found.falls, found.rises) == (0, None, (), (), ())
+    assert (found.runs, found.before, found.causes, found.falls) == (0, None, (), ())
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
 

@@ -164,6 +164,15 @@ def test_a_start_beside_an_end_leads() -> None:
     assert [change.heading for change in found.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
 
 
+def test_an_end_at_a_new_level_leads_the_others_and_says_so() -> None:
+    level = (
+        "new normal since 2024-01-08T00:00:00Z: accept it (rankwatch accept home-feed --from 2024-01-08T00:00:00Z) or roll back"
+    )
+    found = content(message(end(alert="A"), end(segment="country=UK", reason=f"mean is 0.45; {level}")))
+    assert found.title == "SimilarityLow ended as new normal on home-feed (country=UK)"
+    assert found.changes[0].reason == f"mean is 0.45; {level}"
+
+
 def test_the_last_end_is_the_incidents() -> None:
     found = content(message(end()))
     assert found.status is MessageStatus.RESOLVED

@@ -154,8 +154,9 @@ def assert_labelled(store: SqlStore, day: datetime) -> None:
     assert run.labelled_at is not None
     for metric, by_user in expected(day).items():
         defined = [value for value in by_user.values() if value is not None]
-        stored = {each.user: each.value for each in store.history.worst_users(run.id, metric, 10_000)}
-        assert stored == pytest.approx({user: value for user, value in by_user.items() if value is not None}, abs=1e-12)
+        stored = store.history.run_scores(run.id, [metric])
+        found = {user: value for user, value in zip(stored.users, stored.by_metric[metric], strict=True) if not np.isnan(value)}
+        assert found == pytest.approx({user: value for user, value in by_user.items() if value is not None}, abs=1e-12)
         whole = summaries["all", metric]
         assert (whole.n, whole.n_undefined) == (len(defined), len(by_user) - len(defined))
         assert whole.mean == pytest.approx(math.fsum(defined) / len(defined), abs=1e-12)

@@ -25,7 +25,7 @@ def restored(url: str) -> list[int]:
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
         ids = sorted(found.id for found in store.history.runs(comparison=None, limit=9))
-        assert [len(store.history.worst_users(run_id, "extended_tau", 9)) for run_id in ids] == [3] * len(ids)
+        assert [len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
 

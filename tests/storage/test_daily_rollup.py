@@ -53,6 +53,22 @@ def take_segments(store: SqlStore, *run_ids: int) -> None:
             connection.execute(table.delete().where(table.c.run_id.in_(run_ids), table.c.segment != ALL))
 
 
+def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store: SqlStore) -> None:
+    first = stored(store, SLOT, summary(mean=0.5))
+    again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
+    assert store.runs.finish(result(again, summaries=(summary(mean=0.9),)), receivers=())
+    assert [(run.comparison, run.attempt) for run in store.history.runs(comparison=None, limit=9)] == [
+        ("home-feed", 2),
+        ("home-feed@1", 1),
+    ]
+    assert [each.mean for each in store.history.summaries(first)] == [0.5]
+
+    prune(store, now=SLOT + DAY)
+    assert [(day.comparison, day.mean) for day in days(store)] == [("home-feed", 0.9)]
+    prune(store, now=SLOT + 2 * DAY, runs=SLOT + DAY)
+    assert store.history.runs(comparison=None, limit=9) == ()
+
+
 def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) -> None:
     stored(store, SLOT, summary())
     stored(

@@ -24,7 +24,6 @@ from monitor.model import (
     PartMeans,
     PastRun,
     RunStatus,
-    ShareRise,
     Split,
     State,
     describe_series,
@@ -60,10 +59,6 @@ EXPLANATION = published.explanation(
     lost=(replace(ITEM, item="i1", title=None),),
     groups=tuple(replace(group, share_before=None) for group in published.explanation().groups),
     causes=(Cause(part=Part.ORDER, amount=0.3, segment="activity=new"), Cause(part=Part.ORDER, amount=-0.05, is_rest=True)),
-    rises=(
-        *published.explanation().rises,
-        ShareRise(change=Change.CUT_SHORT, segment="activity=new", share=0.5, share_before=0.25),
-    ),
 )
 
 
@@ -116,7 +111,7 @@ def test_what_is_no_finite_number_is_stored_as_nothing(store: SqlStore) -> None:
 def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=EXPLANATION)
     with store.database.write() as connection:
-        connection.execute(update(explanations).values(details={"metric": "extended_tau", "rises": [{"change": "teleported"}]}))
+        connection.execute(update(explanations).values(details={"metric": "extended_tau", "finding": {"kind": "teleported"}}))
     assert store.history.explanation(run_id) is None
     assert store.history.latest(["home-feed"])[0].explanation is None
 

@@ -143,8 +143,8 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> No
 
     latest = store.history.latest(["home-feed"])[0]
     assert (latest.summaries, latest.coverage, store.history.evidence(claim.run_id)) == ((only,), None, ())
-    assert [score.user for score in store.history.worst_users(claim.run_id, "overlap", 9)] == ["u7"]
-    assert store.history.worst_users(claim.run_id, "extended_tau", 9) == ()
+    left = store.history.run_scores(claim.run_id, ["overlap", "extended_tau"])
+    assert (list(left.users), list(left.by_metric)) == (["u7"], ["overlap"])
 
 
 def test_a_result_whose_claim_was_taken_over_stores_nothing(store: SqlStore) -> None:

@@ -17,7 +17,7 @@ from monitor.errors import DatabaseError
 from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus, State
 from monitor.storage import SqlStore, list_encoding
 from monitor.storage.tables import kept_lists
-from storage.worked import HOUR, claimed, prune, result, scores
+from storage.worked import HOUR, claimed, prune, result, scores, user_scores
 
 DAY = timedelta(days=1)
 
@@ -286,9 +286,8 @@ def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
 
     assert done
     assert store.history.summaries(run_id) == before + added
-    found = {(each.user, each.metric): each.value for each in store.history.user_scores("home-feed", "u1", limit=5)}
-    assert found == {("u1", "extended_tau"): -1.0, ("u1", "ndcg"): 0.5, ("u1", "rbo(p=0.9)"): 0.0}
-    assert [each.value for each in store.history.user_scores("home-feed", "u2", limit=5) if each.metric == "ndcg"] == [None]
+    assert [row[1:] for row in user_scores(store, "u1")] == [("extended_tau", -1.0), ("ndcg", 0.5), ("rbo(p=0.9)", 0.0)]
+    assert [value for _, metric, value in user_scores(store, "u2") if metric == "ndcg"] == [None]
     assert stored_run(store, run_id).labelled_at == SLOT + HOUR
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
@@ -300,12 +299,12 @@ def test_labelling_twice_leaves_what_labelling_once_leaves(store: SqlStore) -> N
     def label(mean: float) -> Any:
         found = scores({"ndcg": {"u1": mean, "u3": 1.0}})
         assert store.runs.store_relevance(run, summaries=(relevant(mean=mean),), scores=found, at=SLOT)
-        return store.history.summaries(run_id), store.history.user_scores("home-feed", "u1", limit=5)
+        return store.history.summaries(run_id), user_scores(store, "u1")
 
     assert label(0.5) == label(0.5)
     summaries, of_user = label(0.75)
     assert [each.mean for each in summaries if each.metric == "ndcg"] == [0.75]
-    assert [each.value for each in of_user if each.metric == "ndcg"] == [0.75]
+    assert [value for _, metric, value in of_user if metric == "ndcg"] == [0.75]
 
 
 def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store: SqlStore) -> None:

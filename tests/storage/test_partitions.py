@@ -19,7 +19,7 @@ from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage import prune as pruning
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled
-from storage.worked import HOUR, claimed, cutoffs, prune, result, run
+from storage.worked import HOUR, claimed, cutoffs, prune, result, run, user_scores
 
 pytestmark = pytest.mark.early
 
@@ -149,7 +149,7 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition(
 
     assert (names(store), in_default(other)) == ([], 3 * 3)
     assert [scored(store, run_id) for run_id in ids] == [3, 3]
-    assert len(store.history.user_scores("home-feed", "u1", limit=9)) == 3 * 2
+    assert len(user_scores(store, "u1")) == 3 * 2
     again = claimed(store, SLOT, rerun=True)
     assert store.runs.finish(result(again, scores=None), receivers=())
     assert in_default(other) == 2 * 3

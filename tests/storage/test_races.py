@@ -13,7 +13,7 @@ from factories import SLOT
 from forking import context
 from monitor.model import Delivery
 from monitor.storage import SqlStore, open_store
-from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
+from storage.worked import HOUR, attempt, claimed, fired, lease, result, run, user_scores
 
 WORKERS = 6
 T = TypeVar("T")
@@ -125,7 +125,7 @@ def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None
 
     assert stores[0].alerts.transitions(comparison=None, limit=None) == (move[1],)
     assert stores[0].outbox.pending(SLOT) == {"hook": (1, 0.0)}
-    assert len(stores[0].history.user_scores("home-feed", "u1", limit=5)) == 2
+    assert len(user_scores(stores[0], "u1")) == 2
 
 
 def _claim_all(url: str, owner: str) -> list[int]:

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from factories import SLOT
-from monitor.model import Direction, Scores
+from monitor.model import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import HOUR, claimed, result, scores
+from storage.worked import HOUR, claimed, result, scores, user_scores
 
 NAN = float("nan")
 
@@ -71,59 +71,13 @@ def test_batches_of_different_metrics_are_refused(store: SqlStore) -> None:
     assert store.history.run_scores(run_id, ["tau"]).by_metric == {}
 
 
-def test_one_users_scores_come_newest_run_first_then_by_metric(store: SqlStore) -> None:
-    for hours in (1, 0, 2):
-        store_scores(store, {"tau": {"u1": hours / 10, "u2": 9.0}, "rbo": {"u1": 0.5, "u2": 9.0}}, hours)
-    store_scores(store, {"tau": {"u2": 1.0}}, 3)
-    store_scores(store, {"tau": {"u1": 1.0}}, 4, comparison="search")
-
-    found = store.history.user_scores("home-feed", "u1", limit=2)
-
-    assert [(score.slot, score.metric, score.value) for score in found] == [
-        (SLOT + 2 * HOUR, "rbo", 0.5),
-        (SLOT + 2 * HOUR, "tau", 0.2),
-        (SLOT + HOUR, "rbo", 0.5),
-        (SLOT + HOUR, "tau", 0.1),
-    ]
-    assert store.history.user_scores("home-feed", "u3", limit=2) == ()
-    assert len(store.history.user_scores("home-feed", "u1", limit=99)) == 6
-
-
-def test_a_user_seen_rarely_is_found_behind_many_runs(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per_user, "_RUNS_AT_ONCE", 2)
-    store_scores(store, {"tau": {"u1": 0.1}})
-    for hours in range(1, 6):
-        store_scores(store, {"tau": {"u2": 0.2}}, hours)
-
-    assert [score.value for score in store.history.user_scores("home-feed", "u1", limit=5)] == [0.1]
-    assert [score.slot for score in store.history.user_scores("home-feed", "u2", limit=3)] == [
-        SLOT + hours * HOUR for hours in (5, 4, 3)
-    ]
-
-
-def test_the_worst_users_are_those_with_the_lowest_scores_and_ties_go_by_name(store: SqlStore) -> None:
-    run_id = store_scores(
-        store, {"tau": {"b": -1.0, "a": -1.0, "c": 0.5, "d": NAN, "e": 1.0}, "rbo": dict.fromkeys("abcde", 0.0)}
-    )
-
-    assert [(score.user, score.value) for score in store.history.worst_users(run_id, "tau", 3)] == [
-        ("a", -1.0),
-        ("b", -1.0),
-        ("c", 0.5),
-    ]
-    worst = store.history.worst_users(run_id, "tau", 2, direction=Direction.ABOVE)
-    assert [(score.user, score.value) for score in worst] == [("e", 1.0), ("c", 0.5)]
-    assert store.history.worst_users(run_id, "unknown", 3) == ()
-    assert store.history.worst_users(run_id + 1, "tau", 3) == ()
-
-
 def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
     no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
 
-    assert store.runs.finish(result(claimed(store), scores=nobody), receivers=())
-    assert store.runs.finish(result(claimed(store, SLOT + HOUR), scores=no_metric), receivers=())
-    assert store.history.user_scores("home-feed", "u1", limit=5) == ()
+    for hours, given in enumerate((nobody, no_metric)):
+        assert store.runs.finish(result(claimed(store, SLOT + hours * HOUR), scores=given), receivers=())
+    assert user_scores(store, "u1") == []
 
 
 @pytest.mark.parametrize(
@@ -162,7 +116,7 @@ def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monke
     tracemalloc.stop()
 
     assert peak < 1.5e6, "1,000 users at once, not 30,000, whose names and numbers alone are 5 MB"
-    assert len(store.history.worst_users(claim.run_id, "b", count + 1)) == count
+    assert len(store.history.run_scores(claim.run_id, ["b"]).users) == count
 
 
 def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlStore) -> None:

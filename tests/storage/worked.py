@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sqlalchemy import text
 
 import factories
 from factories import SLOT, state
@@ -59,6 +60,13 @@ def scores(values: dict[str, dict[str, float]]) -> Scores:
     users = sorted({user for of_metric in values.values() for user in of_metric})
     by_metric = {metric: np.array([of_metric[user] for user in users]) for metric, of_metric in values.items()}
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
+
+
+def user_scores(store: SqlStore, user: str) -> list[tuple[Any, ...]]:
+    """Slot, metric and value of one user's scores as the view for people shows them, by slot and metric."""
+    query = "SELECT scheduled_for, metric, value FROM user_scores WHERE user_id = :user ORDER BY scheduled_for, metric"
+    with store.database.read() as connection:
+        return [tuple(row) for row in connection.execute(text(query), {"user": user})]
 
 
 def coverage() -> Coverage:

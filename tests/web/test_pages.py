@@ -31,21 +31,14 @@ def test_metrics_come_packed_and_as_openmetrics_when_asked(client: Any) -> None:
     assert gzip.decompress(body).endswith(b"# EOF\n")
 
 
-def test_healthy_says_so_and_why_when_not(client: Any, health: Any) -> None:
-    assert client.get("/-/healthy")[::2] == (200, b"healthy\n")
+def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client: Any, health: Any) -> None:
+    for path, word in (("/-/healthy", b"healthy"), ("/-/ready", b"ready")):
+        assert client.get(path)[::2] == (200, word + b"\n")
 
-    health.sick = "the scheduler has not moved for 90 s"
+    health.sick, health.lacking = "the scheduler has not moved for 90 s", "the database is away"
 
     assert client.get("/-/healthy")[::2] == (503, b"not healthy: the scheduler has not moved for 90 s\n")
-
-
-def test_ready_says_so_and_why_when_not(client: Any, health: Any) -> None:
-    assert client.get("/-/ready")[::2] == (200, b"ready\n")
-
-    health.lacking = "the database is away"
-
     assert client.get("/-/ready")[::2] == (503, b"not ready: the database is away\n")
-    assert client.get("/-/healthy")[0] == 200
     assert client.get("/metrics")[0] == 200
 
 

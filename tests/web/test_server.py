@@ -65,30 +65,24 @@ def test_an_address_that_cannot_be_had_is_refused_by_name(health: Any, host: str
     assert caught.value.permanent is True
 
 
-def test_ipv6_is_served_and_written_in_brackets(health: Any) -> None:
-    with running(_application(health), "::1") as site, site.open(ASK) as raw:
-        assert raw.recv(15) == b"HTTP/1.1 200 OK"
-
-        assert site.server.url == f"http://[::1]:{site.port}"
-
-
-def test_an_empty_host_serves_both_families(health: Any) -> None:
-    with running(_application(health), "") as site:
-        for host in ("127.0.0.1", "::1"):
-            with site.open(ASK, host=host) as raw:
+@pytest.mark.parametrize(("host", "reached"), [("::1", ["::1"]), ("", ["127.0.0.1", "::1"])])
+def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_families(
+    health: Any, host: str, reached: list[str]
+) -> None:
+    with running(_application(health), host) as site:
+        assert site.server.url == f"http://[{host or '::'}]:{site.port}"
+        for each in reached:
+            with site.open(ASK, host=each) as raw:
                 assert raw.recv(15) == b"HTTP/1.1 200 OK"
 
 
-def test_stopping_frees_the_port_and_may_be_done_twice(health: Any) -> None:
+def test_stopping_frees_the_port_and_may_be_done_twice_or_before_the_start(health: Any) -> None:
+    WebServer(_application(health), "127.0.0.1", 0).stop()
     with running(_application(health)) as site:
         site.server.stop()
     assert not site.server.is_alive
     with socket.create_server((site.host, site.port)):
         pass
-
-
-def test_a_server_never_started_stops_quietly(health: Any) -> None:
-    WebServer(_application(health), "127.0.0.1", 0).stop()
 
 
 def test_signal_handlers_stay_those_of_the_process(health: Any) -> None:

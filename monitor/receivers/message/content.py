@@ -123,7 +123,7 @@ def still_firing(message: Message) -> tuple[Transition, ...]:
 def verb_of(change: Transition, *, is_repetition: bool) -> str:
     """What became of it."""
     if change.is_end:
-        return "resolved"
+        return "ended as new normal" if change.is_new_normal else "resolved"
     if change.is_acknowledgement:
         return "acknowledged"
     return "still firing" if is_repetition else "firing"
@@ -132,7 +132,7 @@ def verb_of(change: Transition, *, is_repetition: bool) -> str:
 def _weight(change: Transition) -> tuple[object, ...]:
     kind = 0 if change.is_start else 1 if change.is_acknowledgement else 2
     loudness = _LOUDEST.index(change.severity)
-    return (kind, change.segment != ALL, loudness, -_distance(change), change.alert, change.segment)
+    return (kind, not change.is_new_normal, change.segment != ALL, loudness, -_distance(change), change.alert, change.segment)
 
 
 def _distance(change: Transition) -> float:

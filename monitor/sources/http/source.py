@@ -36,6 +36,7 @@ _CAUSES, _EXAMPLES = 3, 5
 """So many causes of one reason, and users that met with it, are named."""
 _DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answer, and the source is given up
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_HUNG = RequestFailure(CoverageReason.TIMEOUT, "no answer when the run's deadline passed")
 _NO_ANSWER = frozenset(
     {CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT, CoverageReason.SERVER_ERROR, CoverageReason.RATE_LIMITED}
 )
@@ -157,17 +158,16 @@ class _HttpPull:
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
-        ages = {user: time.monotonic() - begun_at for user, begun_at in self._under_way.items()}
-        for age in ages.values():
-            self._pace.add(age)
+        is_slow = {user: self._pace.add(time.monotonic() - begun_at) for user, begun_at in self._under_way.items()}
         late = self._pace.late()
-        for user, age in ages.items():
-            self._fail(user, replace(late, reason=CoverageReason.TIMEOUT) if self._pace.is_slow(age) else late)
+        hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
+        for user in self._under_way:
+            self._fail(user, hung if is_slow[user] else late)
         for user in self._waiting:
             self._fail(user, self._given_up or late)
-        own_fault = self._pace.own_fault() if self._late else None
+        busy = self._pace.busy(with_own_work=False) if self._late else None
         for user, note in self._late.items():
-            self._settle(user, CoverageReason.TOO_SLOW if own_fault else CoverageReason.TIMEOUT, own_fault or note)
+            self._settle(user, CoverageReason.TOO_SLOW if busy else CoverageReason.TIMEOUT, busy or note)
 
     def _fail(self, user: str, failure: RequestFailure) -> None:
         if failure.reason is CoverageReason.TIMEOUT:

@@ -6,7 +6,7 @@ import pytest
 
 from monitor.model import CoverageReason
 from monitor.sources.http import pace
-from monitor.sources.http.pace import PullPace, describe_busy
+from monitor.sources.http.pace import PullPace
 from servers.lists import request, source_of
 from servers.recommender import Recommender
 
@@ -14,9 +14,9 @@ from servers.recommender import Recommender
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Both clocks of a pull, which stand still at what a test sets."""
-    now = SimpleNamespace(wall=100.0, worked=0.0)
+    now = SimpleNamespace(wall=100.0, worked=0.0, waited=0.0)
     monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now.wall))
-    monkeypatch.setattr(pace, "_worked_s", lambda: now.worked)
+    monkeypatch.setattr(pace, "_processor_s", lambda: (now.worked, now.waited))
     return now
 
 
@@ -47,18 +47,27 @@ def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(
     assert (pull.late().reason, words in pull.late().note) == (reason, True), pull.late()
 
 
-def test_a_thread_that_worked_or_waited_for_a_processor_most_of_the_time_is_at_fault_itself(clock: SimpleNamespace) -> None:
+@pytest.mark.parametrize(
+    ("worked", "waited", "is_too_slow_to_ask", "is_too_slow_to_hear"),
+    [(8.0, 0.0, True, False), (2.0, 6.0, True, True), (0.5, 4.0, False, False)],
+)
+def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_where_users_were_not_asked(
+    worked: float, waited: float, clock: SimpleNamespace, *, is_too_slow_to_ask: bool, is_too_slow_to_hear: bool
+) -> None:
     pull = PullPace()
-    clock.wall, clock.worked = 110.0, 8.0
-    assert pull.own_fault() == "not at fault: rankwatch or its machine was too busy, for 8.0 of 10.0 s"
-    assert describe_busy(4.9, 10) is None
+    clock.wall, clock.worked, clock.waited = 110.0, worked, waited
+    pull.add(9.0)
+    words = f"not at fault: rankwatch or its machine was too busy, for {worked + waited:.1f} of 10.0 s"
+
+    assert (pull.late().note == words, pull.late().reason is CoverageReason.TOO_SLOW) == (is_too_slow_to_ask,) * 2
+    assert (pull.busy(with_own_work=False) is not None) is is_too_slow_to_hear
 
 
 def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PullPace, "own_fault", lambda _: describe_busy(8, 10))
+    monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 
     pull = source_of(http={"url": recommender.url, "timeout": "300ms", "retries": 0}).pull(request("a", "b", "c"))
 
     assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
-    assert pull.notes[CoverageReason.TOO_SLOW].endswith("rankwatch or its machine was too busy, for 8.0 of 10.0 s; such as b")
+    assert pull.notes[CoverageReason.TOO_SLOW].endswith(": too busy; such as b")
