@@ -2,7 +2,6 @@
 
     MonitorError                    1
     ├── ConfigError                 2   the configuration, an option or an argument is wrong
-    │   └── EvidenceError           2   the slot holds what live sources answered: it is run again only when told so
     ├── InputError                  2   data handed to the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
@@ -38,10 +37,6 @@ class ConfigError(MonitorError):
     """The configuration cannot be used; the text lists every problem, one a line."""
 
     exit_code = 2
-
-
-class EvidenceError(ConfigError):
-    """A run holds what live sources answered at its time, and nobody said that the slot is to be run again."""
 
 
 class InputError(MonitorError):

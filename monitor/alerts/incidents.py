@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import TypeVar
 
 from monitor.alerts.machine import stable_key
@@ -175,13 +176,14 @@ class Paging:
 def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
     """How often these starts of one incident page: as it begins, whenever its severity rises, and once as its users double.
 
-    They are looked at by slot. Users have doubled where twice as many are concerned as when it paged last. Once is enough for
-    what grows day by day; what doubles when nothing has joined for longer than ``group_for`` pages again.
+    They come in the order in which they were sent, what began in one slot at once. Users have doubled where twice as many are
+    concerned as when it paged last. Once is enough for what grows day by day; what doubles when nothing has joined for longer
+    than ``group_for`` pages again.
     """
-    paging, last = Paging(), None
-    for slot in sorted({start.slot for start in starts}):
-        is_late = last is not None and slot - last > group_for
-        paging, last = _page(paging, [start for start in starts if start.slot <= slot], is_late=is_late), slot
+    paging, last, seen = Paging(), None, list[Transition]()
+    for slot, begun in groupby(starts, key=lambda start: start.slot):
+        seen += begun
+        paging, last = _page(paging, seen, is_late=last is not None and slot - last > group_for), slot
     return paging
 
 

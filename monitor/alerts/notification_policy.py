@@ -243,7 +243,7 @@ def _message(
     group_for: timedelta,
 ) -> Message:
     told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in begun]
-    fresh = [start for start in begun.values() if _incident_of(start) == name]
+    fresh = sorted((start for start in begun.values() if _incident_of(start) == name), key=lambda start: start.slot)
     before, now = count_pages(told, group_for), count_pages([*told, *fresh] or of_it, group_for)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
     known = snapshot.delivered | begun.keys()

@@ -5,7 +5,7 @@ with (`pool_runs`, `pool_kinds`), `explain_metric`.
 """
 
 from monitor.attribution.causes import Place, find_leader, find_place, rank_causes
-from monitor.attribution.changes import ArmLists, EarlierLists, PairChanges, compare_pairs
+from monitor.attribution.changes import EarlierLists, OwnLists, PairChanges, compare_pairs
 from monitor.attribution.decomposition import OTHERS, MeanDrop, SegmentDrop, bound_drop, decompose_all, decompose_drop
 from monitor.attribution.explanation import (
     CodedExplanation,

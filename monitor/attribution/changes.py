@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
 from monitor.kernels import PAD, blocks
-from monitor.kernels.exposure import churn
+from monitor.kernels.exposure import compact_codes
 from monitor.model import Arm, PairBatch
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 
@@ -22,7 +22,7 @@ _LEFT = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmLists:
+class OwnLists:
     """One arm's lists of the same m users in an earlier run and in this one: codes (m, k) padded with -1, and lengths (m,)."""
 
     former: Codes
@@ -30,20 +30,24 @@ class ArmLists:
     present: Codes
     lengths: Codes
 
-    @cached_property
+    @property
     def kept(self) -> Floats:
         """Share of the longer list's items that both lists hold, 0 to 1; NaN where either is empty."""
-        return 1 - churn(self.present, self.lengths, self.former, self.former_lengths)
+        return self._aligned[0]
+
+    @property
+    def turned(self) -> Floats:
+        """Share of the pairs of common items that stand the other way around, 0 to 1; 0 with fewer than two."""
+        return self._aligned[1]
+
+    @cached_property
+    def _aligned(self) -> tuple[Floats, Floats]:
+        return _align(self.former, self.former_lengths, self.present, self.lengths)
 
     @cached_property
     def is_same(self) -> Flags:
         """Whether both lists are one, empty ones included."""
         return np.asarray((self.former == self.present).all(axis=1))
-
-    @cached_property
-    def turned(self) -> Floats:
-        """Share of the pairs of common items that stand the other way around, 0 to 1; 0 with fewer than two."""
-        return _turned(self.former, self.former_lengths, self.present, self.lengths)
 
     @cached_property
     def has_same_top(self) -> Flags:
@@ -55,16 +59,15 @@ class ArmLists:
     def turned_on_top(self) -> Integers:
         """Of the three pairs of the first three items how many stand the other way around, where these are the same."""
         tops = (np.minimum(lengths, _TOP) for lengths in (self.former_lengths, self.lengths))
-        share = _turned(self.former[:, :_TOP], next(tops), self.present[:, :_TOP], next(tops))
+        _, share = _align(self.former[:, :_TOP], next(tops), self.present[:, :_TOP], next(tops))
         return np.rint(_TOP * share).astype(np.int64)
 
     @cached_property
     def gone(self) -> tuple[Codes, float]:
         """Items that were listed often and hardly are, and what share of all places they had."""
-        items, before = np.unique(self.former[self.former >= 0], return_counts=True)
-        listed, counts = np.unique(self.present[self.present >= 0], return_counts=True)
-        after = np.zeros(len(items))
-        after[np.isin(items, listed)] = counts[np.isin(listed, items)]
+        former, present, items = compact_codes(self.former, self.present)
+        # The padding's code, -1, is counted first.
+        before, after = (np.bincount(codes.ravel() + 1, minlength=len(items) + 1)[1:] for codes in (former, present))
         is_gone = (before >= _LISTED) & (after <= _LEFT * before)
         return items[is_gone], float(before[is_gone].sum() / max(1, before.sum()))
 
@@ -91,7 +94,7 @@ class PairChanges:
     """
 
     rows: Rows
-    lists: Mapping[Arm, ArmLists]
+    lists: Mapping[Arm, OwnLists]
     by_arm: Mapping[Arm, Parts]
     is_still: Mapping[Arm, Flags]
 
@@ -137,20 +140,23 @@ def compare_pairs(
     )
 
 
-def _turned(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> Floats:
-    turned = np.zeros(len(lengths))
+def _align(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> tuple[Floats, Floats]:
+    """``kept`` and ``turned`` of `OwnLists`."""
+    common, turned = np.zeros(len(lengths)), np.zeros(len(lengths))
     for rows, alignment in blocks(_pair(former, former_lengths, present, lengths)):
-        common = alignment.common.astype(np.int64)
+        common[rows] = alignment.common
+        pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
         # Absent items count as last, so that each common one behind an absent one is one inversion too many.
         is_absent = alignment.positions == alignment.k
-        behind = (np.cumsum(is_absent, axis=0) * ~is_absent).sum(axis=0)
-        turned[rows] = (alignment.inversions - behind) / np.maximum(1, common * (common - 1) // 2)
-    return turned
+        behind = (np.cumsum(is_absent, axis=0, dtype=np.int16) * ~is_absent).sum(axis=0)
+        turned[rows] = (alignment.inversions - behind) / pairs
+    is_there = (lengths > 0) & (former_lengths > 0)
+    return np.where(is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan), turned
 
 
-def _lists(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> ArmLists:
+def _lists(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> OwnLists:
     k = max(former.shape[1], present.shape[1])
-    return ArmLists(former=_widen(former, k), former_lengths=former_lengths, present=_widen(present, k), lengths=lengths)
+    return OwnLists(former=_widen(former, k), former_lengths=former_lengths, present=_widen(present, k), lengths=lengths)
 
 
 def _widen(codes: Codes, k: int) -> Codes:
@@ -161,7 +167,7 @@ def _pair(ours: Codes, our_lengths: Codes, theirs: Codes, their_lengths: Codes) 
     return PairBatch(baseline=ours, candidate=theirs, baseline_lengths=our_lengths, candidate_lengths=their_lengths)
 
 
-def _move(own: ArmLists, other: ArmLists, score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
+def _move(own: OwnLists, other: OwnLists, score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
     """What the arm's own change costs, in the mean over the other arm's former lists and its present ones."""
     fixed = (other.former, other.former_lengths)
     walk = walk_to(_pair(*fixed, own.former, own.former_lengths), _pair(*fixed, own.present, own.lengths))

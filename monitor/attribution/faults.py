@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from monitor.attribution.absent_users import find_missing
 from monitor.attribution.causes import find_place, rows_of_place
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, find_excess, share_bins, widest
-from monitor.attribution.missing import find_missing
 from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch, PartMeans
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 
@@ -111,6 +111,8 @@ def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who share their list with many others and did not before."""
     codes, lengths = _lists_of(scene.batch, arm)
     is_shared, group = find_shared(codes, lengths)
+    if not is_shared.any():
+        return
     if scene.changes is not None:
         lists = scene.changes.lists[arm]
         was_shared = np.zeros(len(codes), dtype=np.bool_)
@@ -138,10 +140,8 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are shorter than they were, or without a past than the other arm's."""
-    _, lengths = _lists_of(scene.batch, arm)
-    if scene.changes is None:
-        usual = _lists_of(scene.batch, _other(arm))[1]
-    else:
+    lengths, usual = (_lists_of(scene.batch, each)[1] for each in (arm, _other(arm)))
+    if scene.changes is not None:
         usual = np.zeros(len(lengths), dtype=np.int32)
         usual[scene.changes.rows] = scene.changes.lists[arm].former_lengths
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
@@ -226,7 +226,6 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
 
 
 def _spread(scene: Scene, arm: Arm, habit: Habit) -> Integers:
-    """The bins of all users, -1 without earlier lists."""
     bins = np.full(len(scene.batch), -1)
     if scene.changes is not None:
         bins[scene.changes.rows] = scene.bins[arm][habit]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.attribution.changes import ArmLists
+from monitor.attribution.changes import OwnLists
 from monitor.model import FaultKind
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 
@@ -28,13 +28,14 @@ _LIKE = 0.6
 
 def find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
     """Whether so many users have the list that it is nobody's own, and a number for each different list: (n,) both."""
-    weights = np.random.default_rng(0).integers(1, 2**63, size=codes.shape[1], dtype=np.uint64) | np.uint64(1)
-    group, _ = pd.factorize(((codes.astype(np.int64).astype(np.uint64) + np.uint64(2)) * weights).sum(axis=1, dtype=np.uint64))
+    # A sum that wraps around is as good a key: two lists have the same one as rarely as not at all.
+    weights = np.random.default_rng(0).integers(1, 2**62, size=codes.shape[1]) * 2 + 1
+    group, _ = pd.factorize((codes.astype(np.int64) + 2) @ weights)
     many = max(_MANY, _LEAST_SHARE * len(codes))
     return (np.bincount(group, minlength=1)[group] >= many) & (lengths > 0), group
 
 
-def judge_lists(lists: ArmLists, hit: Flags) -> FaultKind:
+def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     """Whether these lists are other users', nobody's, or just others than before."""
     rows, n = np.flatnonzero(hit), len(hit)
     rows = rows[:: max(1, len(rows) // _LOOKED_AT)]

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from monitor.attribution.changes import ArmLists
+from monitor.attribution.changes import OwnLists
 from monitor.model.arrays import Flags, Floats, Integers
 
 _BINS = 10
@@ -35,7 +35,7 @@ class Habit(StrEnum):
     STILL = "still"  # the list is the same
 
 
-def bin_lists(lists: ArmLists, is_still: Flags) -> dict[Habit, Integers]:
+def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     """Bin of each user by habit, from 0, -1 where nothing can be said: integers (m,)."""
     kept = lists.kept
     replaced = np.where(np.isnan(kept), -1, np.rint(_BINS * (1 - np.nan_to_num(kept))))
@@ -60,10 +60,10 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Excess:
+class Outliers:
     """Users beyond what is usual: those in bin ``least`` and above, and the share of all that this is more than usual.
 
-    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that something happened to.
+    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that were hit.
     """
 
     least: int
@@ -71,7 +71,7 @@ class Excess:
     concerned: float
 
 
-def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
+def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
     ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a bin on, it is the bin of
@@ -95,7 +95,7 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Excess | None:
     # Of habits with few bins trainings do not move the ordinary ones by much, of others they do.
     extreme = float(hit[1:][then[1:] <= _SAYS_LITTLE].max(initial=0.0))
     concerned = extreme if width <= _FEW_BINS or extreme >= NEARLY_ALL else float(hit[least])
-    return Excess(least=least, usual=float(at_most[least]), concerned=concerned)
+    return Outliers(least=least, usual=float(at_most[least]), concerned=concerned)
 
 
 def _tail(shares: Floats) -> Floats:

@@ -31,7 +31,7 @@ from monitor.cli.parameters import (
     parse_instant,
     parse_period,
 )
-from monitor.errors import EvidenceError, MonitorError
+from monitor.errors import MonitorError
 
 if TYPE_CHECKING:
     from monitor.model import RunResult, Summary
@@ -95,10 +95,6 @@ def run_once(  # noqa: PLR0913 - the command's options
         outcomes = list(service.run_once(comparison, wanted, again=again))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
-        # Started again for a slot, as schedulers do until all messages are delivered, it has nothing left to ask.
-        for each in [each for each in errors if isinstance(each, EvidenceError)]:
-            print_error(str(each))
-            errors.remove(each)
         # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.
         if as_json:
             for result in results:

@@ -14,7 +14,7 @@ from monitor.demo.screen import open_view
 from monitor.demo.servers import HOST, OnCall, Recommenders, serve_routes
 from monitor.demo.shop import Shop
 from monitor.demo.simulation import DemoStatus, Simulation, StoreReader
-from monitor.demo.story import CHAPTER_NOTES, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, Scene, next_day
+from monitor.demo.story import CHAPTER_NOTES, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, StoryDay, next_day
 from monitor.demo.verification import is_over, unmet_expectations
 from monitor.demo.workspace import (
     DEFAULT_DIRECTORY,
@@ -107,7 +107,7 @@ def run_recommenders(
     Their users stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or the
     address cannot be used.
     """
-    recommenders, scene, (host, port) = Recommenders(Shop()), Scene(), address
+    recommenders, scene, (host, port) = Recommenders(Shop()), StoryDay(), address
     try:
         with (
             termination_raised(signal.default_int_handler),

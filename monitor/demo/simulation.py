@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from monitor.demo.servers import OnCall, ReceivedAlert, Recommenders
 from monitor.demo.shop import ACTIVITIES, COUNTRIES
-from monitor.demo.story import CHAPTER_NOTES, Chapter, Scene, Story, next_day
+from monitor.demo.story import CHAPTER_NOTES, Chapter, Story, StoryDay, next_day
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, EXPECTED_ALERTS, SHOWN_METRIC, Workspace
 from monitor.model import ALL, AlertState, Run, RunStatus, State, Transition
 from monitor.ports import Store
@@ -100,7 +100,7 @@ class DemoStatus:
     url: str
     every: str
     elapsed_s: float
-    scene: Scene
+    scene: StoryDay
     chapters: tuple[ChapterStart, ...]
     seen: StoreSnapshot
     received: tuple[ReceivedAlert, ...]
@@ -143,7 +143,7 @@ class Simulation:
     url: str
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
-    _scene: Scene = field(default_factory=Scene)
+    _scene: StoryDay = field(default_factory=StoryDay)
     _chapters: tuple[ChapterStart, ...] = ()
     _began_s: float = 0.0
     _day_began_s: float = 0.0

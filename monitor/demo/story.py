@@ -54,7 +54,7 @@ UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class StoryDay:
     """Where the story stands: today, and since which day in which chapter."""
 
     day: int = 0
@@ -67,11 +67,11 @@ class Scene:
         return self.chapter is Chapter.BROKEN
 
 
-def next_day(story: Story, scene: Scene, *, is_noticed: bool = True) -> Scene:
+def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> StoryDay:
     """Tomorrow's scene. No chapter ends before it ``is_noticed`` by whoever watches, however slow the machine."""
     day, broken = scene.day + 1, scene.is_broken
     days = {Chapter.HEALTHY: story.healthy_days, Chapter.BROKEN: story.broken_days, Chapter.HEALED: story.calm_days}
     lasts = days[scene.chapter]
     if is_noticed and lasts is not None and day - scene.since_day >= lasts:
-        return Scene(day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day)
-    return Scene(day=day, chapter=scene.chapter, since_day=scene.since_day)
+        return StoryDay(day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day)
+    return StoryDay(day=day, chapter=scene.chapter, since_day=scene.since_day)

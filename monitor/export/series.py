@@ -204,7 +204,7 @@ _TABLE = {
     ),
     "outbox_pending": _series(_G, "receiver", "Deliveries waiting to be sent."),
     "outbox_held": _series(
-        _G, "receiver", "Deliveries held back: silenced, in maintenance, muted, or inhibited by another alert."
+        _G, "receiver", "Firings held back: silenced, in maintenance, muted, or inhibited by another alert."
     ),
     "outbox_given_up": _series(_G, "receiver", "Deliveries that were given up for good within the last hour."),
     "outbox_oldest_age_seconds": _series(_G, "receiver", "Age of the oldest delivery waiting; 0 when none waits."),

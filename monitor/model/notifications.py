@@ -184,7 +184,7 @@ class FiringSnapshot:
 
     firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
     delivered: frozenset[str]  # keys of the firings, ended ones too, that the receiver has or may have
-    told: tuple[Transition, ...] = ()  # starts that it was sent of incidents whose end it was not sent since, ended ones too
+    told: tuple[Transition, ...] = ()  # starts that it was sent of incidents whose end it was not sent since, as they were sent
     acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
     silences: tuple[Silence, ...] = ()  # active ones
     refused: frozenset[tuple[str, str]] = frozenset()  # receivers, others too, that rejected a firing, each with its key

@@ -298,7 +298,7 @@ class Outbox(Protocol):
         """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
 
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        """Held deliveries by receiver, likewise."""
+        """Held starts by receiver, likewise; an end that waits for its incident keeps nothing from anybody."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""

@@ -172,12 +172,12 @@ class SqlOutbox:
         return self._waiting(now, DeliveryStatus.PENDING)
 
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        return self._waiting(now, DeliveryStatus.HELD)
+        return self._waiting(now, DeliveryStatus.HELD, IS_START)
 
-    def _waiting(self, now: datetime, status: DeliveryStatus) -> Mapping[str, tuple[int, float]]:
+    def _waiting(self, now: datetime, status: DeliveryStatus, *only: ColumnElement[bool]) -> Mapping[str, tuple[int, float]]:
         query = (
             _select(deliveries.c.receiver, func.count(), func.min(transitions.c.changed_at))
-            .where(deliveries.c.status == status)
+            .where(deliveries.c.status == status, *only)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
         )
@@ -259,11 +259,10 @@ def _known_rows(connection: Connection, receiver: str, comparison: str, changes:
 
 
 def _told(known: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """The starts among these that were sent since the receiver was sent the end of their incident."""
-    sent = [row for row in known if row.status == DeliveryStatus.SENT and row.incident is not None]
-    ended = {
-        row.incident: row.settled_at for row in sorted(sent, key=lambda row: row.settled_at) if row.to_state != State.FIRING
-    }
+    """The starts among these that were sent since the receiver was sent the end of their incident, in the order of sending."""
+    settled = (row for row in known if row.status == DeliveryStatus.SENT and row.incident is not None)
+    sent = sorted(settled, key=lambda row: row.settled_at)
+    ended = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
     return tuple(
         transition_of_row(row)
         for row in sent

@@ -239,6 +239,12 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
             "its severity rose from warning to critical",
             id="a higher severity",
         ),
+        pytest.param(
+            (replace(FRENCH, severity=Severity.WARNING),),
+            (START,),
+            "its severity rose from warning to critical",
+            id="a higher severity that was silenced at first",
+        ),
         pytest.param((replace(SEGMENT, slot=SLOT, users=101),), (FRENCH,), None, id="almost as many users again"),
         pytest.param(
             (replace(SEGMENT, slot=SLOT, users=100),),
@@ -326,6 +332,7 @@ BEGINNINGS = st.builds(
 def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(
     starts: list[Transition], hours: int
 ) -> None:
+    starts.sort(key=lambda start: start.slot)
     earlier = [start for start in starts if start.slot <= SLOT + hours * timedelta(hours=1)]
     assert count_pages(earlier, GROUP_FOR).pages <= count_pages(starts, GROUP_FOR).pages <= 2
 

@@ -5,14 +5,14 @@ import pytest
 
 from kernels import reference
 from monitor.attribution import Habit, share_bins
-from monitor.attribution.changes import ArmLists
+from monitor.attribution.changes import OwnLists
 from monitor.attribution.habits import bin_lists, find_excess, pool_bins, widest
 from monitor.model import PairBatch
 
 
-def lists(former: list[list[int]], present: list[list[int]]) -> ArmLists:
+def lists(former: list[list[int]], present: list[list[int]]) -> OwnLists:
     batch: PairBatch = reference.batch(list(zip(former, present, strict=True)), 10)
-    return ArmLists(
+    return OwnLists(
         former=batch.baseline, former_lengths=batch.baseline_lengths, present=batch.candidate, lengths=batch.candidate_lengths
     )
 

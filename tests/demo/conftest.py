@@ -12,7 +12,7 @@ import factories
 import published
 from monitor.demo.servers import ReceivedAlert
 from monitor.demo.simulation import SEGMENTS, ChapterStart, DemoStatus, StoreSnapshot
-from monitor.demo.story import Chapter, Scene
+from monitor.demo.story import Chapter, StoryDay
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, Workspace
 from monitor.model import AlertState, Run, State, Summary, Transition
 
@@ -66,7 +66,7 @@ class Make:
             "url": "http://127.0.0.1:29108",
             "every": "2s",
             "elapsed_s": 61.4,
-            "scene": Scene(day=7),
+            "scene": StoryDay(day=7),
             "chapters": (ChapterStart(at=cls.at(-1), chapter=Chapter.HEALTHY),),
             "seen": cls.seen(),
             "received": (),

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from monitor.demo.screen import open_view, render_frame, sparkline
 from monitor.demo.simulation import SEGMENTS
-from monitor.demo.story import CHAPTER_TEXTS, Chapter, Scene
+from monitor.demo.story import CHAPTER_TEXTS, Chapter, StoryDay
 from monitor.model import RunStatus, State
 
 SIZES = [(80, 23), (80, 40), (120, 23), (120, 50), (200, 60)]
@@ -32,7 +32,7 @@ def full(make: Any) -> Any:
         make.alert(State.FIRING, since=make.at(20)),
     )
     received = tuple(make.received(1000 + n, "long " * 40, alert=f"note {n}") for n in range(20))
-    scene = Scene(day=7, chapter=Chapter.BROKEN, since_day=5)
+    scene = StoryDay(day=7, chapter=Chapter.BROKEN, since_day=5)
     return make.status(scene=scene, seen=make.seen_runs(60, alerts=alerts), received=received)
 
 

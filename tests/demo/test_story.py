@@ -9,15 +9,15 @@ from monitor.demo.story import (
     NORMAL_STORY,
     UNWATCHED_STORY,
     Chapter,
-    Scene,
     Story,
+    StoryDay,
     next_day,
 )
 
 
 def chapters(story: Story, days: int) -> list[tuple[Chapter, int]]:
     """The chapters and how many days each took, where all is noticed."""
-    scenes = [Scene()]
+    scenes = [StoryDay()]
     while len(scenes) < days:
         scenes.append(next_day(story, scenes[-1]))
     assert [scene.day for scene in scenes] == list(range(days))
@@ -35,8 +35,8 @@ def test_the_fault_never_comes_back_where_the_plan_has_no_calm_days() -> None:
 
 @pytest.mark.parametrize("chapter", [Chapter.HEALTHY, Chapter.BROKEN])
 def test_a_chapter_that_nobody_has_noticed_goes_on(chapter: Chapter) -> None:
-    late = Scene(day=50, chapter=chapter)
-    assert next_day(NORMAL_STORY, late, is_noticed=False) == Scene(day=51, chapter=chapter)
+    late = StoryDay(day=50, chapter=chapter)
+    assert next_day(NORMAL_STORY, late, is_noticed=False) == StoryDay(day=51, chapter=chapter)
     assert next_day(NORMAL_STORY, late).since_day == 51
 
 

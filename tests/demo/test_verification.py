@@ -6,7 +6,7 @@ import pytest
 
 from demo.conftest import Make
 from monitor.demo.simulation import ChapterStart, DemoStatus
-from monitor.demo.story import Chapter, Scene
+from monitor.demo.story import Chapter, StoryDay
 from monitor.demo.verification import is_over, unmet_expectations
 from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.model import RunStatus, State
@@ -23,7 +23,7 @@ def ends(alert: tuple[str, str], seconds: float = 22) -> Any:
 
 
 GOOD = Make.status(
-    scene=Scene(day=9, chapter=Chapter.HEALED),
+    scene=StoryDay(day=9, chapter=Chapter.HEALED),
     chapters=tuple(ChapterStart(at=Make.at(10 * number), chapter=chapter) for number, chapter in enumerate(Chapter)),
     seen=Make.seen_runs(5, transitions=(starts(LOW), ends(LOW), starts(APART), ends(APART))),
     received=tuple(Make.received(23, status, *alert) for alert in (LOW, APART) for status in ("firing", "resolved")),
@@ -84,6 +84,6 @@ def test_each_departure_from_the_expected_story_is_named(departure: str) -> None
 
 def test_it_is_over_once_healed_quiet_and_told_of_everything() -> None:
     assert is_over(GOOD)
-    assert not is_over(replace(GOOD, scene=Scene(day=9, chapter=Chapter.BROKEN)))
+    assert not is_over(replace(GOOD, scene=StoryDay(day=9, chapter=Chapter.BROKEN)))
     assert not is_over(replace(GOOD, received=GOOD.received[1:]))
     assert not is_over(replace(GOOD, seen=replace(GOOD.seen, alerts=(Make.alert(State.FIRING),))))

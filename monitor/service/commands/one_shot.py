@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from monitor import __version__
-from monitor.errors import ConfigError, DeliveryError, EvidenceError, MonitorError, SlotTakenError
+from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.export import PrometheusPublisher
 from monitor.model import RunResult, RunStatus, format_instant, kept_name
 from monitor.pipeline.backfill import BackfilledRun
@@ -45,16 +45,19 @@ class OneShot:
     ) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each selected comparison, the newest where none is given; a slot that was run before is run again.
 
-        Yields the error of a comparison that could not be run, such as SlotTakenError or EvidenceError, and goes on with the
-        next. Firings and ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future.
+        Yields the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Firings and
+        ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future. What only
+        ``again`` replaces stays: started once more, as schedulers do until messages are delivered, it has nothing to ask.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
         for watched in select_watched(self.wiring.watched, comparison):
             due = slot or watched.schedule.latest(self.clock.now())
             try:
-                self._spare_evidence(watched, due, due, again=again)
-                yield self._run(watched, due, is_announced=True)
+                if (refusal := self._refuse(watched, due, due, again=again)) is None:
+                    yield self._run(watched, due, is_announced=True)
+                else:
+                    self.say(refusal)
             except MonitorError as error:
                 yield error
 
@@ -63,7 +66,7 @@ class OneShot:
     ) -> list[tuple[datetime, Watched]]:
         """All slots of the selected comparisons from start to end, both included, in order of time.
 
-        ConfigError when the end lies in the future; EvidenceError where a run would be replaced that only ``again`` replaces.
+        ConfigError when the end lies in the future, and where a run would be replaced that only ``again`` replaces.
         """
         self._require_past(end, "--to")
         selected = select_watched(self.wiring.watched, comparison)
@@ -71,7 +74,8 @@ class OneShot:
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
                 raise ConfigError(msg)
-            self._spare_evidence(watched, start, end, again=again)
+            if (refusal := self._refuse(watched, start, end, again=again)) is not None:
+                raise ConfigError(refusal)
         slots = [(slot, watched) for watched in selected for slot in watched.schedule.between(start, end)]
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
@@ -126,26 +130,26 @@ class OneShot:
             msg = f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run"
             raise ConfigError(msg)
 
-    def _spare_evidence(self, watched: Watched, start: datetime, end: datetime, *, again: bool) -> None:
-        """Say what running these slots again does to what live sources answered then; EvidenceError without ``again``."""
+    def _refuse(self, watched: Watched, start: datetime, end: datetime, *, again: bool) -> str | None:
+        """Why slots that hold what live sources answered then are not run again; with ``again`` it is said what happens."""
         if not watched.is_live:
-            return
+            return None
         stored = self.store.history.runs(comparison=watched.comparison.name, limit=MOST_SLOTS, since=start, until=end)
         # What failed holds no lists, and a retry is what one-shot commands are for; that attempt is kept, too.
         held = [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
         if not held:
-            return
+            return None
         name, slot = watched.comparison.name, format_instant(held[0].slot)
         runs = f"the run of {slot}" if len(held) == 1 else f"{len(held):,} runs, the newest of {slot},"
         kept = kept_name(name, held[0].attempt)
         if not again:
-            msg = (
+            return (
                 f"{name}: {runs} stored what live sources answered then, and asked again they would answer for now. "
                 f"rankwatch show {name} --slot {slot} shows it; --again asks anew, and keeps what is stored as {kept}"
             )
-            raise EvidenceError(msg)
         written = "; files of scores_to are replaced" if watched.arms.scores_to is not None else ""
         self.say(f"{name}: {runs} asked anew; what was stored stays: rankwatch show {kept} --slot {slot}{written}")
+        return None
 
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
         receivers = self.wiring.receiver_names if is_announced else ()
