@@ -152,7 +152,7 @@ rules:
 
 
 def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed: Path, tmp_path: Path) -> None:
-    """Of `trunc5` the newest run keeps its lists, and the last one before its alert; five against ten have a Jaccard index of 0.5."""
+    """Of `trunc5` the newest run keeps its lists, and the last one before its alert; Jaccard is 0.5 at most."""
     text = replayed.read_text().replace("metrics: [extended_tau, overlap]", "metrics: [extended_tau, overlap, jaccard]")
     rules = """
       - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.99, segments: each}
