@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from monitor.attribution.changes import OwnLists
 from monitor.model import FaultKind
@@ -30,7 +29,7 @@ def find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
     """Whether so many users have the list that it is nobody's own, and a number for each different list: (n,) both."""
     # A sum that wraps around is as good a key: two lists have the same one as rarely as not at all.
     weights = np.random.default_rng(0).integers(1, 2**62, size=codes.shape[1]) * 2 + 1
-    group, _ = pd.factorize((codes.astype(np.int64) + 2) @ weights)
+    _, group = np.unique((codes.astype(np.int64) + 2) @ weights, return_inverse=True)
     many = max(_MANY, _LEAST_SHARE * len(codes))
     return (np.bincount(group, minlength=1)[group] >= many) & (lengths > 0), group
 

@@ -13,7 +13,7 @@ import pytest
 import requests
 from apscheduler.schedulers import base as apscheduler_base
 
-from monitor.model import Run, RunStatus
+from monitor.model import KEPT_MARK, Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.daemon.scheduler import JobScheduler
 from servers.daemon import wait_for
@@ -65,7 +65,8 @@ class Watched:
         return float(found[1]) if found else None
 
     def runs(self) -> dict[datetime, Run]:
-        return {run.slot: run for run in self.daemon.store.history.runs(comparison=None, limit=1000)}
+        found = self.daemon.store.history.runs(comparison=None, limit=1000)
+        return {run.slot: run for run in found if KEPT_MARK not in run.comparison}
 
     def await_run(self, slot: datetime, *, attempt: int = 1) -> Run:
         def look() -> Run | None:
