@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -108,9 +109,10 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as error:
         exit_codes.report_unwritten(error)
-        # What could not be written would be tried again, and fail again, at the interpreter's end.
-        os._exit(exit_codes.OUTPUT_EXIT)
-    sys.exit(code)
+        code = exit_codes.OUTPUT_EXIT
+    # The interpreter would take a quarter of a second to take down what was loaded, and try again what could not be written.
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
+    os._exit(code if isinstance(code, int) else bool(code))
 
 
 def _run() -> str | int | None:
