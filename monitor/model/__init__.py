@@ -12,6 +12,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
     accepted_level,
+    normal_band,
 )
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan, SampleSize
 from monitor.model.explanation import (
@@ -43,6 +44,16 @@ from monitor.model.notifications import (
     Silence,
     Treatment,
     Updates,
+)
+from monitor.model.pages import (
+    Attempt,
+    CoveragePoint,
+    HistogramPoint,
+    IncidentHistory,
+    SegmentMeans,
+    SeriesPoint,
+    UserLists,
+    UserRun,
 )
 from monitor.model.rankings import (
     ALL,

@@ -66,6 +66,13 @@ class Expectation:
         return self.evidence >= math.sqrt(self.evidence_limit)
 
 
+def normal_band(expected: float | None, limit: float | None, opposite: float | None) -> tuple[float | None, float | None]:
+    """The lowest and the highest value that are normal, of an expectation's limits on either side; None where it is open."""
+    if expected is None or limit is None:
+        return None, None
+    return (limit, opposite) if limit <= expected else (opposite, limit)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
     """How long the lists of one arm have stood still as of one run, counted in changes of the other arm.

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.ports.notification import Publisher, Receiver, RunWatcher
+from monitor.ports.pages import PageStore
 from monitor.ports.score_sinks import ScoreSink, ScoreSpool
 from monitor.ports.sources import (
     ItemTitleSource,

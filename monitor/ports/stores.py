@@ -41,6 +41,7 @@ from monitor.model import (
     Transition,
     Watermark,
 )
+from monitor.ports.pages import PageStore
 from monitor.ports.score_sinks import ScoreSpool
 from monitor.ports.sources import Closable
 
@@ -330,7 +331,7 @@ class Maintenance(Protocol):
 
 
 class Store(Closable, Protocol):
-    """One database: its five ports together, for the wiring."""
+    """One database: its six ports together, for the wiring."""
 
     @property
     def runs(self) -> RunStore:
@@ -347,6 +348,10 @@ class Store(Closable, Protocol):
     @property
     def outbox(self) -> Outbox:
         """Deliveries."""
+
+    @property
+    def pages(self) -> PageStore:
+        """What pages read beyond the newest run."""
 
     @property
     def maintenance(self) -> Maintenance:

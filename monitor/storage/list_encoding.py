@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pandas.api.extensions import ExtensionArray
 
@@ -46,6 +47,14 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     tables = {arm: _table(pa.concat_tables(parts)) for arm, parts in found.items()}
     _require(tables[Arm.BASELINE].users.equals(tables[Arm.CANDIDATE].users), "the arms' users differ")
     return KeptLists(baseline=tables[Arm.BASELINE], candidate=tables[Arm.CANDIDATE], segments=_segments(found[Arm.BASELINE]))
+
+
+def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
+    """The items of one user's list in this piece; None where the user is in another one."""
+    file = pq.ParquetFile(pa.BufferReader(payload))
+    users = file.read(columns=["user"], use_threads=False)["user"]
+    row = pc.index(users, pa.scalar(user, pa.large_string())).as_py()
+    return None if row < 0 else tuple(map(str, file.read(columns=["items"], use_threads=False)["items"][row].as_py()))
 
 
 def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition

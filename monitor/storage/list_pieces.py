@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, or_, select
 
 from monitor.errors import DatabaseError
-from monitor.model import METRIC_LABELS, Arm, KeptLists, RuleKind, RunResult, RunStatus, State
+from monitor.model import METRIC_LABELS, Arm, KeptLists, RuleKind, RunResult, RunStatus, State, UserLists
 from monitor.storage.tables import alert_states, kept_lists, runs, transitions
 
 HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
@@ -66,6 +66,18 @@ def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
     except ValueError as error:
         msg = f"the lists kept with run {run_id} are damaged ({error}): delete its rows in kept_lists, or run its slot again"
         raise DatabaseError(msg) from None
+
+
+def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
+    """Both lists of one user of the run; None where they were not kept. Pieces are read one after the other."""
+    from monitor.storage import list_encoding
+
+    found: dict[Arm, tuple[str, ...]] = {}
+    query = select(kept_lists.c.arm, kept_lists.c.payload).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
+    for arm, payload in connection.execution_options(stream_results=True).execute(query):
+        if arm not in found and (items := list_encoding.find_user(payload, user)) is not None:
+            found[arm] = items
+    return UserLists(baseline=found[Arm.BASELINE], candidate=found[Arm.CANDIDATE]) if len(found) == len(Arm) else None
 
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:

@@ -105,7 +105,7 @@ def of_run(connection: Connection, run_id: int) -> ColumnElement[bool]:
     if is_sqlite(connection):
         return scores.c.run_id == run_id
     # With the day PostgreSQL looks into one partition, without it into the key of each.
-    slot_day = select(_utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
+    slot_day = select(utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
@@ -189,7 +189,7 @@ def without_partitions(connection: Connection) -> Callable[[str | None, str, Any
     return lambda name, kind, _: not (kind == "table" and name in hidden)
 
 
-def _utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
+def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
     return cast(func.timezone("UTC", instant), Date)
 
 

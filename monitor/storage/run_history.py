@@ -50,7 +50,7 @@ from monitor.storage.run_results import (
     standstills_of,
     summaries_of,
 )
-from monitor.storage.tables import coverage, runs, transitions
+from monitor.storage.tables import coverage, runs, summaries, transitions
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import scores_of
 
@@ -65,6 +65,9 @@ WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS
 )
 """Whether the measures of relevance of a run are missing and can still be added."""
+
+RECENT_RUNS = 40
+"""Runs whose means go with the newest one, so that a list of comparisons needs no further query."""
 
 _HEALTHY_AMONG = (64, 2000)
 """Newest ok runs among which healthy ones are searched, the further ones where the first are too few: an alert that has fired
@@ -338,4 +341,18 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
         unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_of_it)),
         explanation=record.explanation,
+        recent=_recent(connection, record),
     )
+
+
+def _recent(connection: Connection, record: RunRecord) -> tuple[tuple[datetime, float | None], ...]:
+    metric = record.leading_metric
+    if metric is None:
+        return ()
+    of_all = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric)
+    is_ok = and_(runs.c.comparison == record.run.comparison, runs.c.status == RunStatus.OK)
+    query = select(runs.c.scheduled_for, summaries.c.mean).outerjoin(summaries, of_all)
+    newest = (
+        query.where(is_ok, runs.c.scheduled_for <= record.run.slot).order_by(runs.c.scheduled_for.desc()).limit(RECENT_RUNS)
+    )
+    return tuple((slot, mean) for slot, mean in reversed(connection.execute(newest).all()))

@@ -103,13 +103,14 @@ def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
     return dict(found)
 
 
-def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:
-    """Coverage of those of the runs that have one."""
+def coverage_of(connection: Connection, run_ids: Sequence[int], *, segment: str | None = None) -> dict[int, Coverage]:
+    """Coverage of those of the runs that have one; of one segment only where it is given."""
+    of_runs = [coverage.c.run_id.in_(run_ids), *([] if segment is None else [coverage.c.segment == segment])]
     reasons: dict[tuple[int, str], dict[tuple[Arm, CoverageReason], int]] = defaultdict(dict)
     for row in connection.execute(select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))):
         reasons[row.run_id, row.segment][row.arm, row.reason] = row.users
     rows: dict[int, list[CoverageRow]] = defaultdict(list)
-    for row in connection.execute(select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)):
+    for row in connection.execute(select(coverage).where(*of_runs).order_by(coverage.c.position)):
         of_segment = reasons.get((row.run_id, row.segment), {})
         rows[row.run_id].append(from_row(CoverageRow, row, reasons=of_segment))
     return {run_id: Coverage(rows=tuple(found)) for run_id, found in rows.items()}

@@ -1,4 +1,4 @@
-"""SqlStore: one database with its five ports, and how it is opened."""
+"""SqlStore: one database with its six ports, and how it is opened."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from monitor.storage.alert_store import SqlAlertStore
 from monitor.storage.database_url import describe, parse_url
 from monitor.storage.maintenance import SqlMaintenance
 from monitor.storage.outbox import SqlOutbox
+from monitor.storage.page_store import SqlPageStore
 from monitor.storage.run_history import SqlHistory
 from monitor.storage.run_store import SqlRunStore
 from monitor.storage.transactions import Database, require_file
@@ -24,6 +25,7 @@ class SqlStore:
         self.history = SqlHistory(database)
         self.alerts = SqlAlertStore(database)
         self.outbox = SqlOutbox(database)
+        self.pages = SqlPageStore(database)
         self.maintenance = SqlMaintenance(database)
 
     def __repr__(self) -> str:

@@ -1,29 +1,28 @@
-"""The routes: /metrics, /-/healthy, /-/ready, /-/reload, and for people a page of all comparisons and one of each."""
+"""The routes: pages for people, the same as JSON, /metrics, /-/healthy, /-/ready and /-/reload."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache, partial
+from importlib import resources
+from typing import Any, Protocol
 
 from anyio import CapacityLimiter, move_on_after
 from anyio.to_thread import run_sync
+from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from monitor.model import LatestRun
-from monitor.web.pages import render_comparison, render_index
+from monitor.errors import DatabaseError
+from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
+from monitor.web.pages.rendering import render
+from monitor.web.pages.site import comparison_url
 from monitor.web.request_guard import IS_AUTHENTICATED, PLAIN_HEADERS, RELOAD
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
-
-Latest = Callable[[], Sequence[LatestRun]]
-"""What was last published of each comparison; from memory, at once."""
-
-Notice = Callable[[], str | None]
-"""What people should know of this daemon before all else, as that it stands by; None when there is nothing. From memory."""
 
 Reload = Callable[[], bool]
 """Reads the configuration again; False when the old one stays in force. Called in a worker thread, one at a time."""
@@ -31,7 +30,11 @@ Reload = Callable[[], bool]
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
-_HTML = {**PLAIN_HEADERS, "Content-Security-Policy": "default-src 'none'"}
+_READERS = 4
+_PAGE_S = 20.0
+_OURS = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+_HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
+_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript"}
 
 
 class Health(Protocol):
@@ -47,24 +50,28 @@ class Health(Protocol):
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
 
 
-def create_app(*, metrics: Metrics, health: Health, latest: Latest, notice: Notice, reload: Reload) -> Starlette:
+def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) -> Starlette:
     """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
-    # No parameter has a default: so mypy finds data that a page shows and the daemon does not hand over.
+    # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a scrape or a run.
+    threads = CapacityLimiter(_READERS)
+    pages = [
+        route
+        for page in PAGES
+        for route in (
+            Route(page.path, _page(page, site, threads, _render), name=page.template),
+            Route(page.api, _page(page, site, threads, _to_json), name=page.api),
+        )
+    ]
 
-    async def index(_: Request) -> Response:
-        return HTMLResponse(render_index(latest(), notice()), headers=_HTML)
-
-    async def comparison(request: Request) -> Response:
-        name = request.path_params["name"]
-        found = next((each for each in latest() if each.run.comparison == name), None)
-        if found is None:
-            return PlainTextResponse("no such comparison, or no run of it has ended yet\n", 404, headers=PLAIN_HEADERS)
-        return HTMLResponse(render_comparison(found), headers=_HTML)
+    async def former(request: Request) -> Response:
+        return RedirectResponse(site.prefix + comparison_url(request.path_params["name"], **request.query_params), 308)
 
     app = Starlette(
         routes=[
-            Route("/", index),
-            Route("/comparisons/{name}", comparison),
+            *pages,
+            Route("/api/v1/openapi.json", lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
+            Route("/static/{name}", _static),
+            Route("/comparisons/{name}", former),
             Route("/metrics", _scraper(metrics)),
             Route("/-/healthy", _probe(health.unhealthy, "healthy")),
             Route("/-/ready", _probe(health.unready, "ready")),
@@ -73,6 +80,85 @@ def create_app(*, metrics: Metrics, health: Health, latest: Latest, notice: Noti
     )
     app.router.redirect_slashes = False  # to whatever host the client names
     return app
+
+
+Answer = Callable[[Page, Site, Any], Response]
+"""Makes the response of what a page shows."""
+
+
+def _page(page: Page, site: Site, threads: CapacityLimiter, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    def read(query: Query) -> Response:
+        return answer(page, site, page.read(site, query))
+
+    async def endpoint(request: Request) -> Response:
+        query = Query(path=request.path_params, chosen=request.query_params)
+        fail = partial(_fail, site, as_json=answer is _to_json)
+        try:
+            with move_on_after(_PAGE_S):
+                return await run_sync(read, query, limiter=threads, abandon_on_cancel=True)
+            return fail(504, "this page took too long", f"it was not read within {_PAGE_S:g} s: choose a shorter period")
+        except AbsentPageError as error:
+            return fail(404, "not here", str(error))
+        except DatabaseError as error:
+            return fail(503, "the database is away", f"{error}. The overview shows what was last known.")
+
+    return endpoint
+
+
+def _render(page: Page, site: Site, shown: Any) -> Response:  # noqa: ANN401 - what any page shows
+    return HTMLResponse(render(page.template, page=shown, prefix=site.prefix), headers=_HTML)
+
+
+def _to_json(page: Page, _: Site, shown: Any) -> Response:  # noqa: ANN401
+    body = _adapter(page.shows).dump_json(shown)
+    return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
+
+
+def _fail(site: Site, status: int, title: str, reason: str, *, as_json: bool) -> Response:
+    if as_json:
+        return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
+    return HTMLResponse(render("absent.html", title=title, reason=reason, prefix=site.prefix), status, headers=_HTML)
+
+
+@cache
+def _adapter(shows: type) -> TypeAdapter[Any]:
+    return TypeAdapter(shows)
+
+
+@cache
+def describe_api() -> dict[str, Any]:
+    """The OpenAPI description of the pages as JSON."""
+    paths: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    for page in PAGES:
+        schema = _adapter(page.shows).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+        schemas |= schema.pop("$defs", {})
+        schemas[page.shows.__name__] = schema
+        names = [part.strip("{}") for part in page.api.split("/") if part.startswith("{")]
+        content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}}
+        paths[page.api] = {
+            "get": {
+                "summary": (page.read.__doc__ or "").splitlines()[0],
+                "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names],
+                "responses": {"200": {"description": "What the page shows.", "content": content}},
+            }
+        }
+    info = {"title": "rankwatch", "version": "1", "description": "What the pages show, as JSON."}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return PlainTextResponse("no such file\n", 404, headers=PLAIN_HEADERS)
+    headers = {**PLAIN_HEADERS, "Cache-Control": "max-age=3600"}
+    return Response(read_static(name), media_type=_STATIC[name], headers=headers)
+
+
+@cache
+def read_static(name: str) -> str:
+    """The style sheet or the script."""
+    return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:

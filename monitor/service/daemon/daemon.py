@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 import structlog
 from starlette.applications import Starlette
@@ -33,12 +34,14 @@ from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
+from monitor.service.daemon.titles import TitleCache
 from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, unopened_store
 from monitor.web.app import create_app
+from monitor.web.pages import Site
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
@@ -183,13 +186,16 @@ class Daemon:
         return STANDBY_PATIENCE * after if self._has_database and not self._role.leads else after
 
     def _pages(self) -> Starlette:
-        return create_app(
-            metrics=self._publisher.render,
-            health=self,
+        site = Site(
+            store=self._store,
+            clock=self._clock,
             latest=lambda: self._jobs.latest.all or (),
+            comparisons=lambda: {name: each.comparison for name, each in self._wiring.watched.items()},
             notice=self._role.leadership.describe,
-            reload=self.reload,
+            titles=TitleCache(lambda: self._wiring),
+            prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
+        return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
 
     def stop(self) -> None:
         """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything.

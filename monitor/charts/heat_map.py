@@ -1,0 +1,55 @@
+"""A distribution over time: a column a run, a row a bin, darker where more users are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from monitor.charts.svg import Scale, drawing, element, ticks, write_value
+
+WIDTH, HEIGHT = 960.0, 160.0
+LEFT, RIGHT = 52.0, 12.0
+SHADES = 6
+_MOST_COLUMNS = 120
+_MOST_ROWS = 20
+
+
+def draw_heat_map(columns: Sequence[Sequence[int]], low: float, high: float, *, label: str) -> Markup:
+    """Counts by bin from ``low`` to ``high`` of each run, oldest first; neighbours are added up where there are too many."""
+    folded = [_fold(column, _MOST_ROWS) for column in _thin(columns)]
+    if not folded:
+        return Markup()
+    width = (WIDTH - LEFT - RIGHT) / len(folded)
+    height = HEIGHT / len(folded[0])
+    cells = []
+    for number, column in enumerate(folded):
+        total = sum(column) or 1
+        for row, count in enumerate(column):
+            if shade := min(SHADES, round(SHADES * 3 * count / total + 0.3)):
+                place = {
+                    "x": LEFT + number * width,
+                    "y": HEIGHT - (row + 1) * height,
+                    "width": width + 0.2,
+                    "height": height + 0.2,
+                }
+                cells.append(element("rect", **place, class_=f"heat h{shade}"))
+    y = Scale(low, high, HEIGHT, 0)
+    marks = ticks(y, 4)
+    axis = [
+        element("text", write_value(each, marks), x=LEFT - 6, y=min(HEIGHT, y(each) + 4), text_anchor="end", class_="tick")
+        for each in marks
+    ]
+    return drawing(WIDTH, HEIGHT, label, *axis, *cells)
+
+
+def _thin(columns: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Columns side by side added up, until they are few enough."""
+    group = -(-len(columns) // _MOST_COLUMNS) if columns else 1
+    groups = (columns[start : start + group] for start in range(0, len(columns), group))
+    return [[sum(counts) for counts in zip(*each, strict=True)] for each in groups]
+
+
+def _fold(column: Sequence[int], most: int) -> list[int]:
+    group = -(-len(column) // most)
+    return [sum(column[start : start + group]) for start in range(0, len(column), group)]

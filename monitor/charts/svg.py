@@ -1,0 +1,81 @@
+"""SVG elements as escaped markup, and scales from values to places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Markup:
+    """One element; ``class_`` is `class`, other underscores are hyphens, numbers have one decimal, None leaves out."""
+    said = Markup().join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _number(value))
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = Markup().join(escape(child) for child in children)
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), said, inner)  # noqa: S704 - the names are ours
+
+
+def drawing(width: float, height: float, label: str, *children: object, class_: str = "chart") -> Markup:
+    """The whole picture, which scales with its place on the page; ``label`` is what a screen reader says of it."""
+    return element(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=label,
+        class_=class_,
+        preserveAspectRatio="xMinYMid meet",
+    )
+
+
+def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
+    """A line through the points."""
+    return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), **attributes)
+
+
+def _number(value: object) -> object:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From values between ``low`` and ``high`` to places between ``start`` and ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The place of a value; the middle where the scale holds one value only."""
+        if self.high == self.low:
+            return (self.start + self.end) / 2
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def scale_of(values: Iterable[float | None], start: float, end: float) -> Scale:
+    """A scale over all finite values, with a little room at both ends; from 0 to 1 where there are none."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    room = (high - low) * 0.06 or 0.02
+    return Scale(low - room, high + room, start, end)
+
+
+def ticks(scale: Scale, most: int = 5) -> list[float]:
+    """Round values within the scale, 1, 2 or 5 times a power of ten apart, at most so many and one more."""
+    span = scale.high - scale.low
+    power = 10.0 ** math.floor(math.log10(span / most))
+    step = next(step * power for step in (1, 2, 5, 10) if span / (step * power) <= most)
+    first = math.ceil(scale.low / step)
+    return [number * step for number in range(first, math.floor(scale.high / step) + 1)]
+
+
+def write_value(value: float, values: Sequence[float]) -> str:
+    """A tick in as many decimals as tell it from its neighbours."""
+    apart = min((abs(after - before) for before, after in zip(values, values[1:], strict=False)), default=1.0)
+    return f"{value:,.{max(0, -math.floor(math.log10(apart)))}f}" if apart > 0 else f"{value:g}"

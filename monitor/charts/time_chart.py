@@ -1,0 +1,236 @@
+"""Values over time: a line with its normal band, limits, spans of alerts, and each run a point that leads to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from markupsafe import Markup
+
+from monitor.charts.svg import Scale, drawing, element, polyline, scale_of, ticks, write_value
+
+WIDTH, HEIGHT = 960.0, 280.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 26.0
+SPARK_WIDTH, SPARK_HEIGHT = 160.0, 32.0
+_DAY_MARKS = (1, 2, 7, 14, 28, 91, 365)
+_HOUR_MARKS = (1, 3, 6, 12)
+_MOST_MARKS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One run: its value (None breaks the line), what is shown where the pointer rests, and where a click leads."""
+
+    at: datetime
+    value: float | None
+    note: str
+    link: str | None = None
+    error: float | None = None
+    is_marked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """What was normal at a time: ``low`` to ``high``, open where None, and what was expected."""
+
+    at: datetime
+    low: float | None
+    high: float | None
+    expected: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A line across the chart, such as a threshold."""
+
+    value: float
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A time that is shaded, such as that of an alert; until now where ``end`` is None."""
+
+    start: datetime
+    end: datetime | None
+    name: str
+    kind: str
+
+
+def draw_series(
+    points: Sequence[Point],
+    *,
+    label: str,
+    bands: Sequence[Band] = (),
+    levels: Sequence[Level] = (),
+    spans: Sequence[Span] = (),
+) -> Markup:
+    """The chart of one series over the time of its points; levels far outside what was seen do not stretch it."""
+    if not points:
+        return Markup()
+    x = _time_scale([point.at for point in points], LEFT, WIDTH - RIGHT)
+    # A band is wide while little is known; what was seen is not to become a flat line for it.
+    values = [point.value for point in points] + [edge for band in bands[-1:] for edge in (band.low, band.high)]
+    seen = scale_of(values, HEIGHT - BOTTOM, TOP)
+    reach = (seen.high - seen.low) / 2
+    near = [level for level in levels if seen.low - reach <= level.value <= seen.high + reach]
+    y = scale_of([*values, *(level.value for level in near)], HEIGHT - BOTTOM, TOP)
+    return drawing(
+        WIDTH,
+        HEIGHT,
+        label,
+        *_draw_axes(x, y),
+        *(_draw_span(span, x) for span in spans),
+        _draw_band(bands, x, y),
+        _draw_expected(bands, x, y),
+        *(_draw_level(level, y) for level in near),
+        *_draw_line(points, x, y),
+        *(_draw_point(point, x, y) for point in points),
+    )
+
+
+def draw_sparkline(
+    values: Sequence[float | None], *, label: str, band: tuple[float | None, float | None] = (None, None)
+) -> Markup:
+    """The last values over their normal band, in the room of a word."""
+    x = Scale(0, max(1, len(values) - 1), 3, SPARK_WIDTH - 3)
+    y = scale_of([*values, *band], SPARK_HEIGHT - 3, 3)
+    low, high = band
+    top, bottom = y(y.high if high is None else high), y(y.low if low is None else low)
+    known = [(x(number), y(value)) for number, value in enumerate(values) if value is not None]
+    return drawing(
+        SPARK_WIDTH,
+        SPARK_HEIGHT,
+        label,
+        element("rect", x=0, y=top, width=SPARK_WIDTH, height=max(1.0, bottom - top), class_="band")
+        if band != (None, None)
+        else "",
+        polyline(known, class_="line"),
+        element("circle", cx=known[-1][0], cy=known[-1][1], r=2.5, class_="dot") if known else "",
+        class_="spark",
+    )
+
+
+def draw_stack(at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *, label: str) -> Markup:
+    """Shares from 0 to 1 that stand on each other over time, by name: the first one lowest; scaled to the highest stack."""
+    totals = [math.fsum(each) for each in zip(*shares.values(), strict=True)]
+    if not totals or not max(totals):
+        return Markup()
+    x = _time_scale(at, LEFT, WIDTH - RIGHT)
+    y = Scale(0.0, max(totals), HEIGHT / 2 - BOTTOM, TOP)
+    below, areas = [0.0] * len(at), []
+    for number, (name, values) in enumerate(shares.items()):
+        above = [base + value for base, value in zip(below, values, strict=True)]
+        edge = [(x(_seconds(time)), y(value)) for time, value in zip(at, above, strict=True)]
+        base = [(x(_seconds(time)), y(value)) for time, value in zip(at, below, strict=True)]
+        points = " ".join(f"{px:.1f},{py:.1f}" for px, py in (*edge, *reversed(base)))
+        areas.append(element("polygon", element("title", name), points=points, class_=f"stack s{number % 8}"))
+        below = above
+    return drawing(WIDTH, HEIGHT / 2, label, *_draw_axes(x, y, as_share=True), *areas)
+
+
+def _seconds(at: datetime) -> float:
+    return at.timestamp()
+
+
+def _time_scale(at: Sequence[datetime], start: float, end: float) -> Scale:
+    return Scale(_seconds(min(at)), _seconds(max(at)), start, end)
+
+
+def _draw_axes(x: Scale, y: Scale, *, as_share: bool = False) -> list[Markup]:
+    marks = ticks(y)
+    drawn = []
+    for value in marks:
+        said = f"{value:.1%}" if as_share else write_value(value, marks)
+        drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
+        drawn.append(element("text", said, x=LEFT - 6, y=y(value) + 4, text_anchor="end", class_="tick"))
+    for at, said in _time_marks(x):
+        drawn.append(element("text", said, x=x(_seconds(at)), y=y.start + 18, text_anchor="middle", class_="tick"))
+    return drawn
+
+
+def _time_marks(x: Scale) -> list[tuple[datetime, str]]:
+    """Days, or hours of a short time, few enough to be read."""
+    low, high = (datetime.fromtimestamp(each, UTC) for each in (x.low, x.high))
+    days = (high - low) / timedelta(days=1)
+    if days >= 2:
+        step = timedelta(days=next((each for each in _DAY_MARKS if days / each <= _MOST_MARKS), _DAY_MARKS[-1]))
+        form, first = "%d %b", low.replace(hour=0, minute=0, second=0, microsecond=0)
+    else:
+        step = timedelta(hours=next((each for each in _HOUR_MARKS if days * 24 / each <= _MOST_MARKS), _HOUR_MARKS[-1]))
+        form, first = "%H:%M", low.replace(hour=0, minute=0, second=0, microsecond=0)
+    found, at = [], first
+    while at <= high:
+        if at >= low:
+            found.append((at, at.strftime(form)))
+        at += step
+    return found
+
+
+def _draw_span(span: Span, x: Scale) -> Markup:
+    start = max(x.start, x(_seconds(span.start)))
+    end = x.end if span.end is None else min(x.end, x(_seconds(span.end)))
+    width = max(2.0, end - start)
+    return element(
+        "rect",
+        element("title", span.name),
+        x=start,
+        y=TOP,
+        width=width,
+        height=HEIGHT - TOP - BOTTOM,
+        class_=f"span {span.kind}",
+    )
+
+
+def _draw_band(bands: Sequence[Band], x: Scale, y: Scale) -> Markup:
+    """One area over all runs that had an expectation; an open side reaches the chart's edge."""
+    known = [band for band in bands if (band.low, band.high) != (None, None)]
+    if not known:
+        return Markup()
+    upper = [(x(_seconds(band.at)), y(y.high if band.high is None else min(band.high, y.high))) for band in known]
+    lower = [(x(_seconds(band.at)), y(y.low if band.low is None else max(band.low, y.low))) for band in known]
+    points = " ".join(f"{px:.1f},{py:.1f}" for px, py in (*upper, *reversed(lower)))
+    return element("polygon", element("title", "normal"), points=points, class_="band")
+
+
+def _draw_expected(bands: Sequence[Band], x: Scale, y: Scale) -> Markup:
+    known = [(x(_seconds(band.at)), y(band.expected)) for band in bands if band.expected is not None]
+    return polyline(known, class_="expected") if known else Markup()
+
+
+def _draw_level(level: Level, y: Scale) -> Markup:
+    place = y(level.value)
+    line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=f"level {level.kind}")
+    name = element("text", level.name, x=WIDTH - RIGHT - 4, y=place - 4, text_anchor="end", class_="tick")
+    return element("g", line, name)
+
+
+def _draw_line(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
+    """Pieces between runs without a value."""
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for point in points:
+        if point.value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append((x(_seconds(point.at)), y(point.value)))
+    return [polyline(piece, class_="line") for piece in pieces if len(piece) > 1]
+
+
+def _draw_point(point: Point, x: Scale, y: Scale) -> Markup:
+    place = x(_seconds(point.at))
+    note = element("title", point.note)
+    if point.value is None:
+        mark = element("text", note, "×", x=place, y=HEIGHT - BOTTOM - 4, text_anchor="middle", class_="failed")
+    else:
+        mark = element(
+            "circle",
+            note,
+            cx=place,
+            cy=y(point.value),
+            r=4.0 if point.is_marked else 2.5,
+            class_="dot marked" if point.is_marked else "dot",
+        )
+    return mark if point.link is None else element("a", mark, href=point.link, aria_label=point.note, tabindex=-1)

@@ -1,0 +1,86 @@
+"""What pages show beyond one run: series over runs, one user over runs, and how an incident was notified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from monitor.model.alerts import Transition
+from monitor.model.notifications import DeliveryStatus
+from monitor.model.rankings import CoverageRow
+from monitor.model.runs import Histogram, RunStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesPoint:
+    """One finished run of a series: what was measured of one segment, and what a learning rule expected of it."""
+
+    run_id: int
+    slot: datetime
+    status: RunStatus
+    mean: float | None  # None where nobody was compared
+    standard_error: float | None
+    n: int
+    expected: float | None = None
+    low: float | None = None  # the ends of what was normal, None where that side is open or not known yet
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentMeans:
+    """One segment's mean in each of the newest ok runs, oldest first; None where nobody was compared."""
+
+    segment: str
+    users: int  # compared in the newest run
+    means: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveragePoint:
+    """Coverage of one segment in one run."""
+
+    slot: datetime
+    row: CoverageRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistogramPoint:
+    """The distribution of one segment's scores in one run."""
+
+    slot: datetime
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRun:
+    """One user's scores in one run, by metric; None where a score is undefined."""
+
+    slot: datetime
+    scores: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserLists:
+    """Both lists of one user in one run, best first."""
+
+    baseline: tuple[str, ...]
+    candidate: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One row of the log of a delivery: what a receiver answered, or why it was not sent."""
+
+    receiver: str
+    at: datetime
+    status: DeliveryStatus
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentHistory:
+    """The transitions of one incident in the order they were stored, and what was sent of them to whom."""
+
+    transitions: tuple[Transition, ...]
+    attempts: tuple[Attempt, ...] = field(default_factory=tuple)

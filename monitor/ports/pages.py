@@ -1,0 +1,51 @@
+"""What pages read that nothing else does. The docstrings are the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from monitor.model import (
+    CoveragePoint,
+    HistogramPoint,
+    IncidentHistory,
+    Run,
+    SegmentMeans,
+    SeriesPoint,
+    UserLists,
+    UserRun,
+)
+
+
+class PageStore(Protocol):
+    """Series over runs and single users, read for people. Changes nothing; DatabaseError when it cannot be read."""
+
+    def run_at(self, comparison: str, slot: datetime) -> Run | None:
+        """The run of a slot; None where it was never run or is deleted."""
+
+    def neighbours(self, comparison: str, slot: datetime) -> tuple[datetime | None, datetime | None]:
+        """Slots of the finished runs before and after this one."""
+
+    def series(
+        self, comparison: str, metric: str, segment: str, *, alert: str | None, since: datetime, until: datetime, most: int
+    ) -> tuple[SeriesPoint, ...]:
+        """The newest ``most`` finished runs of these slots, oldest first, with what the rule ``alert`` expected of them."""
+
+    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[HistogramPoint, ...]:
+        """How scores of the segment were distributed in each of the runs that has any, oldest first."""
+
+    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[CoveragePoint, ...]:
+        """Coverage of the segment in each of the runs, oldest first."""
+
+    def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
+        """Every segment's means in the newest ok ``runs``, in the order in which they were stored."""
+
+    def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
+        """Scores of the user in those of the newest ``runs`` that kept any, oldest first."""
+
+    def user_lists(self, run_id: int, user: str) -> UserLists | None:
+        """Both lists of the user in the run, from its evidence or from its kept lists; None where they were not kept."""
+
+    def incident(self, key: str) -> IncidentHistory:
+        """What belongs to the incident, or to the firing, of this key; empty for a key that is not known."""

@@ -1,0 +1,199 @@
+"""SqlPageStore: what pages read, each by an index."""
+
+# ruff: noqa: D102 - the port's docstrings are the contract
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, or_, select
+
+from monitor.model import (
+    Attempt,
+    CoveragePoint,
+    Histogram,
+    HistogramPoint,
+    IncidentHistory,
+    Run,
+    RunStatus,
+    SegmentMeans,
+    SeriesPoint,
+    UserLists,
+    UserRun,
+    normal_band,
+)
+from monitor.storage.alert_states import transition_of_row
+from monitor.storage.dialects import is_sqlite
+from monitor.storage.list_pieces import lists_of_user
+from monitor.storage.partitions import utc_day
+from monitor.storage.run_history import RUN_ROWS, run_of_row
+from monitor.storage.run_results import coverage_of
+from monitor.storage.tables import (
+    deliveries,
+    evidence,
+    expectations,
+    metrics,
+    notifications,
+    runs,
+    score_places,
+    scores,
+    summaries,
+    transitions,
+)
+from monitor.storage.transactions import Database
+
+_IS_FINISHED = runs.c.status != RunStatus.RUNNING
+
+
+class SqlPageStore:
+    """Port PageStore over SQLAlchemy Core."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def run_at(self, comparison: str, slot: datetime) -> Run | None:
+        with self._database.read() as connection:
+            is_it = and_(runs.c.comparison == comparison, runs.c.scheduled_for == slot)
+            row = connection.execute(RUN_ROWS.where(is_it)).first()
+        return None if row is None else run_of_row(row)
+
+    def neighbours(self, comparison: str, slot: datetime) -> tuple[datetime | None, datetime | None]:
+        column = runs.c.scheduled_for
+        query = select(column).where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
+        with self._database.read() as connection:
+            before = connection.scalar(query.where(column < slot).order_by(column.desc()))
+            after = connection.scalar(query.where(column > slot).order_by(column))
+        return before, after
+
+    def series(
+        self, comparison: str, metric: str, segment: str, *, alert: str | None, since: datetime, until: datetime, most: int
+    ) -> tuple[SeriesPoint, ...]:
+        measured = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == segment, summaries.c.metric == metric)
+        expected = and_(
+            expectations.c.run_id == runs.c.id, expectations.c.segment == segment, expectations.c.alert == (alert or "")
+        )
+        query = (
+            select(
+                *(runs.c.id, runs.c.scheduled_for, runs.c.status, summaries.c.mean, summaries.c.standard_error, summaries.c.n),
+                *(expectations.c.expected, expectations.c.bound, expectations.c.opposite_bound),
+            )
+            .outerjoin(summaries, measured)
+            .outerjoin(expectations, expected)
+            .where(runs.c.comparison == comparison, _IS_FINISHED, runs.c.scheduled_for.between(since, until))
+            .order_by(runs.c.scheduled_for.desc())
+            .limit(most)
+        )
+        with self._database.read() as connection:
+            return tuple(map(_point, reversed(connection.execute(query).all())))
+
+    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[HistogramPoint, ...]:
+        query = (
+            select(runs.c.scheduled_for, summaries.c.histogram_low, summaries.c.histogram_high, summaries.c.histogram_counts)
+            .join(runs, runs.c.id == summaries.c.run_id)
+            .where(summaries.c.run_id.in_(run_ids), summaries.c.segment == segment, summaries.c.metric == metric)
+            .order_by(runs.c.scheduled_for)
+        )
+        with self._database.read() as connection:
+            found = connection.execute(query).all()
+        return tuple(
+            HistogramPoint(slot=slot, histogram=Histogram(low=low, high=high, counts=tuple(counts)))
+            for slot, low, high, counts in found
+        )
+
+    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[CoveragePoint, ...]:
+        slots = select(runs.c.id, runs.c.scheduled_for).where(runs.c.id.in_(run_ids)).order_by(runs.c.scheduled_for)
+        with self._database.read() as connection:
+            found = coverage_of(connection, run_ids, segment=segment)
+            ordered = connection.execute(slots).all()
+        return tuple(
+            CoveragePoint(slot=slot, row=row) for run_id, slot in ordered if run_id in found for row in found[run_id].rows
+        )
+
+    def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
+        with self._database.read() as connection:
+            ids = list(connection.scalars(_newest_ok(comparison, until, runs)))[::-1]
+            query = select(summaries.c.run_id, summaries.c.segment, summaries.c.mean, summaries.c.n)
+            is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
+            rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
+        means: dict[str, dict[int, Row[Any]]] = defaultdict(dict)
+        for row in rows:
+            means[row.segment][row.run_id] = row
+        return tuple(
+            SegmentMeans(
+                segment=segment,
+                users=of_run[ids[-1]].n if ids[-1] in of_run else 0,
+                means=tuple(of_run[each].mean if each in of_run else None for each in ids),
+            )
+            for segment, of_run in means.items()
+        )
+
+    def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
+        with self._database.read() as connection:
+            rows = connection.execute(_scores_of_user(connection, comparison, user, until, runs)).all()
+        by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
+        for row in rows:
+            by_slot[row.scheduled_for][row.name] = getattr(row, f"v{row.place}")
+        return tuple(UserRun(slot=slot, scores=by_slot[slot]) for slot in sorted(by_slot))
+
+    def user_lists(self, run_id: int, user: str) -> UserLists | None:
+        is_it = and_(evidence.c.run_id == run_id, evidence.c.user_id == user)
+        with self._database.read() as connection:
+            row = connection.execute(select(evidence.c.baseline, evidence.c.candidate).where(is_it)).first()
+            if row is not None:
+                return UserLists(baseline=tuple(row.baseline), candidate=tuple(row.candidate))
+            return lists_of_user(connection, run_id, user)
+
+    def incident(self, key: str) -> IncidentHistory:
+        is_of_it = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
+        sent = (
+            select(deliveries.c.receiver, notifications.c.attempted_at, notifications.c.status, notifications.c.reason)
+            .join(transitions, transitions.c.id == deliveries.c.transition_id)
+            .join(notifications, notifications.c.delivery_id == deliveries.c.id)
+            .where(is_of_it)
+            .order_by(notifications.c.id)
+        )
+        with self._database.read() as connection:
+            found = connection.execute(select(transitions).where(is_of_it).order_by(transitions.c.id)).all()
+            attempts = dict.fromkeys(
+                Attempt(receiver=receiver, at=at, status=status, reason=reason)
+                for receiver, at, status, reason in connection.execute(sent)
+            )
+        return IncidentHistory(transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts))
+
+
+def _point(row: Row[Any]) -> SeriesPoint:
+    low, high = normal_band(row.expected, row.bound, row.opposite_bound)
+    return SeriesPoint(
+        run_id=row.id,
+        slot=row.scheduled_for,
+        status=row.status,
+        mean=row.mean,
+        standard_error=row.standard_error,
+        n=row.n or 0,
+        expected=row.expected,
+        low=low,
+        high=high,
+    )
+
+
+def _newest_ok(comparison: str, until: datetime, most: int) -> Select[tuple[int]]:
+    is_ok = and_(runs.c.comparison == comparison, runs.c.status == RunStatus.OK, runs.c.scheduled_for <= until)
+    return select(runs.c.id).where(is_ok).order_by(runs.c.scheduled_for.desc()).limit(most)
+
+
+def _scores_of_user(connection: Connection, comparison: str, user: str, until: datetime, most: int) -> Select[Any]:
+    """A row a run and metric; by the key of ``scores``, so that each run costs one lookup a part."""
+    newest = _newest_ok(comparison, until, most).subquery()
+    is_users = and_(scores.c.run_id == score_places.c.run_id, scores.c.part == score_places.c.part, scores.c.user_id == user)
+    if not is_sqlite(connection):
+        is_users = and_(is_users, scores.c.day == utc_day(runs.c.scheduled_for))  # one partition, not each
+    return (
+        select(runs.c.scheduled_for, metrics.c.name, score_places.c.place, *(scores.c[f"v{place}"] for place in range(1, 9)))
+        .join(newest, newest.c.id == runs.c.id)
+        .join(score_places, score_places.c.run_id == runs.c.id)
+        .join(metrics, metrics.c.id == score_places.c.metric_id)
+        .join(scores, is_users)
+    )

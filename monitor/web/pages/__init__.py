@@ -1,0 +1,60 @@
+"""The pages for people, and the same as JSON: a function reads what a page shows, a template shows it.
+
+A new page is a module with its reading function, a template, and a line in `PAGES`; a forgotten template fails a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.web.pages.alerts import AlertPage, AlertsPage, read_alert, read_alerts
+from monitor.web.pages.comparison import ComparisonPage, read_comparison
+from monitor.web.pages.daemon import DaemonPage, read_daemon
+from monitor.web.pages.overview import Overview, read_overview
+from monitor.web.pages.run import RunPage, read_run
+from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.user import UserPage, read_user
+
+__all__ = ["PAGES", "AbsentPageError", "Page", "Query", "Site"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page: where it lies as HTML and as JSON, what it shows, and its template.
+
+    ``from_memory``: read at once, without the database.
+    """
+
+    path: str
+    api: str
+    read: Callable[[Site, Query], Any]
+    shows: type
+    template: str
+    from_memory: bool = False
+
+
+_COMPARISON, _API = "/c/{name}", "/api/v1/comparisons"
+PAGES = (
+    Page(path="/", api=_API, read=read_overview, shows=Overview, template="overview.html", from_memory=True),
+    Page(path=_COMPARISON, api=f"{_API}/{{name}}", read=read_comparison, shows=ComparisonPage, template="comparison.html"),
+    Page(
+        path=f"{_COMPARISON}/runs/{{slot}}",
+        api=f"{_API}/{{name}}/runs/{{slot}}",
+        read=read_run,
+        shows=RunPage,
+        template="run.html",
+    ),
+    Page(path=f"{_COMPARISON}/users", api=f"{_API}/{{name}}/users", read=read_user, shows=UserPage, template="user.html"),
+    Page(
+        path=f"{_COMPARISON}/users/{{user}}",
+        api=f"{_API}/{{name}}/users/{{user}}",
+        read=read_user,
+        shows=UserPage,
+        template="user.html",
+    ),
+    Page(path="/alerts", api="/api/v1/alerts", read=read_alerts, shows=AlertsPage, template="alerts.html"),
+    Page(path="/alerts/{key}", api="/api/v1/alerts/{key}", read=read_alert, shows=AlertPage, template="alert.html"),
+    Page(path="/daemon", api="/api/v1/daemon", read=read_daemon, shows=DaemonPage, template="daemon.html"),
+)

@@ -1,0 +1,235 @@
+"""A comparison over time: one metric of one segment, its distribution, segments, coverage, arms and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitor.errors import MetricError
+from monitor.metrics import expected_by_chance, parse
+from monitor.model import (
+    ALL,
+    AlertState,
+    ArmScore,
+    Comparison,
+    CoveragePoint,
+    FixedLimit,
+    HistogramPoint,
+    LatestRun,
+    SegmentMeans,
+    SeriesPoint,
+    Silence,
+    State,
+    Transition,
+)
+from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
+from monitor.web.pages.site import AbsentPageError, Query, Site
+
+PERIODS = {
+    "1d": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+    "90d": timedelta(days=90),
+    "1y": timedelta(days=366),
+}
+MOST_RUNS = 800
+"""Runs that one chart shows; of a longer period the newest."""
+_DETAILS = 120
+_SMALL_RUNS = 24
+MOST_SEGMENTS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSpan:
+    """From when to when an alert fired; None while it lasts."""
+
+    alert: str
+    segment: str
+    start: datetime
+    end: datetime | None
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleRow:
+    """One rule on one segment: its value, its limit, and how much room is left."""
+
+    alert: str
+    segment: str
+    state: State
+    severity: str
+    subject: str
+    value: float | None
+    limit: float
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPage:
+    """What the page of one comparison shows, for what was chosen."""
+
+    name: str
+    standing: Standing
+    firing: tuple[Firing, ...]
+    sentence: str | None
+    reason: str | None
+    slot: datetime | None
+    metric: str | None
+    metrics: tuple[str, ...]
+    segment: str
+    segments: tuple[str, ...]
+    period: str
+    points: tuple[SeriesPoint, ...]
+    limits: tuple[tuple[str, float], ...]
+    by_chance: float | None
+    spans: tuple[AlertSpan, ...]
+    silences: tuple[Silence, ...]
+    distribution: tuple[HistogramPoint, ...]
+    coverage: tuple[CoveragePoint, ...]
+    parts: tuple[SegmentMeans, ...]
+    more_parts: int
+    arms: tuple[ArmScore, ...]
+    rules: tuple[RuleRow, ...]
+    quiet: tuple[RuleRow, ...]
+
+
+def read_comparison(site: Site, query: Query) -> ComparisonPage:
+    """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back."""
+    name = query.path["name"]
+    site.require(name)
+    latest, configured = site.latest_of(name), site.comparison(name)
+    metrics = tuple(dict.fromkeys(each.metric for each in latest.summaries)) if latest else ()
+    metric = chosen if (chosen := query.chosen.get("metric")) in metrics else (latest.leading_metric if latest else None)
+    segments = tuple(dict.fromkeys(each.segment for each in latest.summaries)) if latest else (ALL,)
+    segment = chosen if (chosen := query.chosen.get("segment", ALL)) in segments else ALL
+    period = chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
+    until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
+    until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
+    since = until - PERIODS[period]
+    points = _read_points(site, name, metric, segment, configured, since, until)
+    thinned = [point.run_id for point in points[:: max(1, -(-len(points) // _DETAILS))]]
+    parts = site.store.pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
+    ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
+    rows = [_rule_row(state, configured) for state in latest.states] if latest else []
+    return ComparisonPage(
+        name=name,
+        standing=Standing.NO_DATA if latest is None else standing_of(latest),
+        firing=firing_of(latest.states) if latest else (),
+        sentence=latest.explanation.sentence if latest and latest.explanation else None,
+        reason=latest.run.reason if latest else "no run has ended yet",
+        slot=latest.run.slot if latest else None,
+        metric=metric,
+        metrics=metrics,
+        segment=segment,
+        segments=segments,
+        period=period,
+        points=points,
+        limits=_fixed_limits(configured, metric),
+        by_chance=_by_chance(metric, latest),
+        spans=_spans(site.store.alerts.transitions(comparison=name, limit=None), segment, since),
+        silences=tuple(each for each in site.store.alerts.silences(ending_after=since) if _may_silence(each, name)),
+        distribution=site.store.pages.histograms(thinned, metric, segment) if metric else (),
+        coverage=site.store.pages.coverage(thinned, segment),
+        parts=tuple(ranked[:MOST_SEGMENTS]),
+        more_parts=max(0, len(ranked) - MOST_SEGMENTS),
+        arms=latest.arm_scores if latest else (),
+        rules=tuple(row for row in rows if row.state is not State.QUIET),
+        quiet=tuple(row for row in rows if row.state is State.QUIET),
+    )
+
+
+def _read_points(
+    site: Site, name: str, metric: str | None, segment: str, configured: Comparison | None, since: datetime, until: datetime
+) -> tuple[SeriesPoint, ...]:
+    if metric is None:
+        return ()
+    return site.store.pages.series(
+        name, metric, segment, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS
+    )
+
+
+def _usual_period(latest: LatestRun | None) -> str:
+    """A week, or for comparisons that run daily or less often a month or a year."""
+    slots = [slot for slot, _ in latest.recent] if latest else []
+    days = (slots[-1] - slots[0]) / timedelta(days=1) / (len(slots) - 1) if len(slots) > 1 else 0.0
+    return "7d" if days < 0.2 else "30d" if days < 2 else "1y"
+
+
+def _fixed_limits(configured: Comparison | None, metric: str | None) -> tuple[tuple[str, float], ...]:
+    rules = configured.judging.similarity_rules if configured else ()
+    return tuple(
+        (rule.alert, rule.limit.value)
+        for rule in rules
+        if isinstance(rule.limit, FixedLimit) and rule.subject == (metric, "mean")
+    )
+
+
+def _by_chance(metric: str | None, latest: LatestRun | None) -> float | None:
+    if metric is None or latest is None or latest.run.k is None or latest.run.catalogue_size is None:
+        return None
+    try:
+        return expected_by_chance(parse(metric), latest.run.k, latest.run.catalogue_size)
+    except MetricError:
+        return None
+
+
+def _fall(part: SegmentMeans) -> float:
+    """How far the newest mean lies below the median of those before."""
+    known = [mean for mean in part.means if mean is not None]
+    if len(known) < 2 or part.means[-1] is None:
+        return -1.0
+    *before, now = known
+    return sorted(before)[len(before) // 2] - now
+
+
+def _spans(transitions: Sequence[Transition], segment: str, since: datetime) -> tuple[AlertSpan, ...]:
+    """Firings on drift of the segment that reach into the time."""
+    open_spans: dict[str, Transition] = {}
+    found: list[AlertSpan] = []
+    for each in transitions:
+        if each.segment != segment:
+            continue
+        if each.is_start:
+            open_spans[each.alert] = each
+        elif each.is_end and each.alert in open_spans:
+            found.append(_span(open_spans.pop(each.alert), each.slot))
+    found += [_span(start, None) for start in open_spans.values()]
+    return tuple(span for span in found if span.end is None or span.end >= since)
+
+
+def _span(start: Transition, end: datetime | None) -> AlertSpan:
+    return AlertSpan(alert=start.alert, segment=start.segment, start=start.slot, end=end, key=start.incident or start.dedup_key)
+
+
+def _may_silence(silence: Silence, name: str) -> bool:
+    return any(name in matcher for matcher in silence.matchers) or not any("comparison" in each for each in silence.matchers)
+
+
+def _rule_row(state: AlertState, configured: Comparison | None) -> RuleRow:
+    rules = {rule.alert: rule for rule in configured.judging.rules} if configured else {}
+    rule = rules.get(state.alert)
+    return RuleRow(
+        alert=state.alert,
+        segment=state.segment,
+        state=state.state,
+        severity=state.severity,
+        subject=" of ".join(reversed(rule.subject)) if rule else "",
+        value=state.value,
+        limit=state.threshold,
+        reason=state.reason,
+        since=state.since,
+    )
+
+
+def require_slot(text: str) -> datetime:
+    """The slot that an address names; AbsentPageError where it is none."""
+    try:
+        slot = datetime.fromisoformat(text)
+    except ValueError:
+        slot = None
+    if slot is None or slot.tzinfo is None:
+        msg = f"{text} is no slot: write it as 2024-01-08T00:00:00Z"
+        raise AbsentPageError(msg)
+    return slot

@@ -1,0 +1,157 @@
+"""The overview: a row a comparison, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from monitor.model import ALL, AlertState, Comparison, LatestRun, Learning, RunStatus, Severity, State, is_learned, normal_band
+from monitor.web.pages.site import Query, Site
+
+
+class Standing(StrEnum):
+    """How a comparison stands, worst first."""
+
+    FIRING = "firing"
+    NO_DATA = "no data"
+    PENDING = "pending"
+    LEARNING = "learning"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """One alert that fires, and the segments that it fires for, `all` first; ``key``: of the incident of the first."""
+
+    alert: str
+    segments: tuple[str, ...]
+    severity: Severity
+    since: datetime
+    key: str | None
+    acknowledged_by: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One comparison: how it stands, its similarity over the last runs, and who was compared."""
+
+    name: str
+    standing: Standing
+    firing: tuple[Firing, ...] = ()
+    more: int = 0
+    metric: str | None = None
+    similarity: float | None = None
+    normal: tuple[float | None, float | None] = (None, None)
+    recent: tuple[float | None, ...] = ()
+    asked: int = 0
+    paired: int = 0
+    slot: datetime | None = None
+    age_s: float | None = None
+    reason: str | None = None
+    sentence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """All comparisons."""
+
+    rows: tuple[Row, ...]
+    counts: dict[str, int]
+    notice: str | None
+    at: datetime
+
+
+_MOST_FIRING = 4
+_ORDER = list(Standing)
+_SEVERITIES = list(Severity)
+
+
+def read_overview(site: Site, _: Query) -> Overview:
+    """From memory alone, so that it is there while the database is away."""
+    now = site.clock.now()
+    found = {each.run.comparison: each for each in site.latest()}
+    rows = [_row(site, each, now) for each in found.values()]
+    rows += [
+        Row(name=name, standing=Standing.NO_DATA, reason="no run has ended yet")
+        for name in site.comparisons()
+        if name not in found
+    ]
+    rows.sort(key=_badness)
+    counts = {str(standing): sum(row.standing is standing for row in rows) for standing in Standing}
+    return Overview(rows=tuple(rows), counts=counts, notice=site.notice(), at=now)
+
+
+def _badness(row: Row) -> tuple[int, int, int, str]:
+    worst = min((_SEVERITIES.index(each.severity) for each in row.firing), default=len(_SEVERITIES))
+    return _ORDER.index(row.standing), worst, -len(row.firing) - row.more, row.name
+
+
+def _row(site: Site, latest: LatestRun, now: datetime) -> Row:
+    run, firing = latest.run, firing_of(latest.states)
+    metric = latest.leading_metric
+    summary = next((each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None)
+    return Row(
+        name=run.comparison,
+        standing=standing_of(latest),
+        firing=firing[:_MOST_FIRING],
+        more=max(0, len(firing) - _MOST_FIRING),
+        metric=metric,
+        similarity=None if summary is None else summary.mean,
+        normal=_normal(latest, drop_rule(site.comparison(run.comparison), metric)),
+        recent=tuple(mean for _, mean in latest.recent),
+        asked=run.asked or 0,
+        paired=run.paired or 0,
+        slot=run.slot,
+        age_s=(now - run.slot).total_seconds(),
+        reason=run.reason,
+        sentence=None if latest.explanation is None or not firing else latest.explanation.sentence,
+    )
+
+
+def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
+    """What fires, by alert: most severe first, those for all users before those for segments, older before newer."""
+    by_alert: dict[str, list[AlertState]] = {}
+    for state in sorted(states, key=lambda each: (each.segment != ALL, each.since, each.segment)):
+        if state.state is State.FIRING:
+            by_alert.setdefault(state.alert, []).append(state)
+    firing = [
+        Firing(
+            alert=alert,
+            segments=tuple(each.segment for each in found),
+            severity=min((each.severity for each in found), key=_SEVERITIES.index),
+            since=min(each.since for each in found),
+            key=found[0].incident or found[0].dedup_key,
+            acknowledged_by=found[0].acknowledged_by,
+        )
+        for alert, found in by_alert.items()
+    ]
+    return tuple(sorted(firing, key=lambda each: (_SEVERITIES.index(each.severity), each.segments[0] != ALL, each.since)))
+
+
+def standing_of(latest: LatestRun) -> Standing:
+    """How the comparison stands, by its alerts first and then by its newest run."""
+    states = {state.state for state in latest.states}
+    if State.FIRING in states:
+        return Standing.FIRING
+    if latest.run.status is not RunStatus.OK:
+        return Standing.NO_DATA
+    if State.PENDING in states:
+        return Standing.PENDING
+    expected = [each.expected for each in latest.expectations if each.segment == ALL]
+    return Standing.LEARNING if expected and all(each is None for each in expected) else Standing.QUIET
+
+
+def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
+    """The rule that learns what is normal for the metric's mean; None without one."""
+    for rule in configured.judging.similarity_rules if configured else ():
+        if is_learned(rule) and rule.subject == (metric, "mean") and rule.limit.learning is Learning.DROP:
+            return rule.alert
+    return None
+
+
+def _normal(latest: LatestRun, alert: str | None) -> tuple[float | None, float | None]:
+    """From where to where the newest mean of all users was normal, None where that side is open."""
+    found = next((each for each in latest.expectations if (each.alert, each.segment) == (alert, ALL)), None)
+    return (None, None) if found is None else normal_band(found.expected, found.limit, found.opposite)

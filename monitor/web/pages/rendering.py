@@ -1,0 +1,283 @@
+"""Templates: everything shown is escaped, what could turn the writing around is spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from monitor.charts import (
+    Band,
+    Bar,
+    Level,
+    Point,
+    Span,
+    draw_bars,
+    draw_heat_map,
+    draw_series,
+    draw_slopes,
+    draw_sparkline,
+    draw_stack,
+    draw_waterfall,
+)
+from monitor.charts.slope_chart import draw_thumbnail
+from monitor.model import (
+    Attempt,
+    CoverageRow,
+    DeliveryRecord,
+    Explanation,
+    SeriesPoint,
+    Summary,
+    Transition,
+    UserRun,
+    format_instant,
+)
+from monitor.presentation import arm_rows, drop_bounds, explanation_tables, explanation_title
+from monitor.redaction import escape_controls
+from monitor.web.pages import site as addresses
+from monitor.web.pages.comparison import PERIODS, ComparisonPage, RuleRow
+from monitor.web.pages.daemon import DaemonPage
+from monitor.web.pages.status import ScheduledRun
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def render(template: str, **shown: object) -> str:
+    """The page that this template makes of what it is given."""
+    return _templates().get_template(template).render(**shown)
+
+
+def series_chart(page: ComparisonPage) -> Markup:
+    """The comparison's chart over time: a point a run, which leads to it."""
+    points = [
+        Point(
+            at=each.slot,
+            value=each.mean,
+            note=f"{format_instant(each.slot)}: {number(each.mean)}" + ("" if each.status == "ok" else f" ({each.status})"),
+            link=addresses.run_url(page.name, each.slot),
+            is_marked=each.low is not None and each.mean is not None and each.mean < each.low,
+        )
+        for each in page.points
+    ]
+    bands = [Band(at=each.slot, low=each.low, high=each.high, expected=each.expected) for each in page.points]
+    levels = [Level(value=value, name=name, kind="limit") for name, value in page.limits]
+    levels += [] if page.by_chance is None else [Level(value=page.by_chance, name="by chance", kind="chance")]
+    spans = [Span(start=each.start, end=each.end, name=f"{each.alert} fires", kind="firing") for each in page.spans]
+    spans += [
+        Span(start=each.starts_at, end=each.ends_at, name=f"silenced: {each.comment}", kind="silenced")
+        for each in page.silences
+    ]
+    label = f"{page.metric} of {page.segment} over time, {len(points)} runs"
+    return draw_series(points, label=label, bands=bands, levels=levels, spans=spans)
+
+
+def distribution_chart(page: ComparisonPage) -> Markup:
+    """How scores were distributed, a column a run."""
+    if not page.distribution:
+        return Markup()
+    last = page.distribution[-1].histogram
+    alike = [
+        each.histogram.counts
+        for each in page.distribution
+        if (each.histogram.low, each.histogram.high) == (last.low, last.high)
+    ]
+    return draw_heat_map(alike, last.low, last.high, label=f"distribution of {page.metric} over {len(alike)} runs")
+
+
+def coverage_chart(page: ComparisonPage) -> Markup:
+    """Shares of users that lacked a list or had an imperfect one, by arm and reason."""
+    names = sorted({(arm, reason) for each in page.coverage for arm, reason in each.row.reasons})
+    shares = {
+        f"{arm}: {reason}": [each.row.reasons.get((arm, reason), 0) / max(1, each.row.asked) for each in page.coverage]
+        for arm, reason in names
+    }
+    return draw_stack([each.slot for each in page.coverage], shares, label="users without a list, or with an imperfect one")
+
+
+def drop_chart(explanation: Explanation) -> Markup:
+    """From the similarity before to that of now, piece by piece."""
+    if explanation.before is None:
+        return Markup()
+    pieces = [
+        Bar(
+            name=f"{cause.part} {'elsewhere' if cause.is_rest else cause.segment or ''}".strip(),
+            amount=cause.amount,
+            figure=f"{cause.amount:+.4f}",
+        )
+        for cause in explanation.causes
+        if abs(cause.amount) >= 0.00005
+    ]
+    before = Bar(name="distance before", amount=explanation.before, figure=number(explanation.before), kind="total")
+    now = Bar(name="distance now", amount=explanation.now, figure=number(explanation.now), kind="total")
+    return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
+
+
+def segment_chart(explanation: Explanation) -> Markup:
+    """What each segment of the leading dimension adds to the drop."""
+    if not explanation.falls:
+        return Markup()
+    dimension = explanation.falls[0].segment.partition("=")[0]
+    leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension][:12]
+    bars = [Bar(name=fall.segment, amount=fall.whole, figure=f"{fall.whole:+.4f} ({fall.share:.0%})") for fall in leading]
+    return draw_bars(bars, label=f"what each {dimension} adds to the drop")
+
+
+def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) -> Markup:
+    """One user's scores of one metric over runs."""
+    points = [
+        Point(
+            at=each.slot,
+            value=each.scores.get(metric),
+            note=f"{format_instant(each.slot)}: {number(each.scores.get(metric))}",
+            link=addresses.user_url(name, user, each.slot),
+        )
+        for each in history
+    ]
+    return draw_series(points, label=f"{metric} of this user over {len(points)} runs")
+
+
+def number(value: float | None) -> str:
+    """A score."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def share(value: float | None) -> str:
+    """A share of users."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def duration(seconds: float | None) -> str:
+    """A span of time in its largest unit."""
+    if seconds is None:
+        return "never"
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0, seconds):.0f} s"
+
+
+def instant(value: datetime | None) -> str:
+    """A time in UTC."""
+    return "never" if value is None else format_instant(value)
+
+
+def _changed(page_summaries: Sequence[Summary], previous: Sequence[Summary]) -> list[tuple[Summary, float | None]]:
+    """Each summary with how much its mean moved since the run before."""
+    before = {(each.segment, each.metric): each.mean for each in previous}
+    return [
+        (each, None if each.mean is None or (old := before.get((each.segment, each.metric))) is None else each.mean - old)
+        for each in page_summaries
+    ]
+
+
+def _point_row(point: SeriesPoint) -> tuple[str, ...]:
+    figures = (point.mean, point.standard_error, point.n, point.expected, point.low, point.high)
+    return (instant(point.slot), point.status, *(f"{each:,}" if isinstance(each, int) else number(each) for each in figures))
+
+
+def _rule_row(row: RuleRow) -> tuple[str, ...]:
+    return (row.alert, row.segment, row.state, row.subject, number(row.value), number(row.limit), row.reason)
+
+
+def _summary_row(found: tuple[Summary, float | None]) -> tuple[str, ...]:
+    each, moved = found
+    figures = (
+        number(each.mean),
+        "-" if moved is None else f"{moved:+.4f}",
+        number(each.value("p05")),
+        number(each.value("p50")),
+    )
+    return (each.segment, each.metric, *figures, f"{each.n:,}")
+
+
+def _coverage_row(row: CoverageRow) -> tuple[str, ...]:
+    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())
+    return (row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons)
+
+
+def _transition_row(each: Transition) -> tuple[str, ...]:
+    return (
+        instant(each.at),
+        each.alert,
+        each.segment,
+        each.from_state,
+        each.to_state,
+        number(each.value),
+        number(each.threshold),
+        each.reason,
+    )
+
+
+def _attempt_row(each: Attempt) -> tuple[str, ...]:
+    return (instant(each.at), each.receiver, each.status, each.reason or "")
+
+
+def _schedule_row(each: ScheduledRun) -> tuple[str, ...]:
+    return (each.comparison, instant(each.next_at), "-" if each.running_since is None else instant(each.running_since))
+
+
+def _delivery_row(each: DeliveryRecord) -> tuple[str, ...]:
+    change = each.transition
+    return (each.receiver, change.comparison, change.alert, change.segment, each.status, str(each.attempts), each.reason or "")
+
+
+def _size_row(each: tuple[str, int]) -> tuple[str, str]:
+    return each[0].replace("_", " "), f"{each[1]:,}"
+
+
+def _receiver_rows(page: DaemonPage) -> list[tuple[str, ...]]:
+    """Each receiver with what waits for it, how old the oldest of that is, and what is held back."""
+    none = (0, 0.0)
+    return [
+        (name, f"{count:,}", duration(age) if count else "-", f"{page.held.get(name, none)[0]:,}")
+        for name in page.status.receivers
+        for count, age in [page.pending.get(name, none)]
+    ]
+
+
+def _spell_out(value: object) -> object:
+    return escape_controls(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("monitor.web"),
+        autoescape=True,
+        finalize=_spell_out,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: Mapping[str, Any] = {
+        "number": number,
+        "share": share,
+        "duration": duration,
+        "instant": instant,
+        "count": "{:,}".format,
+    }
+    rows = (
+        _point_row,
+        _rule_row,
+        _summary_row,
+        _coverage_row,
+        _transition_row,
+        _attempt_row,
+        _schedule_row,
+        _delivery_row,
+        _size_row,
+    )
+    environment.filters.update((each.__name__.removeprefix("_"), each) for each in rows)
+    environment.filters.update(filters)
+    for each in (
+        *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
+        *(draw_thumbnail, arm_rows, drop_bounds, explanation_tables, explanation_title, _changed, _receiver_rows),
+        *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
+    ):
+        environment.globals[each.__name__.lstrip("_")] = each
+    environment.globals["periods"] = tuple(PERIODS)
+    return environment

@@ -1,0 +1,73 @@
+"""One run: what happened, for whom, and the lists that show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitor.model import ArmScore, Coverage, Evidence, Explanation, Run, Summary, Transition
+from monitor.web.pages.comparison import require_slot
+from monitor.web.pages.site import AbsentPageError, Query, Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """What the page of one run shows."""
+
+    name: str
+    run: Run
+    before: datetime | None
+    after: datetime | None
+    explanation: Explanation | None
+    coverage: Coverage | None
+    summaries: tuple[Summary, ...]
+    previous: tuple[Summary, ...]
+    arms: tuple[ArmScore, ...]
+    worst: tuple[Evidence, ...]
+    representative: tuple[Evidence, ...]
+    unchanged: tuple[Evidence, ...]
+    titles: Mapping[str, str]
+    began: tuple[tuple[str, int], ...]
+    ended: tuple[tuple[str, int], ...]
+    incident: str | None
+
+
+def read_run(site: Site, query: Query) -> RunPage:
+    """AbsentPageError for a slot that was never run, or whose run is deleted."""
+    name, slot = query.path["name"], require_slot(query.path["slot"])
+    site.require(name)
+    pages, history = site.store.pages, site.store.history
+    run = pages.run_at(name, slot)
+    if run is None:
+        msg = f"no run of {name} has the slot {query.path['slot']}: it was never run, or is deleted"
+        raise AbsentPageError(msg)
+    before, after = pages.neighbours(name, slot)
+    former = pages.run_at(name, before) if before else None
+    evidence = history.evidence(run.id)
+    items = {item for each in evidence for item in (*each.baseline, *each.candidate)}
+    changes = [each for each in site.store.alerts.transitions(comparison=name, limit=None) if each.slot == slot]
+    return RunPage(
+        name=name,
+        run=run,
+        before=before,
+        after=after,
+        explanation=history.explanation(run.id),
+        coverage=history.coverage(run.id),
+        summaries=history.summaries(run.id),
+        previous=history.summaries(former.id) if former else (),
+        arms=history.arm_scores(run.id),
+        worst=tuple(each for each in evidence if each.kind == "worst"),
+        representative=tuple(each for each in evidence if each.kind == "representative" and each.baseline != each.candidate),
+        unchanged=tuple(each for each in evidence if each.kind == "representative" and each.baseline == each.candidate),
+        titles=site.titles(name, slot, items),
+        began=_count_by_alert(each for each in changes if each.is_start),
+        ended=_count_by_alert(each for each in changes if each.is_end),
+        incident=next((each.incident or each.dedup_key for each in changes if each.is_start), None),
+    )
+
+
+def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
+    """Alerts and for how many segments, most first."""
+    return tuple(Counter(each.alert for each in changes).most_common())

@@ -1,0 +1,90 @@
+"""What pages are made from, and how they are addressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import quote, urlencode
+
+from monitor.model import Comparison, LatestRun, format_instant
+from monitor.ports import Clock, Store
+from monitor.web.pages.status import Status
+
+
+class AbsentPageError(LookupError):
+    """There is nothing at this address; the text says what is not there, and where to look instead."""
+
+
+Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
+"""Titles of items of a comparison as their source has them for a slot; none where it has none, or does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What pages are made from. All but ``store`` and ``titles`` answer from memory at once."""
+
+    store: Store
+    clock: Clock
+    latest: Callable[[], Sequence[LatestRun]]
+    comparisons: Callable[[], Mapping[str, Comparison]]
+    notice: Callable[[], str | None]
+    titles: Titles
+    status: Callable[[], Status]
+    prefix: str = ""
+    """Path below which the pages lie, where a proxy adds one."""
+
+    def comparison(self, name: str) -> Comparison | None:
+        """The comparison as it is configured; None where only runs of it are left."""
+        return self.comparisons().get(name)
+
+    def latest_of(self, name: str) -> LatestRun | None:
+        """What was last published of the comparison."""
+        return next((each for each in self.latest() if each.run.comparison == name), None)
+
+    def require(self, name: str) -> None:
+        """AbsentPageError unless the comparison is configured or was run."""
+        if self.comparison(name) is None and self.latest_of(name) is None:
+            msg = f"no comparison named {name}: the overview lists those that there are"
+            raise AbsentPageError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One request for a page: the parts of its path and what was chosen."""
+
+    path: Mapping[str, str]
+    chosen: Mapping[str, str]
+
+
+def comparison_url(name: str, **chosen: object) -> str:
+    """The page of a comparison."""
+    return f"/c/{_part(name)}{_query(chosen)}"
+
+
+def run_url(name: str, slot: datetime, **chosen: object) -> str:
+    """The page of a run."""
+    return f"/c/{_part(name)}/runs/{format_instant(slot)}{_query(chosen)}"
+
+
+def user_url(name: str, user: str, slot: datetime | None = None) -> str:
+    """The page of a user, in the newest run where no slot is given."""
+    chosen = {} if slot is None else {"slot": format_instant(slot)}
+    if user in {"", ".", ".."} or "/" in user or "\\" in user:
+        # Browsers take such a path apart.
+        return f"/c/{_part(name)}/users{_query({'id': user, **chosen})}"
+    return f"/c/{_part(name)}/users/{_part(user)}{_query(chosen)}"
+
+
+def alert_url(key: str) -> str:
+    """The page of an incident."""
+    return f"/alerts/{_part(key)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _query(chosen: Mapping[str, object]) -> str:
+    given = {key: value for key, value in chosen.items() if value not in (None, "")}
+    return f"?{urlencode(given)}" if given else ""
