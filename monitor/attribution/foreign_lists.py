@@ -36,9 +36,8 @@ def find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     """Whether these lists are other users', nobody's, or just others than before."""
-    rows, n = np.flatnonzero(hit), len(hit)
-    rows = rows[:: max(1, len(rows) // _LOOKED_AT)]
-    models = np.arange(0, n, max(1, n // _MODELS))
+    rows, models = np.flatnonzero(hit), np.flatnonzero(lists.former_lengths)
+    rows, models = rows[:: max(1, len(rows) // _LOOKED_AT)], models[:: max(1, len(models) // _MODELS)]
     former, present = (
         _count_common(codes[rows], lists.former[models], rows, models) for codes in (lists.former, lists.present)
     )
