@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -52,15 +52,16 @@ class Scene:
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None
     is_older: bool = False
-    habits: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None
     drop: float | None = None
 
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
         """In which bin of each habit each user lies, by arm; empty without changes."""
-        lists = {} if self.changes is None else self.changes.lists
-        return {arm: bin_lists(own, self.changes.is_still[arm]) for arm, own in lists.items()}
+        if self.changes is None:
+            return {}
+        return {arm: bin_lists(lists, self.changes.is_still[arm]) for arm, lists in self.changes.lists.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +153,8 @@ def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
 def _stand_still(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are those of the last run, while most others' are not."""
     for found in _exceed(scene, arm, Habit.STILL):
-        # Where nobody's lists changed, there was nothing to change them for.
-        if min(changes.is_still[each][changes.is_known].mean() for each in Arm) < _MOSTLY:
+        # An arm may never have changed; and where nobody's lists did, there was nothing to change them for.
+        if arm in scene.habits and min(changes.is_still[each][changes.is_known].mean() for each in Arm) < _MOSTLY:
             yield replace(found, kind=FaultKind.STALE)
 
 
@@ -169,7 +170,7 @@ def _lack_items(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspic
     kept_else = float(np.nanmean((lists.kept * lists.former_lengths / left).clip(0, 1)))
     if kept_else >= 0.8 * _usually_kept(scene, arm, float(np.nanmean(others.kept))):
         detail = {"items": float(len(gone)), "exposure": share}
-        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=is_gone.any(axis=1), detail=detail)
+        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=np.asarray(is_gone.any(axis=1)), detail=detail)
 
 
 def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:

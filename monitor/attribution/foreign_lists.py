@@ -43,7 +43,8 @@ def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     )
     own = float(np.nanmean(lists.kept[rows]))
     k = max(1.0, float(lists.former_lengths[rows].mean()))
-    strangers, usual = former.mean() / k, float(np.nanmean(lists.kept[~hit])) if (~hit).any() else 1.0
+    ordinary = lists.kept[~hit & ~np.isnan(lists.kept)]
+    strangers, usual = former.mean() / k, float(ordinary.mean()) if len(ordinary) else 1.0
     # Lists of other users are as far from one's own former list as any two users' lists are.
     if own > strangers + _OWN * (usual - strangers):
         return FaultKind.REPLACED

@@ -205,15 +205,12 @@ def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
 
 def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
     """Mean shares by arm, habit and bin over the runs that know them."""
-    runs: dict[tuple[str, str], list[Sequence[float]]] = {}
+    runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
-                runs.setdefault((arm, habit), []).append(shares)
-    found: dict[str, dict[str, tuple[float, ...]]] = {}
-    for (arm, habit), shares in runs.items():
-        found.setdefault(arm, {})[habit] = pool_bins(shares)
-    return found
+                runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
+    return {arm: {habit: pool_bins(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:

@@ -20,7 +20,7 @@ def past() -> Memory:
 
 @pytest.mark.parametrize("kind", Kind)
 def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> None:
-    fault = draw_fault(kind, 3, begins=BEGINS)
+    fault = draw_fault(kind, 5, begins=BEGINS)
     found = explain(fault, SHOP, past())
     assert judge(fault, SHOP, found).wrong == ()
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
@@ -35,7 +35,7 @@ def test_nothing_is_blamed_for_a_healthy_day(day: int) -> None:
 
 @pytest.mark.parametrize(("kind", "told"), [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)])
 def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind: Kind, told: FaultKind) -> None:
-    found = explain(draw_fault(kind, 3, begins=BEGINS), SHOP, Memory())
+    found = explain(draw_fault(kind, 5, begins=BEGINS), SHOP, Memory())
     assert found.finding is not None
     assert (found.finding.kind, found.before) == (told, None)
     assert found.sentence.endswith("(No earlier lists to hold this against.)")

@@ -14,11 +14,11 @@ from monitor.model import Comparison, Keep, Memory, RunResult, RunStatus, State
 from monitor.pipeline.run_explanation import add_explanations, choose_metric
 from pipeline.canned import CannedTitles, ran, users
 
-NAMES = [f"u{number}" for number in range(8)]
+NAMES = [f"u{number}" for number in range(80)]
 SAME = {name: [1, 2, 3] for name in NAMES}
-OTHER = {name: [7, 8, 9] if name in NAMES[:4] else [1, 2, 3] for name in NAMES}
+OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
 TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
-COUNTRIES = ["DE"] * 4 + ["UK"] * 4
+COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
 def run(candidate: dict[str, list[int]], what: Comparison = TWO, memory: Memory | None = None) -> RunResult:
@@ -64,29 +64,32 @@ def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> Non
 def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users() -> None:
     found = run(OTHER, memory=after(run(SAME), run(SAME))).explanation
     assert found is not None
-    assert (found.paired, found.before, found.now, found.segment, found.arm) == (8, 0.0, 1.0, "country=DE", "candidate")
-    assert found.sentence.startswith("No clear cause. In country=DE the mean fell by 2.0000, 100 % of everybody's drop")
+    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (80, 0.0, 1.0, "country=DE", "candidate")
+    assert found.sentence == (
+        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from the candidate that look random:"
+        " no user had such lists before. This explains all of the drop. The baseline did not change."
+    )
     assert {fall.segment: fall.whole for fall in found.falls} == {"country=DE": 1.0, "country=UK": 0.0}
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
-    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 4, 0.0)]
+    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
 
 
 def test_missing_users_are_told_where_it_is_known_how_many_are_usual() -> None:
     what = changed(TWO, min_paired_share=0.1)
-    half = {name: SAME[name] for name in NAMES[5:]}
+    half = {name: SAME[name] for name in NAMES[::2]}
     first, later = run(half, what).explanation, run(half, what, after(run(SAME, what))).explanation
     assert first is not None
     assert first.finding is None
     assert later is not None
-    assert later.sentence.startswith("5 of 8 users (62 %) got no list from the candidate (0 % before).")
+    assert later.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
 
 
 def test_splits_of_another_metric_are_no_past() -> None:
     what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
-    found = run({name: SAME[name] for name in NAMES[5:]}, what, other).explanation
+    found = run({name: SAME[name] for name in NAMES[::2]}, what, other).explanation
     assert found is not None
     assert found.finding is None
 
@@ -120,7 +123,7 @@ def test_an_alert_says_why_for_its_segment_first() -> None:
         "all": f"{sentence} {items}",
         "country=DE": (
             "In country=DE the mean fell by 2.0000, 100 % of everybody's drop: items replaced 100 %. "
-            f"All users: n{sentence[1:]} {items}"
+            f"All users: a{sentence[1:]} {items}"
         ),
     }
 
