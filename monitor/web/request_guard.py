@@ -1,4 +1,4 @@
-"""ASGI middleware before the pages: asks for credentials, limits the rate, refuses oversized requests, adds headers."""
+"""ASGI middleware before the pages: asks for credentials, refuses oversized requests, adds headers."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ class RequestGuard:
             return refusal
         if scope["path"] == RELOAD and not access.options.authenticates:
             return _say(403, "reloading needs a web configuration file with basic_auth_users or verified client certificates")
-        if access.bucket is not None and scope["path"] not in PROBES and not access.bucket.take():
-            return _say(429, "too many requests", {"Retry-After": "1"})
         return None
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
