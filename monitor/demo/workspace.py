@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,16 +29,16 @@ class Workspace:
         self.config = directory / "rankwatch.yaml"
         self.database = directory / "rankwatch.db"
         self.users = directory / "users.csv"
-        self.secret = directory / "webhook-secret"
         self.log = directory / "rankwatch.log"
 
 
 @contextmanager
-def open_workspace(directory: Path) -> Iterator[Workspace]:
+def open_workspace(workspace: Workspace) -> Iterator[None]:
     """Make the directory, or empty one that an earlier demo made, and hold it while the block lasts.
 
     ConfigError when it holds anything else, when another demo is in it, or when it cannot be written.
     """
+    directory = workspace.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
         marker = directory / _MARKER
@@ -56,15 +55,11 @@ def open_workspace(directory: Path) -> Iterator[Workspace]:
         except OSError:
             msg = f"another demo is running in {directory}: stop it, or name another directory with --dir"
             raise ConfigError(msg) from None
-        yield _empty(Workspace(directory))
-
-
-def write_secret(workspace: Workspace) -> str:
-    """Make a webhook secret that only this user can read."""
-    secret = secrets.token_hex(32)
-    workspace.secret.touch(mode=0o600)  # before anything stands in it
-    workspace.secret.write_text(secret + "\n", encoding="utf-8")
-    return secret
+        # By name what an earlier demo wrote: whatever else was put there stays.
+        for path in (workspace.config, *directory.glob(f"{workspace.database.name}*"), workspace.users, workspace.log):
+            path.unlink(missing_ok=True)
+        (directory / ".gitignore").write_text("*\n", encoding="utf-8")
+        yield
 
 
 def write_users(workspace: Workspace, shop: Shop) -> None:
@@ -83,15 +78,6 @@ def choose_port() -> int:
     except OSError:
         with socket.create_server((HOST, 0)) as probe:
             return int(probe.getsockname()[1])
-
-
-def _empty(workspace: Workspace) -> Workspace:
-    # By name what an earlier demo wrote: whatever else was put there stays.
-    sidecars = [workspace.database.with_name(workspace.database.name + end) for end in ("-wal", "-shm", "-journal")]
-    for path in (workspace.config, workspace.database, *sidecars, workspace.users, workspace.secret, workspace.log):
-        path.unlink(missing_ok=True)
-    (workspace.directory / ".gitignore").write_text("*\n", encoding="utf-8")
-    return workspace
 
 
 DEMO_COMPARISON = "home-feed"
@@ -147,7 +133,7 @@ comparisons:
         severity: warning
 
 receivers:
-  - webhook: {{url: "{url}/on-call/page", secret_file: webhook-secret}}
+  - webhook: {{url: "{url}/on-call/page"}}
 """
 
 

@@ -20,6 +20,7 @@ from monitor.cli.main import app
 from monitor.demo import run_demo, run_recommenders, session
 from monitor.demo.servers import Recommenders
 from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
+from monitor.demo.story import CHAPTER_TEXTS, Chapter
 from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
@@ -79,10 +80,9 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) 
     assert played.code == 0, played.text
     lines = [line.split(maxsplit=2)[1:] for line in played.text.splitlines() if line[2:3] == ":"]
     told = [rest if kind == "STORY" else kind for kind, rest in lines if kind != "RUN"]
-    assert told[0] == "both arms are healthy"
-    assert told[1].startswith("fault let into the candidate")
-    assert told[2:4] == ["FIRING", "FIRING"]
-    assert told.index("fault repaired") < told.index("RESOLVED")
+    assert told[0] == CHAPTER_TEXTS[Chapter.HEALTHY]
+    assert told[1:4] == [CHAPTER_TEXTS[Chapter.BROKEN], "FIRING", "FIRING"]
+    assert told.index(CHAPTER_TEXTS[Chapter.HEALED]) < told.index("RESOLVED")
     assert told.count("NOTIFIED") == 4
     assert "The demo went as it should" in played.text
     assert not played.threads_left
@@ -152,7 +152,7 @@ def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path: Pat
 def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(("demo", "--recommenders", "127.0.0.1:0", "--dir", "shop"), cwd=tmp_path, out=log) as process:
-        wait_for(lambda: log.exists() and "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day")
+        wait_for(lambda: log.exists() and "day 0" in log.read_text(encoding="utf-8"), "the first day")
         url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
         users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
         asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
