@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from monitor.demo.screen import open_view
-from monitor.demo.servers import HOST, OnCall, Recommenders, serve_routes
+from monitor.demo.servers import OnCall, Recommenders, serve_routes
 from monitor.demo.shop import Shop
 from monitor.demo.simulation import DemoStatus, Simulation
 from monitor.demo.story import CHAPTER_TEXTS, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, StoryDay, next_day
 from monitor.demo.verification import is_over, unmet_expectations
-from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace, choose_port, open_workspace, write_configuration, write_users
+from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace, open_workspace, write_configuration, write_users
 from monitor.service import logs
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.interrupts import termination_raised
@@ -43,7 +43,7 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
             recommenders, on_call = Recommenders(Shop()), OnCall()
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
-            write_configuration(workspace, listen=f"{HOST}:{choose_port()}", url=url, every=story.every)
+            write_configuration(workspace, url=url, every=story.every)
             # Not into the middle of the screen.
             logs.configure("json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8")))
             daemon = daemon_factory(workspace.config)

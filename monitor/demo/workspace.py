@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
-from monitor.demo.servers import HOST
 from monitor.demo.shop import BROKEN_COUNTRY, Shop
 from monitor.errors import ConfigError
 from monitor.files import replace_file
-from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 
 DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"
@@ -69,17 +66,6 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
     replace_file(workspace.users, users.to_csv(index=False).encode())
 
 
-def choose_port() -> int:
-    """The usual port, or a free one where that is taken."""
-    usual = split_address(DEFAULT_LISTEN)[1]
-    try:
-        with socket.create_server((HOST, usual)):
-            return usual
-    except OSError:
-        with socket.create_server((HOST, 0)) as probe:
-            return int(probe.getsockname()[1])
-
-
 DEMO_COMPARISON = "home-feed"
 DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 SHOWN_METRIC = DEMO_METRICS[1]
@@ -90,7 +76,7 @@ EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("M
 _TEXT = """\
 # Written by `rankwatch demo`. While the demo runs, its recommenders answer at the addresses below.
 database: sqlite:///rankwatch.db          # beside this file
-listen: {listen}                    # /metrics, /-/healthy, /-/ready
+listen: 127.0.0.1:0                       # any port that is free: /metrics, /-/healthy, /-/ready
 
 comparisons:
   - name: {comparison}
@@ -137,9 +123,9 @@ receivers:
 """
 
 
-def write_configuration(workspace: Workspace, *, listen: str, url: str, every: str) -> None:
-    """Write the configuration of a daemon at ``listen``, for recommenders and on-call under ``url``."""
+def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
+    """Write the daemon's configuration, for recommenders and on-call under ``url``."""
     text = _TEXT.format(
-        listen=listen, url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC
+        url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC
     )
     workspace.config.write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.web.access import Access, Credentials
+from monitor.web.connections import CONNECTION
 
 # Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
@@ -44,10 +45,14 @@ class RequestGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or let the application do so."""
-        access = self.access
+        access, connection = self.access, scope["state"][CONNECTION]
         scope[IS_AUTHENTICATED] = False
-        refusal = await self._refuse(access, scope)
-        await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
+        connection.begin_answer()
+        try:
+            refusal = await self._refuse(access, scope)
+            await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
+        finally:
+            connection.end_answer()
 
     async def _refuse(self, access: Access, scope: Scope) -> Response | None:
         """The refusal of a request; None where it may go on, and then the scope holds whether the client is authenticated."""

@@ -1,5 +1,4 @@
 import csv
-import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from monitor.demo.workspace import (
     DEMO_METRICS,
     EXPECTED_ALERTS,
     Workspace,
-    choose_port,
     open_workspace,
     write_configuration,
     write_users,
@@ -81,26 +79,12 @@ def test_the_users_file_lists_everyone_with_activity_and_country_under_the_segme
     assert found | {"all"} == set(SEGMENTS)
 
 
-def test_a_taken_port_is_not_chosen() -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taken.bind(("127.0.0.1", 29108))
-            taken.listen()
-        except OSError:
-            pass  # somebody else holds it, which is just as well
-        port = choose_port()
-    assert port != 29108
-    assert port > 1023
-
-
 @pytest.mark.parametrize("every", [NORMAL_STORY.every, FAST_STORY.every])
 def test_the_configuration_is_that_of_the_demo_at_each_storys_pace(tmp_path: Path, every: str) -> None:
     workspace = Workspace(tmp_path)
-    write_configuration(workspace, listen="127.0.0.1:29108", url="http://127.0.0.1:1001", every=every)
+    write_configuration(workspace, url="http://127.0.0.1:1001", every=every)
     settings = load_settings(workspace.config)
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
-    assert settings.listen_address == ("127.0.0.1", 29108)
     (options,) = settings.comparisons
     assert to_schedule(options).interval.total_seconds() == float(every.removesuffix("s"))
     comparison = to_comparison(options)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from monitor.model import State
 from monitor.service.clock import JumpFinder
-from monitor.service.daemon.job_plan import JobPlan
+from monitor.service.daemon.job_plan import JobPlan, SlotTrigger, time_after_jump
 from monitor.service.daemon.scheduler import JobScheduler
-from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
 from monitor.settings.schedule import Cron, Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
@@ -187,7 +186,7 @@ def idle(jobs: JobScheduler) -> None:
     seen = Event()
     jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
     assert seen.wait(60)
-    wait_for(lambda: not jobs.at_work, "the end of all jobs")
+    wait_for(lambda: not jobs._at_work, "the end of all jobs")
     jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
 
 
