@@ -85,9 +85,7 @@ def _verify(status: DemoStatus, workspace: Workspace, console: Console) -> int:
     return 0
 
 
-def run_recommenders(
-    address: tuple[str, int], *, directory: Path | None, console: Console, wait: Callable[[float], None] = time.sleep
-) -> int:
+def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
     """Serve both arms under ``/baseline`` and ``/candidate``, retrained every day, until Ctrl-C or SIGTERM; returns 0.
 
     Their users stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or the
@@ -106,7 +104,7 @@ def run_recommenders(
             while True:
                 if scene.since_day == scene.day:  # each chapter's beginning is a line
                     _print(console, f"day {scene.day}: {CHAPTER_TEXTS[scene.chapter]}")
-                wait(UNWATCHED_STORY.day_s)
+                time.sleep(UNWATCHED_STORY.day_s)
                 # Whoever watches the recommenders is elsewhere: a chapter ends when its days are over.
                 scene = next_day(UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)

@@ -88,14 +88,6 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) 
     assert not played.threads_left
 
 
-def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
-    store = open_store(load_settings(played.directory / "rankwatch.yaml").database, create=False)
-    transitions = store.alerts.transitions(comparison="home-feed", limit=None)
-    store.close()
-    firing = sorted((one.alert, one.segment) for one in transitions if one.is_start)
-    assert firing == sorted(EXPECTED_ALERTS)
-
-
 def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
     tmp_path: Path, idle: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,33 +155,6 @@ def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path:
     assert {user["country"] for user in users} >= {BROKEN_COUNTRY}
     assert [len(items) for items in lists] == [DEPTH, DEPTH]
     assert lists[0] != lists[1]
-
-
-def test_recommenders_alone_break_and_heal_again_and_again_and_say_so_until_they_are_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = Recommenders(Shop(users=60, items=60))
-    monkeypatch.setattr(session, "Recommenders", lambda _shop: served)
-    out, waits = StringIO(), list[float]()
-
-    def wait(seconds: float) -> None:
-        day = len(waits)
-        assert served.lists == served.shop.lists(day, is_broken=day in {6, 7, 8, 9, 21})
-        waits.append(seconds)
-        if day == 21:
-            raise KeyboardInterrupt
-
-    assert run_recommenders(("127.0.0.1", 0), directory=tmp_path / "shop", console=Console(file=out), wait=wait) == 0
-    assert set(waits) == {120.0}
-    told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("day")]
-    assert told == ["day 0", "day 6", "day 10", "day 21"]
-
-
-def test_an_address_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*choose another port"):
-            run_recommenders(("127.0.0.1", port), directory=tmp_path / "shop", console=Console(file=StringIO()))
 
 
 @pytest.mark.parametrize("wrong", [["--recommenders", "8000"], ["--recommenders", "127.0.0.1:8000", "--fast"]])

@@ -187,19 +187,3 @@ def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counte
     first = minimal.count("\n") + 2
     assert [int(line.split(":")[1]) for line in lines[:-1]] == list(range(first, first + 100))
     assert lines[-1].endswith(": and 899 problems more")
-
-
-@pytest.mark.parametrize("where", ["", "rules: [{alert: a, "])
-def test_no_likeness_is_sought_for_more_unknown_keys_than_are_told(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    sought: list[str] = []
-
-    def seek(word: str, *args: Any, **more: Any) -> list[str]:
-        sought.extend([word] if args[0] else [])
-        return difflib.get_close_matches(word, *args, **more)
-
-    monkeypatch.setattr(settings_problems, "difflib", SimpleNamespace(get_close_matches=seek))
-    keys = [f"listem{number}: 1" for number in range(1000)]
-    found = problems(MINIMAL + (f"    {where}{', '.join(keys)}}}]\n" if where else "\n".join(keys)))
-    assert len(found) == 101
-    assert found[-1].startswith("x.yaml: and ")
-    assert len(sought) < 500

@@ -197,14 +197,6 @@ def test_oversized_headers_are_refused_though_they_come_in_one_piece(client: Any
         assert raw.recv(12) == b"HTTP/1.1 431"
 
 
-@pytest.mark.parametrize(
-    ("ending", "status"), [(b"", b"400"), (b" HTTP/1.1\r\nHost: x\r\n\r\n", b"431")], ids=["without end", "whole"]
-)
-def test_an_oversized_request_line_is_refused(client: Any, ending: bytes, status: bytes) -> None:
-    with client.open(b"GET /" + b"x" * 20_000 + ending) as raw:
-        assert raw.recv(12) == b"HTTP/1.1 " + status
-
-
 def test_who_is_let_in_changes_at_once(site: Site) -> None:
     assert site.status("/metrics", KIM) == 200
     site.server.follow(open_access(AccessOptions.model_validate({"basic_auth_users": {"joe": hashed("new")}})))

@@ -212,23 +212,6 @@ def test_authorities_may_be_described_in_any_language(
         assert not is_let_in(site)
 
 
-def test_a_certificate_that_goes_away_while_it_is_opened_is_an_error(
-    server_pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when a renewal takes the old file away between two looks at it."""
-    shutil.copy(server_pair.cert, tmp_path / "tls.crt")
-
-    def read_and_remove(path: str, most: int) -> bytes:
-        content = read_bounded(path, most)
-        (tmp_path / "tls.crt").unlink(missing_ok=True)
-        return content
-
-    monkeypatch.setattr(tls, "read_bounded", read_and_remove)
-    options = TlsOptions(cert_file=str(tmp_path / "tls.crt"), key_file=str(server_pair.key))
-    with pytest.raises(ConfigError, match=r"tls\.crt and key_file .* cannot be used together: No such file or directory$"):
-        CertificateStore(options)
-
-
 class _Gone(CertificateStore):
     """Has no context when it is asked for one."""
 
@@ -396,26 +379,3 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(
         connections = site.server._front.connections
         wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")
         wait_for(lambda: not connections, "the slow reader's end")
-
-
-def test_connections_that_give_way_before_their_handshake_begins_leave_nothing_behind(
-    health: Any, authority: Authority, server_pair: Pair
-) -> None:
-    with ExitStack() as many:
-        site = many.enter_context(
-            serving(health, tls=authority.client_context(), limits=Limits(connections=2), tls_server_config=tls_of(server_pair))
-        )
-        connections, release = site.server._front.connections, threading.Event()
-        many.callback(release.set)
-        with socket.create_connection(("127.0.0.1", site.port), timeout=20):
-            wait_for(lambda: connections, "the first connection")
-            (loop,) = {each.loop for each in connections}
-        loop.call_soon_threadsafe(release.wait, 20)  # all of them are accepted in one go
-        for _ in range(40):
-            many.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=20))
-        release.set()
-
-        assert is_let_in(site)
-        wait_for(lambda: len(connections) <= 2, "room")
-    left = [each for each in gc.get_objects() if isinstance(each, _SSLProtocolTransport) and not each.is_closing()]
-    assert left == []
