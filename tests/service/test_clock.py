@@ -96,30 +96,8 @@ def shown(watched: Watched) -> datetime | None:
 # ------ when jobs are due
 
 
-def due_at(schedule: Schedule, start: datetime, end: datetime) -> list[datetime]:
-    """Times at which the schedule's trigger fires after the start's."""
-    trigger, moments = SlotTrigger(schedule), [start]
-    while (following := trigger.get_next_fire_time(moments[-1], moments[-1])) <= end:
-        moments.append(following)
-    return moments[1:]
-
-
 def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-def test_a_daily_run_happens_once_on_the_days_on_which_clocks_change() -> None:
-    daily = Cron.parse("30 2 * * *", "Europe/Berlin")
-    spring = due_at(daily, utc("2024-03-30 12:00"), utc("2024-04-01 12:00"))
-    autumn = due_at(daily, utc("2024-10-26 12:00"), utc("2024-10-28 12:00"))
-    assert spring == [utc("2024-03-31 01:00"), utc("2024-04-01 00:30")]
-    assert autumn == [utc("2024-10-27 00:30"), utc("2024-10-28 01:30")]
-
-
-def test_a_run_every_half_hour_follows_the_wall_through_a_repeated_hour() -> None:
-    often = Cron.parse("*/30 * * * *", "Europe/Berlin")
-    moments = due_at(often, utc("2024-10-26 23:45"), utc("2024-10-27 02:10"))
-    assert moments == [utc("2024-10-27 00:00") + timedelta(minutes=30 * n) for n in range(5)]
 
 
 class Planned:
