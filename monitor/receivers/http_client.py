@@ -18,6 +18,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
 from monitor.model import Treatment
 from monitor.receivers.fields import ReceiverEntry
+from monitor.receivers.network_failures import failure_reason
 from monitor.redaction import origin
 
 _ADVICE = {
@@ -89,7 +90,7 @@ class HttpClient:
         try:
             BackgroundCall(exchange.perform, name="http").wait(deadline)
         except (*http.VENDOR_ERRORS, OverdueError) as error:
-            reason = http.failure_reason(error, self._timeout_s)
+            reason = failure_reason(error, self._timeout_s, protocol="HTTP")
         if exchange.head is not None:
             status, found = exchange.head
             return HttpAnswer(status=status, headers=found, body=exchange.content)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 import socket
-import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +19,9 @@ import requests
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.exceptions import HTTPError
 
-from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up
+from monitor.deadline import Deadline, interrupt_when_given_up
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """What requests, urllib3 and the standard library raise when there is no answer."""
@@ -101,30 +100,3 @@ def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
     except (HTTPError, HTTPException, OSError):
         return None
     return bytes(kept)
-
-
-def failure_reason(error: Exception, timeout_s: float) -> str:
-    """What kept an answer from coming, and what to do; nothing of the URL."""
-    chain = list(_chain(error))
-    if isinstance(error, OverdueError) or any(isinstance(link, TimeoutError) for link in chain):
-        return f"did not answer within {timeout_s:g} s"
-    if any(isinstance(link, ssl.SSLError) for link in chain):
-        return "has no certificate that can be trusted: check the URL's host, or give its authority as ca_file"
-    if any(isinstance(link, (NameResolutionError, UnicodeError, requests.exceptions.InvalidURL)) for link in chain):
-        return "has a host name that cannot be resolved: check the URL"
-    if any(isinstance(link, ConnectionRefusedError) for link in chain):
-        return "refused the connection: check that it runs and listens there"
-    return "broke the connection or did not speak HTTP"
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies beneath it, as requests and urllib3 wrap it."""
-    seen: set[int] = set()
-    waiting: list[object] = [error]
-    while waiting:
-        link = waiting.pop()
-        if not isinstance(link, BaseException) or id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        waiting += [link.__cause__, link.__context__, getattr(link, "reason", None), *link.args]

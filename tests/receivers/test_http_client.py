@@ -100,8 +100,8 @@ def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector: 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        *((host, "has a host name that cannot be resolved: check the URL") for host in ("nowhere.invalid", "a..b:9")),
-        (f"{'x' * 64}.internal:9", "has a host name that cannot be resolved: check the URL"),
+        *((host, "has a host name that cannot be resolved: check it") for host in ("nowhere.invalid", "a..b:9")),
+        (f"{'x' * 64}.internal:9", "has a host name that cannot be resolved: check it"),
         # Nobody listens at a port that only root may take.
         ("127.0.0.1:1", "refused the connection: check that it runs and listens there"),
     ],
