@@ -68,7 +68,6 @@ class Wiring:
         hung = self.watched.get(comparison)
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
         if hung is not None and options is not None:
-            # The hung run holds the old ones, which are closed once it ends.
             self.watched[comparison] = watch(options, self.settings.installation)
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
