@@ -65,7 +65,9 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
 
 def _refusal(error: Exception) -> ConnectionError:
     how = getattr(error, "reason", None) or "no word"
-    return ConnectionError(f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it trusts with --cert")
+    return ConnectionError(
+        f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it trusts with --cert"
+    )
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:

@@ -125,7 +125,5 @@ receivers:
 
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
     """Write the daemon's configuration, for recommenders and on-call under ``url``."""
-    text = _TEXT.format(
-        url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC
-    )
+    text = _TEXT.format(url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC)
     workspace.config.write_text(text, encoding="utf-8")

@@ -117,7 +117,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
-        disable_created_metrics()  # in the text format they would be gauges of their own
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # in the text format they would be gauges of their own
         self._clock = clock
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None

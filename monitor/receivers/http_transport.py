@@ -76,10 +76,10 @@ class HttpExchange:
                 connection.request(
                     self.method, request.path_url, request.body, headers, preload_content=False, decode_content=False
                 )
-                response = connection.getresponse()
-                self.deadline.require_time()  # what was cut looks like the end of headers
-                self.head = response.status, response.headers
-                self.content = read_answer(response, self.deadline)
+                with closing(connection.getresponse()) as response:
+                    self.deadline.require_time()  # what was cut looks like the end of headers
+                    self.head = response.status, response.headers
+                    self.content = read_answer(response, self.deadline)
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.url)

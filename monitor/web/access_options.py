@@ -109,7 +109,7 @@ class TlsOptions(_Part):
         if self.verifies_certificates and self.client_ca_file is None:
             yield f"client_auth_type: {self.client_auth_type} needs client_ca_file, to verify certificates against"
         if self.client_ca_file is not None and not self.verifies_certificates:
-            yield "client_ca_file is given but no client certificate is asked for: set client_auth_type: RequireAndVerifyClientCert"
+            yield "client_ca_file is given but no certificate is asked for: set client_auth_type: RequireAndVerifyClientCert"
         if self.client_allowed_sans is not None and not self.must_show_certificate:
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
 

@@ -178,7 +178,10 @@ def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
     for arguments, reason in (
         (("fifo",), "fifo: is no file"),
         ((str(client_pair.cert), "--key", "fifo"), "fifo: is no file"),
-        ((str(client_pair.cert), "--key", "locked.key"), "and locked.key must be a certificate and its key in PEM, the key without"),
+        (
+            (str(client_pair.cert), "--key", "locked.key"),
+            "and locked.key must be a certificate and its key in PEM, the key without",
+        ),
         ((str(client_pair.cert), "--key", str(server_pair.key)), "must be a certificate and its key in PEM"),
         (("empty",), "empty and empty must be a certificate and its key in PEM"),
     ):

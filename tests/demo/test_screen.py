@@ -36,7 +36,12 @@ def test_a_full_frame_has_the_height_and_never_more_than_the_width_with_the_newe
     assert max(map(len, lines)) <= width
     assert len(lines) == height >= len(drawn(status(), width, height))
     assert "note 19" in lines[-2]
-    for part in ("day 7, 1:01", CHAPTER_TEXTS[Chapter.BROKEN].split(":")[0], f"page {URL}/   Ctrl-C stops everything", *SEGMENTS):
+    for part in (
+        "day 7, 1:01",
+        CHAPTER_TEXTS[Chapter.BROKEN].split(":")[0],
+        f"page {URL}/   Ctrl-C stops everything",
+        *SEGMENTS,
+    ):
         assert any(part in line for line in lines), part
 
 

@@ -2,7 +2,6 @@ import csv
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,15 +16,11 @@ from typer.testing import CliRunner
 
 from forking import ended, running
 from monitor.cli.main import app
-from monitor.demo import run_demo, run_recommenders, session
-from monitor.demo.servers import Recommenders
+from monitor.demo import run_demo, session
 from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
 from monitor.demo.story import CHAPTER_TEXTS, Chapter
-from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
-from monitor.settings.loader import load_settings
-from monitor.storage import open_store
 from servers.daemon import wait_for
 
 Factory = Callable[[Path], Any]

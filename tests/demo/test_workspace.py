@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.demo.shop import Shop
 from monitor.demo.screen import SEGMENTS
+from monitor.demo.shop import Shop
 from monitor.demo.story import FAST_STORY, NORMAL_STORY
 from monitor.demo.workspace import (
     DEMO_COMPARISON,

@@ -3,8 +3,6 @@ from datetime import timedelta
 from itertools import chain
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.core import TyperGroup
 from typer.main import get_command
 

@@ -13,7 +13,7 @@ from monitor.model import State
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.job_plan import JobPlan, SlotTrigger, time_after_jump
 from monitor.service.daemon.scheduler import JobScheduler
-from monitor.settings.schedule import Cron, Every, Schedule
+from monitor.settings.schedule import Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, Watched, scheduling, watching

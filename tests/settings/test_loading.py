@@ -1,11 +1,8 @@
 """The way from a file to settings: what is read as what, and what cannot be read at all."""
 
-import difflib
 import os
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +10,6 @@ from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
 from monitor.model import Keep
-from monitor.settings import problems as settings_problems
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.http import HttpSourceOptions

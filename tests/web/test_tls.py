@@ -1,13 +1,10 @@
 """Encryption and client certificates over real sockets, and certificates that change while the server runs."""
 
-import gc
 import os
 import shutil
 import socket
 import ssl
-import threading
 import time
-from asyncio.sslproto import _SSLProtocolTransport
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,7 @@ from structlog.testing import LogCapture
 
 from logs import captured
 from monitor.errors import ConfigError
-from monitor.files import read_bounded
 from monitor.web import certificates as rotating
-from monitor.web import certificates as tls
 from monitor.web.access import Access, open_access
 from monitor.web.access_options import AccessOptions, TlsOptions
 from monitor.web.certificates import CertificateStore, alternative_names, server_tls_context

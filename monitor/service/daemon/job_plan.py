@@ -1,4 +1,4 @@
-"""What a job of the daemon calls, how long it may take, how it shares places with others, and when it is due, by APScheduler."""
+"""What a job of the daemon calls, how long it may take, how it shares places with others; APScheduler's triggers for it."""
 
 from __future__ import annotations
 
