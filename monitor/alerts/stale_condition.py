@@ -46,7 +46,7 @@ class Staleness:
 
 
 def judge_stale(
-    comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime
+    comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime, *, installation: str = ""
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states that change and their transitions while no run succeeds; none before the wait is over.
 
@@ -56,7 +56,7 @@ def judge_stale(
     # Two clocks must agree: a wall clock that jumps is no run that failed.
     if not wait.is_over(now):
         return (), ()
-    moves = [*_fire(comparison, states, wait, now), *_give_up(comparison, states, wait, now)]
+    moves = [*_fire(comparison, states, wait, now, installation), *_give_up(comparison, states, wait, now)]
     changed = [(state, transition) for state, transition in moves if transition is not None]
     return tuple(state for state, _ in changed), tuple(transition for _, transition in changed)
 
@@ -64,13 +64,16 @@ def judge_stale(
 Move = tuple[AlertState, Transition | None]
 
 
-def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
+def _fire(
+    comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime, installation: str
+) -> Iterator[Move]:
     stored = {(state.alert, state.segment): state for state in states}
     for rule in comparison.judging.rules:
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             verdict = Verdict(outcome=Outcome.BREACH, reason=_describe(comparison, wait), value=None, users=0)
             # Just after the newest slot that counts, so that the next ok run moves it on.
-            look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
+            slot = wait.since + JUST_AFTER
+            look = Evaluation(comparison=comparison.name, segment=ALL, slot=slot, at=now, installation=installation)
             yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
 
 

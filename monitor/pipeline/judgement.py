@@ -48,12 +48,16 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
     is_ok = found.status is RunStatus.OK
     standstills = count_standstills(comparison, found.measured.arm_scores, memory.past) if is_ok else ()
     states, transitions = evaluate_rules(
-        comparison, found, memory.states, at, expectations=expectations, standstills=standstills
+        comparison,
+        found,
+        memory.states,
+        at,
+        expectations=expectations,
+        standstills=standstills,
+        installation=memory.installation,
     )
     # Incidents are assigned last: they depend on which firings begin together.
-    states, transitions = assign_incidents(
-        states, transitions, memory.states, comparison.judging, installation=memory.installation
-    )
+    states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison, summaries=found.measured.summaries, expectations=expectations, past=memory.past
     )
