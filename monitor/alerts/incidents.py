@@ -32,12 +32,13 @@ def assign_incidents(
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert for rule in judging.rules if rule.kind is RuleKind.CONDITION}
     incidents = {key: state.incident for key, state in lasting.items()}
-    begun: dict[bool, str] = {}
-    for start in (change for change in transitions if change.is_start):
-        is_condition = start.alert in conditions
-        open_ones = [state for state in lasting.values() if state.incident and (state.alert in conditions) is is_condition]
-        name = _find_open(open_ones, start.slot, judging.group_for) or stable_key(start.slot, str(start.dedup_key))
-        incidents[start.dedup_key] = begun.setdefault(is_condition, name)
+    for is_condition in (False, True):
+        starts = [change for change in transitions if change.is_start and (change.alert in conditions) is is_condition]
+        firing = [state for state in lasting.values() if (state.alert in conditions) is is_condition]
+        if starts:
+            first = starts[0]
+            name = _find_open(firing, first.slot, judging.group_for) or stable_key(first.slot, str(first.dedup_key))
+            incidents |= {start.dedup_key: name for start in starts}
     looked_after = {key: state.acknowledged_by for key, state in lasting.items()}
     return (
         tuple(
@@ -50,12 +51,16 @@ def assign_incidents(
 
 def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
     """The incident of these that what begins in the slot joins."""
-    beginnings: dict[str | None, list[datetime]] = defaultdict(list)
+    beginnings: dict[str, list[datetime]] = defaultdict(list)
     for state in firing:
-        beginnings[state.incident].append(state.since)
+        if state.incident:
+            beginnings[state.incident].append(state.since)
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    joined = ((max(began), name) for name, began in beginnings.items() if slot - min(began) <= MOST_PERIODS * group_for)
-    return max(joined, default=(None, None))[1]
+    return max(
+        (name for name, began in beginnings.items() if slot - min(began) <= MOST_PERIODS * group_for),
+        key=lambda name: (max(beginnings[name]), name),
+        default=None,
+    )
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
