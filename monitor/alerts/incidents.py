@@ -25,9 +25,9 @@ def assign_incidents(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    Conditions, under which drift cannot be judged, are incidents of their own. What begins to fire joins the newest open incident
-    of its kind, if the first of its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else what begins
-    of one kind makes a new one together. A firing that lasts stays in its incident, with its acknowledgement.
+    Conditions, under which drift cannot be judged, are incidents of their own. What begins to fire joins the newest open
+    incident of its kind, if the first of its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else
+    what begins of one kind makes a new one together. A firing that lasts stays in its incident, with its acknowledgement.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert for rule in judging.rules if rule.kind is RuleKind.CONDITION}

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from monitor.model import AlertState, Outcome, Rule, State, Transition, Verdict
 
-
 INSTALLATION = "installation"
 """The label of alerts by which installations are told apart where they are named."""
 

@@ -23,6 +23,7 @@ from monitor.model import (
     Expectation,
     Findings,
     Lack,
+    Memory,
     Outcome,
     Rule,
     RuleKind,
@@ -65,20 +66,18 @@ class _Evaluated(NamedTuple):
 def evaluate_rules(
     comparison: Comparison,
     found: Findings,
-    states: Sequence[AlertState],
+    memory: Memory,
     at: datetime,
     *,
     expectations: Sequence[Expectation] = (),
     standstills: Sequence[Standstill] = (),
-    installation: str = "",
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
-    Rules on conditions come last, for they look at the verdicts of the others. ``states`` are the stored ones of this
-    comparison; those that no rule looks at are not returned. ``at`` is the time of judging. The same arguments give the same
-    answer, and a slot judged before none.
+    Rules on conditions come last, for they look at the verdicts of the others. Stored states that no rule looks at are not
+    returned. ``at`` is the time of judging. The same arguments give the same answer, and a slot judged before none.
     """
-    measured, rules = found.measured, comparison.judging.rules
+    measured, rules, states = found.measured, comparison.judging.rules, memory.states
     run = _Run(
         found=found,
         figures=Figures.of(measured.summaries, measured.coverage.rows if measured.coverage else (), measured.arm_scores),
@@ -103,7 +102,7 @@ def evaluate_rules(
             slot=found.slot,
             at=at,
             learned_limit=None if learned is None or learned.limit is None else float(learned.limit),
-            installation=installation,
+            installation=memory.installation,
         )
         counted = apply_ignored(verdict, comparison.judging.ignored)
         state, transition = advance(rule, counted, stored.get((rule.alert, segment)), evaluation)
@@ -136,7 +135,9 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     expectation = run.expectations.get((rule.alert, segment))
     reading = read_similarity(rule, segment, found.status, summary, found.reason, run.thin.get(segment))
     verdict = judge_reading(rule, reading, expectation)
-    bounded = verdict if summary is None else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
+    bounded = (
+        verdict if summary is None else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
+    )
     return bounded if bounded.outcome is verdict.outcome else _with_failures(bounded, found)
 
 

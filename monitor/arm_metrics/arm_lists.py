@@ -32,9 +32,10 @@ class LastLists:
 class ArmLists:
     """One arm's lists of n users.
 
-    ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. ``known``: what is known of
-    the users, float64 (n,), or of the places of their lists (n, k), by name, NaN where it is not. ``is_new`` (items,), whether an
-    item was listed to nobody in the last run. ``repeated`` (n,): a number for each list that several users have, -1 for others.
+    ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. ``known`` by name: what
+    is known of the users, float64 (n,), or of the places of their lists (n, k), NaN where it is not. ``is_new`` (items,),
+    whether an item was listed to nobody in the last run. ``repeated`` (n,): a number for each list that several users have, -1
+    for others.
     """
 
     codes: Codes

@@ -50,7 +50,7 @@ def find_scale(values: Floats) -> Floats:
 
 
 def pull_in(values: Floats, middle: Floats) -> Floats:
-    """Deviations from the mean, (runs, m), values beyond FAR_OUT scales from their ``middle`` pulled in to there first; NaN kept."""
+    """Deviations from the mean, (runs, m), values beyond FAR_OUT scales from their ``middle`` pulled in first; NaN kept."""
     far = FAR_OUT * find_scale(values - middle)
     near = middle + np.clip(values - middle, -far, far)
     return near - find_mean(near)

@@ -100,8 +100,9 @@ MOST_DF = 1e6
 class Prediction:
     """Where the next run of m series should lie; arrays (m,).
 
-    A healthy run lies under ``low`` with a chance of at most the share asked for, and above ``high`` likewise; both are infinite
-    where the reference is undefined. (value - its center) / ``scale`` follows Student's t with ``df`` degrees of freedom.
+    A healthy run lies under ``low`` with a chance of at most the share asked for, and above ``high`` likewise; both are
+    infinite where the reference is undefined. (value - its center) / ``scale`` follows Student's t with ``df`` degrees of
+    freedom.
     """
 
     low: Floats
