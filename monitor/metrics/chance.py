@@ -42,5 +42,5 @@ def typical_length(lengths: npt.NDArray[np.int64]) -> int | None:
 
 def chance_scores(metrics: Sequence[Metric], length: int | None, catalogue: int) -> dict[str, float | None]:
     """Expected score by canonical metric name; None where there is no typical length, or the metric has no such value."""
-    is_known = length is not None and length <= catalogue
-    return {str(metric): expect_by_chance(metric, length, catalogue) if is_known else None for metric in metrics}
+    known = length if length is not None and length <= catalogue else None
+    return {str(metric): None if known is None else expect_by_chance(metric, known, catalogue) for metric in metrics}
