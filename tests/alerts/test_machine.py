@@ -151,16 +151,13 @@ def test_a_firing_ends_with_the_last_of_the_recovered_runs_asked_for(resolve_aft
 
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation() -> None:
-    def key(segment: str = "all", installation: str = "", **labels: str) -> str | None:
-        watched, now = rule(for_runs=1, labels=labels), replace(look(1, segment), installation=installation)
-        return advance(watched, BREACH, None, now)[0].dedup_key
+    def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
+        watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
+        return advance(watched, BREACH, None, replace(look(1, segment), installation=installation))[0].dedup_key
 
-    named = key(installation="b", **{INSTALLATION: "shop-eu"})
+    named = key(installation="b", name="shop-eu")
     assert len({key(), key("x=y"), key(installation="a"), key(installation="b"), named}) == 5
-    assert (key(), key(installation="a", **{INSTALLATION: "shop-eu"})) == (
-        key(),
-        named,
-    )  # where there is a name it alone counts
+    assert (key(), key(installation="a", name="shop-eu")) == (key(), named)  # where there is a name it alone counts
 
 
 def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:
