@@ -13,6 +13,9 @@ from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import VARIABLE, Engines
 
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
+
 @pytest.fixture(autouse=True)
 def _as_if_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
