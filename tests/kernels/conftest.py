@@ -1,4 +1,4 @@
-"""Forces one way of aligning; machine code, which `test_compiled_pairs` holds against numpy, is loaded where it is asked for."""
+"""Forces one way of aligning by numpy; loads the machine code, which `test_compiled_pairs` holds against it."""
 
 import fcntl
 

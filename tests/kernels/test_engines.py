@@ -12,7 +12,6 @@ from monitor.errors import ConfigError
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import VARIABLE, Engines
 
-
 pytestmark = pytest.mark.usefixtures("machine_code")
 
 

@@ -102,9 +102,7 @@ TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
         (TEXT[:0], TEXT[:0], ([], []), []),
     ],
 )
-def test_codes_follow_first_appearance(
-    baseline: Any, candidate: Any, codes: Any, known: Any
-) -> None:
+def test_codes_follow_first_appearance(baseline: Any, candidate: Any, codes: Any, known: Any) -> None:
     found, vocabulary = ids.encode(baseline, candidate)
 
     assert tuple(part.tolist() for part in found) == codes

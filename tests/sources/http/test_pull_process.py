@@ -111,5 +111,4 @@ def test_only_pulls_of_several_runs_are_worth_a_process(monkeypatch: pytest.Monk
     for under_way, is_worth_it in ((2, False), (4, True)):
         loop.under_way = under_way
         assert connection_pool.is_busy() is is_worth_it
-    loop.under_way = 0
-    loop.end_now()
+    loop.end()
