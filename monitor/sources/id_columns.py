@@ -149,6 +149,15 @@ def id_array(values: Iterable[object]) -> pa.Array:
     return pa.array(ids, type=pa.int64())
 
 
+def value_array(values: Iterable[object]) -> pa.Array:
+    """Python values of any type, as text where they are of several."""
+    given = [float(value) if isinstance(value, Decimal) else value for value in values]
+    try:
+        return pa.array(given)
+    except (pa.ArrowException, TypeError, OverflowError):  # also of one that Arrow does not know
+        return pa.array([None if value is None else str(value) for value in given], pa.large_string())
+
+
 def join_items(parts: Sequence[pa.Array]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | ExtensionArray:
     """Parts of an id column without nulls as one array; text as soon as one part is text; no copy for a single part."""
     if all(pa.types.is_integer(part.type) for part in parts):

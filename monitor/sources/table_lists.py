@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,35 +15,24 @@ from monitor.errors import SourceError
 from monitor.model import Pull, PullRequest
 from monitor.model.arrays import Integers
 from monitor.sources.arrow_lists import ArrowBatch, WantedUsers, join_batches, long_lists, merge_batches, wide_lists
-from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key
+from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key, value_array
 from monitor.sources.list_collector import ListCollector
-from monitor.sources.number_columns import number_array
+
+if TYPE_CHECKING:
+    from monitor.sources.table_options import ListColumnOptions
 
 TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
 
 
-class ListColumns(Protocol):
-    """Which columns hold users and lists: ``items`` one list a row, ``item`` with ``rank`` or ``scores`` one item a row."""
+@dataclass(frozen=True, kw_only=True)
+class ListColumns:
+    """Which columns hold users and lists, as in ``ListColumnOptions``, for where no option can be loaded."""
 
-    @property
-    def user(self) -> str:
-        """The user's key."""
-
-    @property
-    def items(self) -> str | None:
-        """The whole list."""
-
-    @property
-    def item(self) -> str | None:
-        """One item."""
-
-    @property
-    def rank(self) -> str | None:
-        """The item's rank."""
-
-    @property
-    def scores(self) -> str | None:
-        """The model's own scores."""
+    user: str
+    items: str | None
+    item: str | None
+    rank: str | None
+    scores: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +43,7 @@ class TableLists:
     lists ``duplicate_user``.
     """
 
-    options: ListColumns
+    options: ListColumnOptions | ListColumns
     request: PullRequest
     where: str
     max_bytes: int | None = None
@@ -147,7 +136,7 @@ def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: A
     """A column as an Arrow array, of ids or numbers where it holds Python values."""
     if isinstance(column, pa.Array):
         return column
-    return number_array(column) if is_number else id_array(column)
+    return value_array(column) if is_number else id_array(column)
 
 
 def require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:

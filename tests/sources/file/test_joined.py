@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -32,6 +32,7 @@ from pipeline.test_user_batches import NOT_FOUND, plain
 from servers.disk import small_disk
 from servers.lists import as_lists, request
 
+T = TypeVar("T")
 PLAN = comparison(
     k=4,
     metrics=("extended_tau", "rbo(p=0.9)", "footrule_normalized"),
@@ -117,6 +118,16 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def lists_of(*lists: T | None) -> dict[str, T]:
+    """Baseline, candidate, and where they are given the baseline's second lists, by name."""
+    return {name: each for name, each in zip(("baseline", "candidate", "noise_floor"), lists, strict=False) if each is not None}
+
+
+def joined_files(*files: FileSourceOptions) -> JoinedFiles:
+    """These lists, for the users of the first."""
+    return JoinedFiles(lists_of(*files), asked_of(files[0]), ())
+
+
 def arms_of(
     baseline: FileSourceOptions, candidate: FileSourceOptions, users: FileUsersOptions, again: FileSourceOptions | None = None
 ) -> Arms:
@@ -126,7 +137,7 @@ def arms_of(
         users=FileUsers(users),
         dimensions=("country", "tier"),
         again=None if again is None else FileLists(again),
-        joined=JoinedFiles(baseline, candidate, users, ("country", "tier"), again),
+        joined=JoinedFiles(lists_of(baseline, candidate, again), users, ("country", "tier")),
     )
 
 
@@ -276,8 +287,7 @@ def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(*files)
     request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
     path = Path(files[1].path)
 
@@ -292,8 +302,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
         # Nothing else is asked of the database: only another interrupt ends this.
         answers._database.execute("SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1")
 
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(*files)
 
     with (
         pytest.raises(SourceError, match="were not read in time: raise deadline"),
@@ -307,7 +316,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
 def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
+    source = joined_files(*files)
     with pytest.raises(SourceError, match="were not read in time: raise deadline"):
         source.read(JoinRequest(k=4, slot=SLOT, timeout_s=0.5, max_segment_values=2)).__enter__()
     release.set()
@@ -324,8 +333,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
         files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
     monkeypatch.setattr(database, "MEMORY_MB", 60)
-    source = JoinedFiles(files[0], files[1], asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(files[0], files[1])
     seen = 0
 
     request = JoinRequest(k=20, slot=SLOT, timeout_s=300, max_segment_values=2)
@@ -368,8 +376,7 @@ def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, 
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(*files)
 
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
         for forbidden in (

@@ -50,7 +50,7 @@ def fill(folder: Path) -> None:
 
 def joined(path: str) -> dict[str, list[Any]]:
     options = FileSourceOptions(path=path, user="user", items="items")
-    source = JoinedFiles(options, options, FileUsersOptions(path=path, user="user"), ())
+    source = JoinedFiles({"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ())
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
         return {user: items for batch in answers.batches(100) for user, items in as_lists(batch.candidate).items()}
 

@@ -31,7 +31,7 @@ from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import PLAN, arms_of, found, rows_of, write
+from sources.file.test_joined import PLAN, arms_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -65,11 +65,8 @@ def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions
     shared = {"remote": f"sc://127.0.0.1:{port}", "conf": {name.replace("_", "."): value for name, value in conf.items()}}
     given = [None if each is None else each.model_dump(exclude={"format", "max_bytes"}) | shared for each in files]
     lists = [None if each is None else SparkSourceOptions(**each) for each in (given[0], given[1], given[3])]
-    assert lists[0] is not None
-    assert lists[1] is not None
-    return replace(
-        arms, joined=joined.join_in_spark(lists[0], lists[1], SparkUsersOptions(**given[2] or {}), arms.dimensions, lists[2])
-    )
+    users = SparkUsersOptions(**given[2] or {})
+    return replace(arms, joined=joined.join_in_spark(lists_of(*lists), users, arms.dimensions))
 
 
 def there(port: int, files: Files, **conf: str) -> Arms:
@@ -138,7 +135,7 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spar
     baseline = SparkSourceOptions(items="items", table=name, **shared)
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **shared)
     users = SparkUsersOptions(table=f"default.{name}", **shared)
-    joined_there = joined.join_in_spark(baseline, candidate, users, arms.dimensions, None)
+    joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
     assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms_of(*files, asked)))
     session.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
