@@ -98,8 +98,7 @@ def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommend
     child.send_signal(signal.SIGTERM)
     assert as_lists(source.pull(request("u", k=1))) == {"u": ["0"]}
     assert child.poll() is None
-    with socket.socket(fileno=os.dup(current()._connection.fileno())) as ours:
-        ours.shutdown(socket.SHUT_RDWR)  # as the parent's end does
+    current()._control.shutdown(socket.SHUT_RDWR)  # as the parent's end does
     child.wait(60)
 
 
