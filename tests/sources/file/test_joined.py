@@ -1,7 +1,5 @@
 """Files joined by user find what pulling both of them finds, whatever stands in them, in each format and in parts."""
 
-import csv
-import json
 import tempfile
 import threading
 import time
@@ -30,7 +28,7 @@ from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
 from servers.disk import small_disk
-from servers.lists import as_lists, request
+from servers.lists import as_lists, request, write_csv, write_jsonl
 
 T = TypeVar("T")
 PLAN = comparison(
@@ -83,20 +81,6 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, row_group_size=64)
 
 
-def write_csv(table: pa.Table, path: Path) -> None:
-    rows = table.to_pylist()
-    with path.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.DictWriter(file, table.column_names)
-        lines.writeheader()
-        lines.writerows(
-            {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
-        )
-
-
-def write_jsonl(table: pa.Table, path: Path) -> None:
-    path.write_text("\n".join(map(json.dumps, table.to_pylist())), encoding="utf-8")
-
-
 def write_parts(table: pa.Table, path: Path) -> None:
     path.mkdir()
     (path / "_SUCCESS").touch()
@@ -105,7 +89,12 @@ def write_parts(table: pa.Table, path: Path) -> None:
         pq.write_table(part, path / f"{name}.parquet")
 
 
-WRITERS = {".parquet": write_parquet, ".csv": write_csv, ".jsonl": write_jsonl, ".parts": write_parts}
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".parquet": write_parquet,
+    ".csv": lambda table, path: write_csv(table.to_pylist(), path),
+    ".jsonl": lambda table, path: write_jsonl(table.to_pylist(), path),
+    ".parts": write_parts,
+}
 
 
 @pytest.fixture
