@@ -75,12 +75,8 @@ def _parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     kind, spell = (pa.large_string(), str) if any(isinstance(item, str) for item in ids) else (pa.int64(), int)
     is_wide = "wide" in path.name
     spelt = [row | {"what": [*map(spell, row["what"])] if is_wide else spell(row["what"])} for row in map(dict, rows)]
-    schema = [
-        ("who", pa.string()),
-        ("what", pa.list_(kind) if is_wide else kind),
-        *([] if is_wide else [("place", pa.int32())]),
-    ]
-    pq.write_table(pa.Table.from_pylist(spelt, pa.schema(schema)), path, row_group_size=7)
+    kinds = {"who": pa.string()} | ({"what": pa.list_(kind)} if is_wide else {"what": kind, "place": pa.int32()})
+    pq.write_table(pa.Table.from_pylist(spelt, pa.schema(kinds)), path, row_group_size=7)
 
 
 def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:

@@ -143,17 +143,19 @@ def found(measurement: Measurement) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kept", "spell", "kind"),
+    ("kept", "spell", "kind", "form", "users"),
     [
-        ("parquet", str, "clean"),
-        ("parquet", int, "odd"),
-        ("csv", str, "odd"),
-        ("jsonl", int, "odd"),
-        ("parts", str, "odd"),
+        ("parquet", str, "clean", "wide", "of the baseline"),
+        ("parquet", int, "odd", "wide", "of the baseline"),
+        ("parquet", int, "odd", "long", "of a file"),
+        ("csv", str, "odd", "wide", "of a file"),
+        ("csv", str, "odd", "long", "of the baseline"),
+        ("jsonl", int, "odd", "wide", "of the baseline"),
+        ("jsonl", int, "odd", "long", "of a file"),
+        ("parts", str, "odd", "wide", "of a file"),
+        ("parts", str, "odd", "long", "of the baseline"),
     ],
 )
-@pytest.mark.parametrize("users", ["of the baseline", "of a file"])
-@pytest.mark.parametrize("form", ["wide", "long"])
 def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     tmp_path: Path, spill: Path, *, form: str, users: str, kept: str, spell: Any, kind: str
 ) -> None:
