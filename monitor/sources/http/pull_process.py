@@ -53,6 +53,12 @@ class PullProcess:
         """Whether it has ended."""
         return self._child.poll() is not None
 
+    def end(self) -> None:
+        """Kill the child."""
+        self._child.kill()
+        self._child.wait()
+        self._control.close()
+
     @property
     def is_ready(self) -> bool:
         """Whether it has said that it can pull."""
@@ -103,6 +109,7 @@ def pull_elsewhere(options: HttpSourceOptions, request: PullRequest) -> Pull | N
 def _living() -> PullProcess | None:
     global _current, _not_before_s  # noqa: PLW0603 - one a process
     if _current is not None and _current.is_gone:
+        _current.end()
         _current = None
     if _current is None and is_busy() and (os.cpu_count() or 1) > 1 and time.monotonic() >= _not_before_s:
         _not_before_s = time.monotonic() + _IDLE_S

@@ -29,8 +29,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     begin()
     yield
     if isinstance(current := pull_process._current, PullProcess):
-        current._child.kill()
-        wait_for(lambda: current.is_gone, "its end")
+        current.end()
 
 
 def current() -> PullProcess:
@@ -80,7 +79,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
 
 @pytest.mark.usefixtures("busy")
 def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_process, "_LATE_S", 0.5)
+    monkeypatch.setattr(pull_process, "_LATE_S", 1)
     stopped = current()
     stopped._child.send_signal(signal.SIGSTOP)
     with pytest.raises(SourceError, match="did not answer in time") as caught:
