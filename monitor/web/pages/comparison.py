@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from monitor.errors import MetricError
-from monitor.metrics import expected_by_chance, parse
 from monitor.model import (
     ALL,
     AlertState,
@@ -23,6 +21,7 @@ from monitor.model import (
     State,
     Transition,
 )
+from monitor.presentation import score_by_chance
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
@@ -127,7 +126,7 @@ def read_comparison(site: Site, query: Query) -> ComparisonPage:
         period=period,
         points=points,
         limits=_fixed_limits(configured, metric),
-        by_chance=_by_chance(metric, latest),
+        by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
         spans=_spans(site.store.alerts.transitions(comparison=name, limit=None), segment, since),
         silences=tuple(each for each in site.store.alerts.silences(ending_after=since) if _may_silence(each, name)),
         distribution=site.store.pages.histograms(thinned, metric, segment) if metric else (),
@@ -164,15 +163,6 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> tuple[tu
         for rule in rules
         if isinstance(rule.limit, FixedLimit) and rule.subject == (metric, "mean")
     )
-
-
-def _by_chance(metric: str | None, latest: LatestRun | None) -> float | None:
-    if metric is None or latest is None or latest.run.k is None or latest.run.catalogue_size is None:
-        return None
-    try:
-        return expected_by_chance(parse(metric), latest.run.k, latest.run.catalogue_size)
-    except MetricError:
-        return None
 
 
 def _fall(part: SegmentMeans) -> float:

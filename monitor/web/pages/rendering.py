@@ -36,7 +36,7 @@ from monitor.model import (
     UserRun,
     format_instant,
 )
-from monitor.presentation import arm_rows, drop_bounds, explanation_tables, explanation_title
+from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage, RuleRow
@@ -102,15 +102,7 @@ def drop_chart(explanation: Explanation) -> Markup:
     """From the similarity before to that of now, piece by piece."""
     if explanation.before is None:
         return Markup()
-    pieces = [
-        Bar(
-            name=f"{cause.part} {'elsewhere' if cause.is_rest else cause.segment or ''}".strip(),
-            amount=cause.amount,
-            figure=f"{cause.amount:+.4f}",
-        )
-        for cause in explanation.causes
-        if abs(cause.amount) >= 0.00005
-    ]
+    pieces = [Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}") for cause in explanation.causes]
     before = Bar(name="distance before", amount=explanation.before, figure=number(explanation.before), kind="total")
     now = Bar(name="distance now", amount=explanation.now, figure=number(explanation.now), kind="total")
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
@@ -275,7 +267,7 @@ def _templates() -> jinja2.Environment:
     environment.filters.update(filters)
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
-        *(draw_thumbnail, arm_rows, drop_bounds, explanation_tables, explanation_title, _changed, _receiver_rows),
+        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _changed, _receiver_rows),
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
