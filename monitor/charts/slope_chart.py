@@ -95,4 +95,5 @@ def _draw_item(rank: int, item: str, names: Mapping[str, str], side: str, kind: 
 
 def _describe(baseline: Sequence[str], candidate: Sequence[str]) -> str:
     shared = len(set(baseline) & set(candidate))
-    return f"{shared} items in both lists, {len(baseline) - shared} only in the baseline's, {len(candidate) - shared} only in the candidate's"
+    gone, new = len(baseline) - shared, len(candidate) - shared
+    return f"{shared} items in both lists, {gone} only in the baseline's, {new} only in the candidate's"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
@@ -77,5 +78,5 @@ def ticks(scale: Scale, most: int = 5) -> list[float]:
 
 def write_value(value: float, values: Sequence[float]) -> str:
     """A tick in as many decimals as tell it from its neighbours."""
-    apart = min((abs(after - before) for before, after in zip(values, values[1:], strict=False)), default=1.0)
+    apart = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
     return f"{value:,.{max(0, -math.floor(math.log10(apart)))}f}" if apart > 0 else f"{value:g}"

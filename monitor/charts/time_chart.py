@@ -17,6 +17,8 @@ SPARK_WIDTH, SPARK_HEIGHT = 160.0, 32.0
 _DAY_MARKS = (1, 2, 7, 14, 28, 91, 365)
 _HOUR_MARKS = (1, 3, 6, 12)
 _MOST_MARKS = 8
+_SHORT_DAYS = 2
+"""Below which marks are hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,7 @@ def _time_marks(x: Scale) -> list[tuple[datetime, str]]:
     """Days, or hours of a short time, few enough to be read."""
     low, high = (datetime.fromtimestamp(each, UTC) for each in (x.low, x.high))
     days = (high - low) / timedelta(days=1)
-    if days >= 2:
+    if days >= _SHORT_DAYS:
         step = timedelta(days=next((each for each in _DAY_MARKS if days / each <= _MOST_MARKS), _DAY_MARKS[-1]))
         form, first = "%d %b", low.replace(hour=0, minute=0, second=0, microsecond=0)
     else:
@@ -223,7 +225,7 @@ def _draw_point(point: Point, x: Scale, y: Scale) -> Markup:
     place = x(_seconds(point.at))
     note = element("title", point.note)
     if point.value is None:
-        mark = element("text", note, "×", x=place, y=HEIGHT - BOTTOM - 4, text_anchor="middle", class_="failed")
+        mark = element("text", note, "x", x=place, y=HEIGHT - BOTTOM - 4, text_anchor="middle", class_="failed")
     else:
         mark = element(
             "circle",

@@ -51,6 +51,7 @@ from monitor.model.pages import (
     HistogramPoint,
     IncidentHistory,
     SegmentMeans,
+    Series,
     SeriesPoint,
     UserLists,
     UserRun,

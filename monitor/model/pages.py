@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from monitor.model.alerts import Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rankings import CoverageRow
 from monitor.model.runs import Histogram, RunStatus
+
+
+class Series(NamedTuple):
+    """What is followed over runs: one metric over one segment of a comparison."""
+
+    comparison: str
+    metric: str
+    segment: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

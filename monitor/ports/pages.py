@@ -12,6 +12,7 @@ from monitor.model import (
     IncidentHistory,
     Run,
     SegmentMeans,
+    Series,
     SeriesPoint,
     UserLists,
     UserRun,
@@ -28,7 +29,7 @@ class PageStore(Protocol):
         """Slots of the finished runs before and after this one."""
 
     def series(
-        self, comparison: str, metric: str, segment: str, *, alert: str | None, since: datetime, until: datetime, most: int
+        self, series: Series, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
         """The newest ``most`` finished runs of these slots, oldest first, with what the rule ``alert`` expected of them."""
 

@@ -20,6 +20,7 @@ from monitor.model import (
     Run,
     RunStatus,
     SegmentMeans,
+    Series,
     SeriesPoint,
     UserLists,
     UserRun,
@@ -69,12 +70,12 @@ class SqlPageStore:
         return before, after
 
     def series(
-        self, comparison: str, metric: str, segment: str, *, alert: str | None, since: datetime, until: datetime, most: int
+        self, series: Series, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
+        comparison, metric, segment = series
         measured = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == segment, summaries.c.metric == metric)
-        expected = and_(
-            expectations.c.run_id == runs.c.id, expectations.c.segment == segment, expectations.c.alert == (alert or "")
-        )
+        of_segment = and_(expectations.c.run_id == runs.c.id, expectations.c.segment == segment)
+        expected = and_(of_segment, expectations.c.alert == (alert or ""))
         query = (
             select(
                 *(runs.c.id, runs.c.scheduled_for, runs.c.status, summaries.c.mean, summaries.c.standard_error, summaries.c.n),
@@ -114,11 +115,11 @@ class SqlPageStore:
 
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
-            ids = list(connection.scalars(_newest_ok(comparison, until, runs)))[::-1]
+            ids = [row.id for row in connection.execute(_newest_ok(comparison, until, runs))][::-1]
             query = select(summaries.c.run_id, summaries.c.segment, summaries.c.mean, summaries.c.n)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
-        means: dict[str, dict[int, Row[Any]]] = defaultdict(dict)
+        means: dict[str, dict[int, Any]] = defaultdict(dict)
         for row in rows:
             means[row.segment][row.run_id] = row
         return tuple(

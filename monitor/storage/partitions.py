@@ -190,6 +190,7 @@ def without_partitions(connection: Connection) -> Callable[[str | None, str, Any
 
 
 def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
+    """The UTC day of an instant, as PostgreSQL computes it."""
     return cast(func.timezone("UTC", instant), Date)
 
 

@@ -11,6 +11,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import structlog
+import yaml
 from starlette.applications import Starlette
 
 from monitor import __version__
@@ -42,6 +43,7 @@ from monitor.storage import SqlStore, unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
+from monitor.web.pages.status import ScheduledRun, Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
@@ -73,6 +75,7 @@ class Daemon:
         self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
+        self._started_at = self._clock.now()
 
     def __enter__(self) -> Self:
         return self
@@ -193,9 +196,25 @@ class Daemon:
             comparisons=lambda: {name: each.comparison for name, each in self._wiring.watched.items()},
             notice=self._role.leadership.describe,
             titles=TitleCache(lambda: self._wiring),
+            status=self._status,
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
+
+    def _status(self) -> Status:
+        wiring = self._wiring
+        return Status(
+            version=__version__,
+            started_at=self._started_at,
+            role=self._role.leadership.describe() or "leads",
+            unready=self.unready(),
+            database=self._store.place,
+            schedule=tuple(
+                ScheduledRun(name=name, next_at=at, running_s=s) for name, (at, s) in self._scheduler.runs().items()
+            ),
+            receivers=wiring.receiver_names,
+            configuration=yaml.safe_dump(wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False),
+        )
 
     def stop(self) -> None:
         """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything.

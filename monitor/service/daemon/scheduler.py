@@ -144,6 +144,18 @@ class JobScheduler:
         """How many runs wait for a place."""
         return self._places.waiting
 
+    def runs(self) -> Mapping[str, tuple[datetime | None, float | None]]:
+        """When each run is due next, and for how many seconds one has been under way; None where it is not."""
+        now_s = self._clock.monotonic()
+        names = [name for name, plan in self._plans.items() if plan.is_run]
+        jobs = {name: self._scheduler.get_job(name) for name in names}
+        with self._ended:
+            begun = {name: each.begun_s for name, each in self._at_work.items() if each.begun_s is not None}
+        return {
+            name: (job.next_run_time if job else None, now_s - begun[name] if name in begun else None)
+            for name, job in jobs.items()
+        }
+
     def overdue(self) -> tuple[str, ...]:
         """Names of the jobs that have been at work for longer than their limit."""
         now = self._clock.monotonic()

@@ -16,6 +16,7 @@ from monitor.model import (
     HistogramPoint,
     LatestRun,
     SegmentMeans,
+    Series,
     SeriesPoint,
     Silence,
     State,
@@ -35,8 +36,10 @@ PERIODS = {
 MOST_RUNS = 800
 """Runs that one chart shows; of a longer period the newest."""
 _DETAILS = 120
+_USUAL_RUNS = 28
 _SMALL_RUNS = 24
 MOST_SEGMENTS = 24
+MOST_QUIET = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ class ComparisonPage:
     arms: tuple[ArmScore, ...]
     rules: tuple[RuleRow, ...]
     quiet: tuple[RuleRow, ...]
+    more_quiet: int
 
 
 def read_comparison(site: Site, query: Query) -> ComparisonPage:
@@ -107,11 +111,14 @@ def read_comparison(site: Site, query: Query) -> ComparisonPage:
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
     since = until - PERIODS[period]
-    points = _read_points(site, name, metric, segment, configured, since, until)
+    pages = site.store.pages
+    series = Series(name, metric or "", segment)
+    points = pages.series(series, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS)
     thinned = [point.run_id for point in points[:: max(1, -(-len(points) // _DETAILS))]]
-    parts = site.store.pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
+    parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
     rows = [_rule_row(state, configured) for state in latest.states] if latest else []
+    quiet = [row for row in rows if row.state is State.QUIET]
     return ComparisonPage(
         name=name,
         standing=Standing.NO_DATA if latest is None else standing_of(latest),
@@ -129,31 +136,22 @@ def read_comparison(site: Site, query: Query) -> ComparisonPage:
         by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
         spans=_spans(site.store.alerts.transitions(comparison=name, limit=None), segment, since),
         silences=tuple(each for each in site.store.alerts.silences(ending_after=since) if _may_silence(each, name)),
-        distribution=site.store.pages.histograms(thinned, metric, segment) if metric else (),
-        coverage=site.store.pages.coverage(thinned, segment),
+        distribution=pages.histograms(thinned, metric, segment) if metric else (),
+        coverage=pages.coverage(thinned, segment),
         parts=tuple(ranked[:MOST_SEGMENTS]),
         more_parts=max(0, len(ranked) - MOST_SEGMENTS),
         arms=latest.arm_scores if latest else (),
         rules=tuple(row for row in rows if row.state is not State.QUIET),
-        quiet=tuple(row for row in rows if row.state is State.QUIET),
-    )
-
-
-def _read_points(
-    site: Site, name: str, metric: str | None, segment: str, configured: Comparison | None, since: datetime, until: datetime
-) -> tuple[SeriesPoint, ...]:
-    if metric is None:
-        return ()
-    return site.store.pages.series(
-        name, metric, segment, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS
+        quiet=tuple(quiet[:MOST_QUIET]),
+        more_quiet=max(0, len(quiet) - MOST_QUIET),
     )
 
 
 def _usual_period(latest: LatestRun | None) -> str:
     """A week, or for comparisons that run daily or less often a month or a year."""
     slots = [slot for slot, _ in latest.recent] if latest else []
-    days = (slots[-1] - slots[0]) / timedelta(days=1) / (len(slots) - 1) if len(slots) > 1 else 0.0
-    return "7d" if days < 0.2 else "30d" if days < 2 else "1y"
+    pace = (slots[-1] - slots[0]) / (len(slots) - 1) if slots[1:] else timedelta(0)
+    return next(name for name in ("7d", "30d", "1y") if pace <= PERIODS[name] / _USUAL_RUNS or name == "1y")
 
 
 def _fixed_limits(configured: Comparison | None, metric: str | None) -> tuple[tuple[str, float], ...]:
@@ -168,7 +166,7 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> tuple[tu
 def _fall(part: SegmentMeans) -> float:
     """How far the newest mean lies below the median of those before."""
     known = [mean for mean in part.means if mean is not None]
-    if len(known) < 2 or part.means[-1] is None:
+    if not known[1:] or part.means[-1] is None:
         return -1.0
     *before, now = known
     return sorted(before)[len(before) // 2] - now

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.model import ALL, AlertState, Comparison, LatestRun, Learning, RunStatus, Severity, State, is_learned, normal_band
+from monitor.model import (
+    ALL,
+    AlertState,
+    Comparison,
+    LatestRun,
+    LearnedLimit,
+    Learning,
+    RunStatus,
+    Severity,
+    State,
+    normal_band,
+)
 from monitor.web.pages.site import Query, Site
 
 
@@ -146,7 +157,7 @@ def standing_of(latest: LatestRun) -> Standing:
 def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
     """The rule that learns what is normal for the metric's mean; None without one."""
     for rule in configured.judging.similarity_rules if configured else ():
-        if is_learned(rule) and rule.subject == (metric, "mean") and rule.limit.learning is Learning.DROP:
+        if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
             return rule.alert
     return None
 

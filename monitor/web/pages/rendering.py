@@ -209,7 +209,7 @@ def _attempt_row(each: Attempt) -> tuple[str, ...]:
 
 
 def _schedule_row(each: ScheduledRun) -> tuple[str, ...]:
-    return (each.comparison, instant(each.next_at), "-" if each.running_since is None else instant(each.running_since))
+    return (each.name, instant(each.next_at), "-" if each.running_s is None else f"for {duration(each.running_s)}")
 
 
 def _delivery_row(each: DeliveryRecord) -> tuple[str, ...]:

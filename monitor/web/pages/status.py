@@ -8,11 +8,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """When a comparison is due next; ``running_since`` while a run of it is under way."""
+    """When a job is due next, and for how long it has been under way; None where it is not."""
 
-    comparison: str
+    name: str
     next_at: datetime | None
-    running_since: datetime | None
+    running_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
