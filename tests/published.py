@@ -1,6 +1,6 @@
 """What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -36,6 +36,8 @@ from monitor.model import (
     UserGroup,
 )
 from monitor.web.app import create_app
+from monitor.web.pages import Site
+from monitor.web.pages.status import ScheduledRun, Status
 
 SLOT = factories.SLOT
 _HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
@@ -197,10 +199,27 @@ class Well:
         return None
 
 
+def site(**given: Any) -> Site:
+    """What pages are made from: what is given, and nothing else."""
+    status = Status(
+        version="1.2.3",
+        started_at=SLOT,
+        role="leads",
+        unready=None,
+        database="sqlite",
+        schedule=(ScheduledRun(name="home-feed", next_at=SLOT, running_s=None),),
+        receivers=("pager",),
+        configuration="comparisons: []",
+    )
+    nothing = {"store": None, "clock": factories.HeldClock(), "latest": tuple, "comparisons": dict, "notice": lambda: None}
+    return Site(**{**nothing, "titles": lambda *_: {}, "status": lambda: status, **given})  # type: ignore[arg-type]
+
+
 def pages(**given: Any) -> Starlette:
     """The application over what is given, and over nothing else."""
-    nothing = {"metrics": lambda *_: (b"page\n", {}), "latest": tuple, "notice": lambda: None, "reload": lambda: False}
-    return create_app(**{"health": Well(), **nothing, **given})
+    shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
+    nothing = {"metrics": lambda *_: (b"page\n", {}), "health": Well(), "reload": lambda: False}
+    return create_app(**{"site": site(**shown), **nothing, **given})
 
 
 def series_names() -> set[str]:

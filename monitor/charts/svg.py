@@ -17,7 +17,7 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
         for key, value in attributes.items()
         if value is not None
     )
-    inner = Markup().join(escape(child) for child in children)
+    inner = Markup().join(child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children)
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), said, inner)  # noqa: S704 - the names are ours
 
 
@@ -39,8 +39,13 @@ def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Mar
     return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), **attributes)
 
 
-def _number(value: object) -> object:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+def _number(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """With what steers the writing, and what XML does not know, spelled out."""
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
 @dataclass(frozen=True, slots=True)

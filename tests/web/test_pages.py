@@ -1,91 +1,229 @@
-"""What each page answers."""
+"""The pages over stored runs: whole, linked, equal to the API and the database, harmless whatever names come from outside."""
 
-import gzip
-import inspect
-import threading
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
 
+import jsonschema
 import pytest
 
+import factories
 import published
-from monitor.web import app as web_app
+from monitor.errors import DatabaseError
+from monitor.model import Arm, Comparison, Direction, LearnedLimit, Learning, format_instant
+from monitor.storage import SqlStore
 from monitor.web import pages
+from monitor.web.app import describe_api
+from monitor.web.pages.overview import Standing, standing_of
+from monitor.web.pages.site import user_url
+from web.stored_pages import KEY, METRIC, SLOTS, Answer, application, browsing, fill, lists_of
+
+EVIL = '<script>alert(1)<\\script>"&{{7*7}} \u202e\x1b[2J..'
+SLOT = format_instant(SLOTS[-1])
 
 
-def test_metrics_are_served_as_text(client: Any) -> None:
-    status, headers, body = client.get("/metrics")
-
-    assert status == 200
-    assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert b'rankwatch_similarity_mean{comparison="home-feed",metric="rbo(p=0.9)",segment="all"} 0.625\n' in body
-
-
-def test_metrics_come_packed_and_as_openmetrics_when_asked(client: Any) -> None:
-    accept = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
-
-    status, headers, body = client.get("/metrics", **accept)
-
-    assert (status, headers["content-encoding"]) == (200, "gzip")
-    assert headers["content-type"].startswith("application/openmetrics-text")
-    assert gzip.decompress(body).endswith(b"# EOF\n")
+def paths_of(name: str, user: str) -> dict[str, str]:
+    """An address of every page, by the path of its route."""
+    of_it = f"/c/{quote(name, safe='')}"
+    return {
+        "/": "/",
+        "/c/{name}": of_it,
+        "/c/{name}/runs/{slot}": f"{of_it}/runs/{SLOT}",
+        "/c/{name}/users": f"{of_it}/users?id={quote(user, safe='')}",
+        "/c/{name}/users/{user}": f"{of_it}/users/{quote(user.replace('/', ''), safe='')}?slot={SLOT}",
+        "/alerts": "/alerts",
+        "/alerts/{key}": f"/alerts/{KEY}",
+        "/daemon": "/daemon",
+    }
 
 
-def test_probes_say_so_and_why_when_not_and_pages_are_served_all_the_same(client: Any, health: Any) -> None:
-    for path, word in (("/-/healthy", b"healthy"), ("/-/ready", b"ready")):
-        assert client.get(path)[::2] == (200, word + b"\n")
-
-    health.sick, health.lacking = "the scheduler has not moved for 90 s", "the database is away"
-
-    assert client.get("/-/healthy")[::2] == (503, b"not healthy: the scheduler has not moved for 90 s\n")
-    assert client.get("/-/ready")[::2] == (503, b"not ready: the database is away\n")
-    assert client.get("/metrics")[0] == 200
+def watched(name: str = "home-feed") -> dict[str, Comparison]:
+    learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
+    return {name: factories.comparison(name=name, rules=(factories.rule(alert="SimilarityDropped", limit=learned),))}
 
 
-def test_the_first_page_links_the_others_and_runs_no_script(client: Any) -> None:
-    status, headers, body = client.get("/")
+Ask = Callable[[str], Answer]
 
-    assert status == 200
-    assert [path for path in (b"metrics", b"-/healthy", b"-/ready") if b'href="%s"' % path not in body] == []
-    assert headers["content-security-policy"] == "default-src 'none'"
+
+@pytest.fixture
+def ask(store: SqlStore) -> Iterator[Ask]:
+    fill(store)
+    with browsing(application(store, comparisons=watched)) as ask:
+        yield ask
+
+
+def test_every_page_has_its_template_and_every_template_its_page() -> None:
+    folder = Path(pages.__file__).parents[1] / "templates"
+    kept = {"layout.html", "macros.html", "absent.html"}
+    assert {path.name for path in folder.iterdir()} - kept == {page.template for page in pages.PAGES}
+    assert [
+        path.name for path in folder.iterdir() if re.search(r"\|\s*safe\b|autoescape|style=|\son\w+=", path.read_text())
+    ] == []
+    assert paths_of("a", "b").keys() == {page.path for page in pages.PAGES}
+
+
+@pytest.mark.parametrize("path", [page.path for page in pages.PAGES if page.path != "/c/{name}/users/{user}"])
+def test_names_from_outside_stay_text_on_every_page(store: SqlStore, path: str) -> None:
+    fill(store, EVIL, EVIL)
+    app = application(store, comparisons=lambda: watched(EVIL), notice=lambda: EVIL, titles=lambda *_: {EVIL: EVIL})
+    with browsing(app) as ask:
+        answer = ask(paths_of(EVIL, EVIL)[path])
+    assert answer.status == 200, answer.text
+    body = answer.text
+    assert re.findall(r"<script[^>]*>", body) == ['<script src="/static/rankwatch.js" defer>']
+    assert not set(body) & {"\u202e", "\x1b"}
+    assert "{{7*7}}" in body
+    for drawn in re.findall(r"<svg.*?</svg>", body, re.DOTALL):
+        ET.fromstring(drawn)  # noqa: S314 - our own
+        assert "nan" not in drawn
+    assert "&lt;script&gt;alert(1)" in body
+
+
+def test_pages_may_load_nothing_from_elsewhere_and_run_no_other_script(ask: Ask) -> None:
+    for address in paths_of("home-feed", "u1").values():
+        policy = ask(address).headers["content-security-policy"]
+        assert "default-src 'none'; style-src 'self'; script-src 'self'" in policy
+    assert ask("/static/rankwatch.css").headers["content-type"].startswith("text/css")
+    assert ask("/static/rankwatch.js").headers["content-type"].startswith("text/javascript")
+    assert ask("/static/app.py").status == 404
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.api)
+def test_json_is_as_the_description_says(ask: Ask, page: pages.Page) -> None:
+    address = paths_of("home-feed", "u1")[page.path]
+    answer = ask(address.replace("/c/", "/api/v1/comparisons/") if "/c/" in address else page.api.replace("{key}", KEY))
+    described = describe_api()
+    told = described["paths"][page.api]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    jsonschema.validate(answer.json(), {**told, "components": described["components"]})
+    assert ask("/api/v1/openapi.json").json() == described
+
+
+def test_a_comparison_shows_what_is_stored(ask: Ask, store: SqlStore) -> None:
+    shown = ask("/api/v1/comparisons/home-feed?period=30d").json()
+    stored = store.history.runs(comparison="home-feed", limit=9)[::-1]
+    assert [point["slot"] for point in shown["points"]] == [format_instant(run.slot) for run in stored]
+    assert [point["mean"] for point in shown["points"]] == [
+        next(each.mean for each in store.history.summaries(run.id) if each.segment == "all") for run in stored
+    ]
+    assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {(0.4, 0.5, 0.6)}
+    assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [("SimilarityLow", SLOT, None)]
+    assert [part["means"] for part in shown["parts"]] == [[0.25, 0.25, 0.25, 0.125]]
+    assert len(shown["distribution"]) == len(shown["coverage"]) == len(stored)
+    body = ask("/c/home-feed?period=30d").text
+    assert body.count('class="dot"') + body.count('class="dot marked"') >= len(stored)
+    assert f'href="/c/home-feed/runs/{SLOT}"' in body
+    for figure in ("0.5000", "0.2500", "firing", "SimilarityLow", "catalogue_coverage", "missing"):
+        assert figure in body
+
+
+def test_what_is_chosen_and_is_not_there_falls_back(ask: Ask) -> None:
+    chosen = "/api/v1/comparisons/home-feed?metric=nope&segment=%3Cb%3E&period=always"
+    shown = ask(chosen).json()
+    assert (shown["metric"], shown["segment"], shown["period"]) == (METRIC, "all", "30d")
+
+
+def test_a_run_leads_to_its_users_and_to_its_neighbours(ask: Ask) -> None:
+    body = ask(f"/c/home-feed/runs/{format_instant(SLOTS[1])}").text
+    assert f'rel="prev" href="/c/home-feed/runs/{format_instant(SLOTS[0])}"' in body
+    assert f'rel="next" href="/c/home-feed/runs/{format_instant(SLOTS[2])}"' in body
+    assert f'href="/c/home-feed/users/u1?slot={quote(format_instant(SLOTS[1]), safe="")}"' in body
+    assert "Tea" not in ask("/c/home-feed").text
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_a_user_is_shown_with_both_lists_in_every_run(ask: Ask, slot: Any) -> None:
+    shown = ask(f"/api/v1/comparisons/home-feed/users/u1?slot={quote(format_instant(slot))}").json()
+    assert (shown["lists"]["baseline"], shown["lists"]["candidate"]) == tuple(list(lists_of(arm, "home-feed")) for arm in Arm)
+    assert {move["item"]: move["what"] for move in shown["moves"]} == {
+        "i2": "up 1",
+        "home-feed": "down 1",
+        "i4": "new",
+        "i3": "gone",
+    }
+    known = [0.5, 0.5, 0.5, 0.25][: SLOTS.index(slot) + 1]
+    assert [run["scores"][METRIC] for run in shown["history"]] == known
+
+
+def test_lists_that_were_not_kept_are_said_with_what_to_set(ask: Ask) -> None:
+    assert ask("/c/home-feed/users/zz").status == 200
+    body = ask(f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}").text  # only the newest lists are kept
+    assert "keep_lists: all" in body
+
+
+@pytest.mark.parametrize("user", ["a/b", "..", ".", "", "ü %41?#&=+", "x" * 3000, "q\"'<>"])
+def test_every_user_has_an_address(store: SqlStore, user: str) -> None:
+    fill(store, user=user)
+    with browsing(application(store)) as ask:
+        answer = ask(user_url("home-feed", user, SLOTS[-1]))
+    assert answer.status == 200, answer.text[-300:]
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/nowhere", 404), ("POST", "/metrics", 405), ("HEAD", "/metrics", 200)]
+    ("path", "said"),
+    [
+        ("/c/nope", "no comparison named nope"),
+        ("/c/home-feed/runs/2030-01-01T00:00:00Z", "was never run, or is deleted"),
+        ("/c/home-feed/runs/yesterday", "yesterday is no slot: write it as"),
+        ("/c/home-feed/users/nobody", "nothing is stored of user nobody"),
+        ("/alerts/nothing", "no incident nothing"),
+    ],
 )
-def test_other_paths_and_methods_get_their_plain_answer(client: Any, method: str, path: str, status: int) -> None:
-    assert client.status(path, method=method) == status
+def test_what_is_not_there_is_said(ask: Ask, path: str, said: str) -> None:
+    page, api = ask(path), ask(path.replace("/c/", "/api/v1/comparisons/").replace("/alerts/", "/api/v1/alerts/"))
+    assert (page.status, api.status) == (404, 404)
+    assert said in page.text
+    assert said in api.json()["reason"]
 
 
-def test_no_answer_names_the_server_software(client: Any) -> None:
-    for path in ("/", "/metrics", "/-/healthy", "/nowhere"):
-        assert "server" not in client.get(path)[1]
+def test_while_the_database_is_away_the_overview_stays(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store)
+
+    def fail(*_: object, **__: object) -> None:
+        msg = "the database does not answer since 03:00"
+        raise DatabaseError(msg, permanent=False)
+
+    monkeypatch.setattr(store.pages, "series", fail)
+    with browsing(application(store)) as ask:
+        answer, overview = ask("/c/home-feed"), ask("/")
+    assert answer.status == 503
+    assert "does not answer since 03:00" in answer.text
+    assert "home-feed" in overview.text
 
 
-def test_a_readiness_that_does_not_answer_counts_as_not_ready(
-    client: Any, health: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(web_app, "_HEALTH_S", 0.5)
-    health.release = threading.Event()
-    try:
-        status, _, body = client.get("/-/ready")
-        healthy, *_ = client.get("/-/healthy")
-    finally:
-        health.release.set()
-
-    assert (status, body) == (503, b"not ready: no answer within 0.5 s\n")
-    assert healthy == 200
+def test_a_former_address_leads_to_the_page_with_what_was_chosen(ask: Ask) -> None:
+    answer = ask("/comparisons/home-feed?alert=A&segment=country%3DUK")
+    assert answer.headers["location"] == "/c/home-feed?alert=A&segment=country%3DUK"
 
 
-def test_no_data_of_a_page_has_a_default_that_would_hide_that_nobody_hands_it_over() -> None:
-    parameters = inspect.signature(web_app.create_app).parameters
-    assert [name for name, each in parameters.items() if each.default is not each.empty] == []
+def test_an_incident_is_shown_with_who_was_notified(store: SqlStore) -> None:
+    fill(store)
+    with browsing(application(store)) as ask:
+        shown = ask("/api/v1/alerts").json()
+    assert [(each["key"], each["alerts"], each["end"]) for each in shown["firing"]] == [(KEY, ["SimilarityLow"], None)]
 
 
-def test_every_template_has_its_function_and_its_route() -> None:
-    folder = Path(pages.__file__).with_name("templates")
-    templates = {path.stem for path in folder.glob("*.html")} - {"base", "table"}
-    functions = {name.removeprefix("render_") for name in vars(pages) if name.startswith("render_")}
-    routes = {route.name for route in published.pages().routes}  # type: ignore[attr-defined]
-    assert templates == functions
-    assert functions <= routes
+@pytest.mark.parametrize(
+    ("change", "standing"),
+    [
+        ({}, Standing.FIRING),
+        ({"states": ()}, Standing.QUIET),
+        ({"states": (), "run": published.run(status="failed")}, Standing.NO_DATA),
+        ({"states": (published.state(state="pending"),)}, Standing.PENDING),
+        ({"states": (), "expectations": (replace(published.latest().expectations[0], expected=None),)}, Standing.LEARNING),
+    ],
+)
+def test_how_a_comparison_stands(change: dict[str, Any], standing: Standing) -> None:
+    assert standing_of(published.latest(**change)) is standing
+
+
+def test_the_overview_shows_the_worst_first_and_what_was_never_run() -> None:
+    latest = [published.latest(run=published.run(comparison="b"), states=()), published.named("c")]
+    configured: Callable[[], dict[str, Comparison]] = lambda: {**watched("a"), **watched("b"), **watched("c")}  # noqa: E731
+    with browsing(published.pages(latest=lambda: latest, comparisons=configured)) as ask:
+        shown = ask("/api/v1/comparisons").json()
+    assert [(row["name"], row["standing"]) for row in shown["rows"]] == [("c", "firing"), ("a", "no data"), ("b", "quiet")]
+    assert shown["counts"] == {"firing": 1, "no data": 1, "pending": 0, "learning": 0, "quiet": 1}

@@ -1,0 +1,177 @@
+"""Charts: where things are drawn, by hand-worked places; and that what is drawn is well-formed whatever comes."""
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
+
+from monitor.charts import (
+    Band,
+    Bar,
+    Level,
+    Point,
+    Span,
+    draw_bars,
+    draw_heat_map,
+    draw_series,
+    draw_slopes,
+    draw_sparkline,
+    draw_stack,
+    draw_waterfall,
+)
+from monitor.charts.slope_chart import describe_move, draw_thumbnail
+from monitor.charts.svg import Scale, element, scale_of, ticks, write_value
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def parts(drawn: Markup, tag: str, class_: str | None = None) -> list[ET.Element]:
+    """Elements of the drawing in order, by tag and by the first word of their class."""
+    found = ET.fromstring(drawn).iter(tag)  # noqa: S314 - our own
+    return [each for each in found if class_ is None or class_ in (each.get("class") or "").split()]
+
+
+def series(values: list[float | None], **more: object) -> Markup:
+    points = [Point(at=START + number * DAY, value=value, note="n") for number, value in enumerate(values)]
+    return draw_series(points, label="l", **more)  # type: ignore[arg-type]
+
+
+def test_a_scale_goes_from_its_lowest_to_its_highest_value() -> None:
+    scale = Scale(0.0, 10.0, 100.0, 0.0)
+    assert [scale(value) for value in (0, 5, 10)] == [100.0, 50.0, 0.0]
+    assert Scale(3.0, 3.0, 0.0, 10.0)(3.0) == 5.0
+    assert (scale_of([1.0, None, math.nan, 3.0], 0, 1).low, scale_of([], 0, 1).high) == (0.88, 1.06)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]), (0.47, 0.53, [0.48, 0.5, 0.52]), (-1.0, 1.0, [-1.0, -0.5, 0.0, 0.5, 1.0])],
+)
+def test_ticks_are_round_and_told_apart(low: float, high: float, expected: list[float]) -> None:
+    found = ticks(Scale(low, high, 0, 1))
+    assert found == pytest.approx(expected)
+    assert len({write_value(value, found) for value in found}) == len(found)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_lie_within_the_scale_and_are_few(low: float, span: float) -> None:
+    found = ticks(Scale(low, low + span, 0, 1))
+    assert len(found) <= 6
+    assert all(low - span * 1e-6 <= value <= low + span * (1 + 1e-6) for value in found)
+
+
+def test_text_and_attributes_are_escaped_and_what_steers_the_writing_is_spelled_out() -> None:
+    drawn = element("text", '<b>&"\u202e\x1b', x='"><script>')
+    assert drawn == '<text x="&#34;&gt;&lt;script&gt;">&lt;b&gt;&amp;&#34;\\u202e\\u001b</text>'
+
+
+def test_a_run_is_a_point_at_its_time_and_value_and_leads_to_it() -> None:
+    points = [
+        Point(at=START + number * DAY, value=value, note=f"run {number}", link=f"/{number}")
+        for number, value in enumerate((0.5, 0.25, 0.5))
+    ]
+    drawn = draw_series(points, label="l")
+    circles = parts(drawn, "circle")
+    assert [each.get("cx") for each in circles] == ["52", "494", "936"]
+    assert circles[0].get("cy") == circles[2].get("cy")
+    assert float(circles[1].get("cy", "0")) > float(circles[0].get("cy", "0"))
+    assert [each.get("href") for each in parts(drawn, "a")] == ["/0", "/1", "/2"]
+    assert [each.text for each in parts(drawn, "title")] == ["run 0", "run 1", "run 2"]
+
+
+def test_a_run_without_a_value_breaks_the_line_and_is_marked() -> None:
+    drawn = series([0.5, 0.4, None, 0.5, 0.6])
+    assert [len((each.get("points") or "").split()) for each in parts(drawn, "polyline", "line")] == [2, 2]
+    assert len(parts(drawn, "text", "failed")) == 1
+
+
+def test_bands_levels_and_spans_are_drawn_where_they_lie() -> None:
+    bands = [Band(at=START + number * DAY, low=0.4, high=None, expected=0.5) for number in range(3)]
+    levels = [Level(value=0.45, name="Low", kind="limit"), Level(value=-9.0, name="far", kind="limit")]
+    spans = [Span(start=START + DAY, end=None, name="fires", kind="firing")]
+    drawn = series([0.5, 0.4, 0.5], bands=bands, levels=levels, spans=spans)
+    assert len(parts(drawn, "polygon", "band")) == len(parts(drawn, "polyline", "expected")) == 1
+    assert [each.text for each in parts(drawn, "text", "tick") if each.text in {"Low", "far"}] == [
+        "Low"
+    ]  # far ones stretch nothing
+    (span,) = parts(drawn, "rect", "firing")
+    assert (float(span.get("x", 0)), float(span.get("width", 0))) == (494, 442)
+
+
+@pytest.mark.parametrize(("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (80, "01 Jan"), (400, "01 Jan")])
+def test_marks_of_time_are_hours_or_days_and_few(days: float, first: str) -> None:
+    drawn = draw_series([Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l")
+    said = [each.text for each in parts(drawn, "text", "tick") if re.match(r"\d\d[: ]", each.text or "")]
+    assert said[0] == first
+    assert 2 <= len(said) <= 10
+
+
+def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new() -> None:
+    drawn = draw_slopes(["a", "b", "c", "d", "e"], ["a", "c", "e", "x", "b"], titles={"x": "Tea <hot>"})
+    lines = [each.get("class") for each in parts(drawn, "line")]
+    assert lines == ["slope kept", "slope far", "slope moved", "slope moved"]
+    assert [each.text for each in parts(drawn, "text", "gone")] == ["d"]
+    assert [each.text for each in parts(drawn, "text", "new")] == ["Tea <hot>"]
+    assert "4 items in both lists, 1 only in the baseline&#39;s, 1 only in the candidate&#39;s" in drawn
+    small = draw_thumbnail(["a", "b"], ["b", "c"])
+    assert [len(parts(small, tag)) for tag in ("line", "circle")] == [1, 2]
+    assert [describe_move(*ranks) for ranks in ((1, 1), (3, 1), (1, 4), (2, None), (None, 2))] == [
+        "kept",
+        "up 2",
+        "down 3",
+        "gone",
+        "new",
+    ]
+
+
+def test_a_waterfall_begins_each_piece_where_the_one_before_ended() -> None:
+    start, end = (
+        Bar(name="before", amount=0.4, figure="0.4", kind="total"),
+        Bar(name="now", amount=0.6, figure="0.6", kind="total"),
+    )
+    drawn = draw_waterfall(
+        start, [Bar(name="a", amount=0.3, figure="+"), Bar(name="b", amount=-0.1, figure="-")], end, label="l"
+    )
+    places = [(float(each.get("x", 0)), float(each.get("x", 0)) + float(each.get("width", 0))) for each in parts(drawn, "rect")]
+    (_, level), first, second, (_, last) = places
+    assert first[0] == pytest.approx(level, abs=0.2)
+    assert second[1] == pytest.approx(first[1], abs=0.2)
+    assert second[0] == pytest.approx(last, abs=0.2)
+    assert [each.get("class") for each in parts(drawn, "rect")] == ["bar total", "bar worse", "bar better", "bar total"]
+    assert draw_bars([], label="l") == ""
+
+
+def test_a_distribution_is_a_column_a_run_and_few_columns_of_many_runs() -> None:
+    drawn = draw_heat_map([(10, 0), (0, 10), (5, 5)], -1.0, 1.0, label="l")
+    cells = parts(drawn, "rect")
+    assert len(cells) == 4
+    assert len({each.get("x") for each in parts(draw_heat_map([(1, 1)] * 5000, 0, 1, label="l"), "rect")}) <= 120
+    assert draw_heat_map([], 0, 1, label="l") == ""
+
+
+def test_shares_stand_on_each_other() -> None:
+    drawn = draw_stack([START, START + DAY], {"missing": [0.1, 0.1], "short": [0.2, 0.0]}, label="l")
+    assert [each.findtext("title") for each in parts(drawn, "polygon")] == ["missing", "short"]
+    assert draw_stack([START], {"missing": [0.0]}, label="l") == ""
+
+
+_VALUES = st.lists(st.none() | st.floats(-1e9, 1e9) | st.just(math.nan), max_size=30)
+
+
+@given(_VALUES, st.none() | st.floats(-2, 2))
+def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(
+    values: list[float | None], low: float | None
+) -> None:
+    finite = [None if value is None or math.isnan(value) else value for value in values]
+    bands = [Band(at=START + number * DAY, low=low, high=None) for number in range(len(values))]
+    for drawn in (series(finite, bands=bands), draw_sparkline(finite, label="l", band=(low, None))):
+        if drawn:
+            ET.fromstring(drawn)  # noqa: S314 - our own
+        assert "nan" not in drawn
+        assert "inf" not in drawn

@@ -1,0 +1,91 @@
+"""What pages read, on both databases: series, segments, users, lists and incidents."""
+
+from datetime import timedelta
+
+import pytest
+
+from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification, Series
+from monitor.storage import SqlStore
+from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
+
+NAME = "home-feed"
+WHOLE = {"since": SLOTS[0], "until": SLOTS[-1], "most": 100}
+
+
+@pytest.fixture
+def filled(store: SqlStore) -> SqlStore:
+    fill(store)
+    fill(store, "other")
+    return store
+
+
+def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: SqlStore) -> None:
+    claimed = SLOTS[-1] + DAY
+    filled.runs.claim(NAME, claimed, owner="o", now=claimed, until=claimed + DAY, config_hash="0" * 64, rerun=False)
+    found = filled.pages.series(Series(NAME, METRIC, "all"), alert="SimilarityDropped", **{**WHOLE, "until": claimed})
+    assert [(each.slot, each.mean, each.n) for each in found] == list(
+        zip(SLOTS, (0.5, 0.5, 0.5, 0.25), [1874] * 4, strict=True)
+    )
+    assert {(each.low, each.expected, each.high) for each in found} == {(0.4, 0.5, 0.6)}
+    assert len({each.run_id for each in found}) == len(SLOTS)
+    newest = filled.pages.series(Series(NAME, METRIC, f"country={NAME}"), alert=None, **{**WHOLE, "most": 2})
+    assert [(each.slot, each.mean, each.expected) for each in newest] == [(SLOTS[2], 0.25, None), (SLOTS[3], 0.125, None)]
+    (only,) = filled.pages.series(Series(NAME, "nope", "all"), alert=None, since=SLOTS[1], until=SLOTS[1], most=9)
+    assert (only.mean, only.n) == (None, 0)
+
+
+def test_distributions_and_coverage_are_those_of_the_runs_in_order(filled: SqlStore) -> None:
+    points = filled.pages.series(Series(NAME, METRIC, "all"), alert=None, **WHOLE)
+    ids = [each.run_id for each in points[::-1]]
+    assert [each.slot for each in filled.pages.histograms(ids, METRIC, "all")] == SLOTS
+    assert filled.pages.histograms(ids[:1], METRIC, "all")[0].histogram.counts == (0, 1874)
+    covered = filled.pages.coverage(ids, "country=UK")
+    assert [(each.slot, each.row.asked, dict(each.row.reasons)) for each in covered] == [
+        (slot, 50, {(Arm.BASELINE, CoverageReason.SHORT): 3}) for slot in SLOTS
+    ]
+
+
+def test_segments_have_their_means_in_the_newest_runs(filled: SqlStore) -> None:
+    found = filled.pages.segments(NAME, METRIC, until=SLOTS[-1], runs=3)
+    assert [(each.segment, each.users, each.means) for each in found] == [
+        ("all", 1874, (0.5, 0.5, 0.25)),
+        (f"country={NAME}", 9, (0.25, 0.25, 0.125)),
+    ]
+
+
+def test_neighbours_are_the_finished_runs_before_and_after(filled: SqlStore) -> None:
+    assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
+    assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
+    run = filled.pages.run_at(NAME, SLOTS[2])
+    assert run is not None
+    assert (run.slot, run.comparison) == (SLOTS[2], NAME)
+    assert filled.pages.run_at(NAME, SLOTS[2] + timedelta(seconds=1)) is None
+
+
+def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: SqlStore) -> None:
+    found = filled.pages.user_scores(NAME, "u1", until=SLOTS[-1], runs=3)
+    assert [(each.slot, dict(each.scores)) for each in found] == [
+        (slot, {METRIC: mean}) for slot, mean in zip(SLOTS[1:], (0.5, 0.5, 0.25), strict=True)
+    ]
+    assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
+    ids = [each.run_id for each in filled.pages.series(Series(NAME, METRIC, "all"), alert=None, **WHOLE)]
+    for run_id in ids:  # from the evidence
+        lists = filled.pages.user_lists(run_id, "u1")
+        assert lists is not None
+        assert (lists.baseline, lists.candidate) == tuple(lists_of(arm, NAME) for arm in Arm)
+    kept = [filled.pages.user_lists(run_id, "zz") for run_id in ids]  # from the lists of the newest run
+    assert [None if each is None else each.baseline for each in kept] == [None, None, None, ("i1",)]
+
+
+def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled: SqlStore) -> None:
+    at = SLOTS[-1] + timedelta(minutes=1)
+    (delivery, *_) = filled.outbox.claim_deliveries("pager", owner="o", now=at, until=at + DAY, limit=9)
+    filled.outbox.record(
+        Notification(delivery_id=delivery.id, at=at, status=DeliveryStatus.SENT, reason="answered 200", next_attempt_at=None)
+    )
+    found = filled.pages.incident(KEY)
+    assert [(each.alert, each.slot) for each in found.transitions] == [("SimilarityLow", SLOTS[-1])] * 2  # of both comparisons
+    assert [(each.receiver, each.at, each.status, each.reason) for each in found.attempts] == [
+        ("pager", at, DeliveryStatus.SENT, "answered 200")
+    ]
+    assert filled.pages.incident("nope").transitions == ()

@@ -1,0 +1,113 @@
+"""A comparison with four stored runs, every name of which may be hostile, and the application over it."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from starlette.applications import Starlette
+
+import factories
+import published
+from factories import SLOT, HeldClock
+from monitor.model import Arm, Evidence, EvidenceKind, KeptLists, Scores, State
+from monitor.storage import SqlStore
+from web.sites import running
+
+DAY = timedelta(days=1)
+SLOTS = [SLOT + number * DAY for number in range(4)]
+METRIC = "extended_tau"
+KEY = "key-1"
+
+
+def fill(store: SqlStore, name: str = "home-feed", user: str = "u1") -> None:
+    """Four runs of one comparison, the last of which fires; of one user and one other the lists are kept."""
+    for number, slot in enumerate(SLOTS):
+        claim = store.runs.claim(name, slot, owner="test", now=slot, until=slot + DAY, config_hash="0" * 64, rerun=False)
+        assert claim is not None
+        mean = 0.5 if number < 3 else 0.25
+        of_all = factories.summary(mean=mean)
+        uk = factories.summary(segment=f"country={name}", mean=mean / 2, n=9)
+        explained = published.explanation()
+        item = replace(explained.gained[0], item=name, title=name)
+        change = factories.transition(
+            comparison=name, slot=slot, since=slot, at=slot, dedup_key=KEY, incident=KEY, explanation=name, reason=name
+        )
+        lists = (name, "i2", "i3"), ("i2", name, "i4")
+        result = published.result(
+            claim=claim,
+            reason=name,
+            coverage=published.coverage(),
+            summaries=(of_all, uk),
+            arm_scores=(published.arm_score(segment=name),),
+            catalogue_size=1000,
+            scores=[Scores(users=pd.Index(sorted([user, "zz"]), dtype="str"), by_metric={METRIC: np.array([mean, 1.0])})],
+            evidence=(
+                Evidence(
+                    kind=EvidenceKind.WORST, position=0, user=user, baseline=lists[0], candidate=lists[1], scores={METRIC: mean}
+                ),
+            ),
+            lists=KeptLists(
+                baseline=factories.rankings({user: list(lists[0]), "zz": ["i1"]}),
+                candidate=factories.rankings({user: list(lists[1]), "zz": ["i1"]}),
+                segments={"all": np.arange(2)},
+            ),
+            explanation=replace(explained, metric=METRIC, sentence=name, gained=(item,)),
+            expectations=(_expectation(), _expectation(segment=f"country={name}")),
+            states=(
+                factories.state(
+                    comparison=name, state=State.FIRING, dedup_key=KEY, incident=KEY, judged_slot=slot, reason=name
+                ),
+            )
+            if number == 3
+            else (),
+            transitions=(replace(change, from_state=State.QUIET),) if number == 3 else (),
+        )
+        assert store.runs.finish(result, receivers=["pager"])
+
+
+def _expectation(segment: str = "all") -> Any:
+    return replace(
+        published.latest().expectations[0], alert="SimilarityDropped", segment=segment, expected=0.5, limit=0.4, opposite=0.6
+    )
+
+
+def application(store: SqlStore, **given: Any) -> Starlette:
+    """The pages over the store, as of six hours after its newest run."""
+    names = {run.comparison for run in store.history.runs(comparison=None, limit=100)}
+    latest = store.history.latest(sorted(names))
+    shown = {"store": store, "clock": HeldClock(SLOTS[-1] + timedelta(hours=6)), "latest": lambda: latest}
+    return published.pages(**{**shown, **given})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server said."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@contextmanager
+def browsing(app: Starlette) -> Iterator[Callable[[str], Answer]]:
+    """Asks a real server of the application."""
+    with running(app) as site:
+
+        def ask(path: str) -> Answer:
+            status, headers, body = site.get(path)
+            return Answer(status, headers, body.decode())
+
+        yield ask
+
+
+def lists_of(arm: Arm, name: str) -> tuple[str, ...]:
+    """The lists that `fill` stored of its user."""
+    return (name, "i2", "i3") if arm is Arm.BASELINE else ("i2", name, "i4")
