@@ -120,8 +120,6 @@ def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.
         keep_item = np.repeat(kept, lengths)
         rows, lengths, items = rows[kept], lengths[kept], items.filter(pa.array(keep_item))
         numbers = None if numbers is None else numbers[keep_item]
-    if bool((rows[1:] < rows[:-1]).any()):
-        rows, lengths, items, numbers = _lists_in_order(rows, lengths, items, numbers)
     return _pull(wanted, rows, lengths, items, reasons, numbers)
 
 
@@ -156,21 +154,6 @@ def long_lists(
     present = np.flatnonzero(lengths)
     reasons = {CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}
     return _pull(wanted, present, lengths[present], items, reasons, numbers)
-
-
-def _lists_in_order(
-    rows: Integers, lengths: Integers, items: pa.Array, scores: Floats | None
-) -> tuple[Integers, Integers, pa.Array, Floats | None]:
-    """Return the lists in the order of the users asked: whoever pairs them then has nothing to look up."""
-    order = np.argsort(rows, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-
-    def ordered(flat: pa.Array) -> pa.Array:
-        lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), flat)
-        return lists.take(pa.array(order)).flatten()
-
-    moved = None if scores is None else ordered(pa.array(scores)).to_numpy()
-    return rows[order], lengths[order], ordered(items), moved
 
 
 def _order(rows: Integers, places: Floats, items: pa.Array | None) -> npt.NDArray[np.intp] | None:
