@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from monitor.model import CoverageReason, Pull, RankingTable
 from monitor.model.arrays import Floats, Integers
-from monitor.sources.id_columns import flat_ids, id_column, join_items
+from monitor.sources.id_columns import flat_ids, id_column, join_items, user_index
 from monitor.sources.number_columns import number_column, numbers_beside
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
@@ -84,8 +84,7 @@ class WantedUsers:
         """Return the users at these positions."""
         if len(rows) == len(self) and bool((rows == np.arange(len(rows))).all()):
             return self.index
-        users: pd.Index[str] = pd.Index(pd.array(self._keys.take(pa.array(rows)), dtype="str"))
-        return users
+        return user_index(self._keys.take(pa.array(rows)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """Reasons by user; a later reason does not replace an earlier one."""
