@@ -24,13 +24,12 @@ def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBat
     """Batches of at least so many rows, joined from smaller ones."""
     # Looking up the users of a batch costs as much as the panel is long, however small the batch is.
     waiting: list[ArrowBatch] = []
-    is_first = True
     for batch in batches:
         waiting.append(batch)
         if _row_count(waiting) >= rows or _nbytes(waiting) > _MERGED_BYTES:
             yield join_batches(waiting)
-            waiting, is_first = [], False
-    if waiting and (is_first or _row_count(waiting)):
+            waiting = []
+    if waiting:
         yield join_batches(waiting)
 
 
