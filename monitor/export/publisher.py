@@ -12,7 +12,14 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,7 +28,6 @@ from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
 from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.exposition import Format, Lines
-from monitor.export.families import without_created
 from monitor.export.publication import Publication
 from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model import LatestRun
@@ -98,7 +104,7 @@ class _Page:
                 if name not in self._failing:
                     log.exception("metrics left out of the page", collector=name)
         self._failing = frozenset(failing)
-        found.append(form.encode(map(without_created, self._errors.collect())))
+        found.append(form.encode(self._errors.collect()))
         return form.page(found, hidden)
 
 
@@ -111,6 +117,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # in the text format they would be gauges of their own
         self._clock = clock
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None

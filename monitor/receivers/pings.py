@@ -13,7 +13,6 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
@@ -146,10 +145,9 @@ class RunPings:
 
     def _post(self, url: str, body: str) -> None:
         options = self._options
-        guard = HttpClient(url, who=options.name, timeout_s=options.timeout.total_seconds(), ca_file=options.ca_file)
-        with closing(guard):
-            answer = guard.post(body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
-            require_accepted(answer, who=guard.who, now=datetime.now(UTC))
+        client = HttpClient(url, who=options.name, timeout_s=options.timeout.total_seconds(), ca_file=options.ca_file)
+        answer = client.post(body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
+        require_accepted(answer, who=client.who, now=datetime.now(UTC))
 
 
 def run_uuid(claim: Claim) -> uuid.UUID:

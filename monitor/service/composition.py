@@ -30,7 +30,6 @@ from monitor.sources import (
     open_source,
     open_users,
 )
-from monitor.web.access import Access, open_access
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +68,6 @@ class Wiring:
         hung = self.watched.get(comparison)
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
         if hung is not None and options is not None:
-            # The hung run holds the old ones, which are closed once it ends.
             self.watched[comparison] = watch(options, self.settings.installation)
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
@@ -174,14 +172,3 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
         msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
         raise ConfigError(msg)
     return new
-
-
-def open_web_access(settings: Settings, old: Access | None = None) -> Access:
-    """Who may read the pages, by the web configuration file; ConfigError when its certificates cannot be used.
-
-    Settings that rankwatch cannot follow exactly are logged. What has not changed since the ``old`` one was opened goes on.
-    """
-    access = open_access(settings.access, name=settings.web_config_file, old=old)
-    for key, instead in access.options.notes:
-        log.warning("web configuration: setting not followed exactly", key=key, instead=instead)
-    return access

@@ -83,16 +83,6 @@ def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: Pr
     assert page.value("outbox_pending", receiver="pager") == 0
 
 
-def test_two_publishers_share_nothing(publisher: PrometheusPublisher) -> None:
-    publisher.run_finished(published.result(stage_seconds={}))
-    other = PrometheusPublisher(version="2")
-
-    other.run_finished(published.result(claim=replace(published.result().claim, comparison="search")))
-
-    assert "search" not in scraped(publisher).text
-    assert "home-feed" not in scraped(other).text
-
-
 def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_kind(publisher: PrometheusPublisher) -> None:
     assert {scraped(publisher).value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
     assert scraped(publisher).value("clock_jumps_total") == 0

@@ -8,7 +8,6 @@ import pytest
 from pydantic import ValidationError
 
 from monitor import receivers
-from monitor.errors import ConfigError
 from monitor.options import Options
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.fields import ReceiverEntry
@@ -62,16 +61,6 @@ def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
     assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
     (entry,) = parsed({"alertmanager": {"name": "eu", "urls": ["http://a", "http://b"]}})
     assert entry.receiver_names == ("eu-0", "eu-1")
-
-
-def test_receivers_that_share_a_name_are_refused_all_at_once() -> None:
-    options = parsed({"webhook": HOOK}, {"alertmanager": AM}, {"webhook": HOOK}, {"alertmanager": AM})
-    with pytest.raises(ConfigError) as caught:
-        open_receivers(options, external_url="http://rankwatch.test")
-    assert str(caught.value).splitlines() == [
-        "two receivers are called alertmanager: give one of them another name",
-        "two receivers are called webhook: give one of them another name",
-    ]
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

@@ -104,12 +104,6 @@ def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(colle
     assert (alert["status"], alert["annotations"]["acknowledgement"]) == ("firing", "acknowledged by kim")
 
 
-def test_alerts_beyond_the_most_are_counted_and_what_changes_comes_first(collector: Collector) -> None:
-    many = tuple(replace(OTHER, dedup_key=f"{number:032}") for number in range(5))
-    body = posted(collector, message(ENDED, firing=many), max_alerts=2)
-    assert ([alert["status"] for alert in body["alerts"]], body["truncatedAlerts"]) == (["resolved", "firing"], 4)
-
-
 def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector: Collector) -> None:
     many = tuple(replace(OTHER, segment=f"user={number}", dedup_key=f"{number:032}") for number in range(1000))
     body = posted(collector, message(*many, FIRING, firing=(*many, FIRING)))

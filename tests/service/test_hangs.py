@@ -107,7 +107,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
             return len(count) == 3
 
         wait_for(is_begun_again, "one more as it fell due meanwhile")
-        wait_for(lambda: not jobs.at_work, "the end of all")
+        wait_for(lambda: not jobs._at_work, "the end of all")
 
 
 def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:

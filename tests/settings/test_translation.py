@@ -195,16 +195,6 @@ comparisons:
     assert (hash_of("/etc/rw", "/data/v1", "/data/v2", "/db") == hash_of(*other)) is is_same
 
 
-def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:
-    found = to_comparison(load_text(minimal).comparisons[0])
-    assert found.measuring.arm_metrics == ("catalogue_coverage", "exposure_gini", "exposure_entropy")
-    assert (found.measuring.catalogue_size, found.measuring.keep_lists, found.measuring.relevance_within) == (
-        None,
-        Keep.NONE,
-        None,
-    )
-
-
 @pytest.mark.parametrize(
     ("more", "kept"),
     [

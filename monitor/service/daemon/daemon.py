@@ -19,7 +19,6 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
-    open_web_access,
     reconcile,
     reconcile_logged,
     reopen_receivers,
@@ -38,6 +37,7 @@ from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, unopened_store
+from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.server import WebServer
 
@@ -96,7 +96,7 @@ class Daemon:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
             settings = load_settings(self._config)
-            access = open_web_access(settings)
+            access = open_access(settings.access, name=settings.web_config_file)
             self._wiring = wire(settings, on_ping=self._publisher.pinged)
             # Looked up at the end: a reload puts another wiring in place, and closes this one's sources itself.
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
@@ -209,7 +209,7 @@ class Daemon:
         with self._changing:
             try:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
-                access = open_web_access(settings, self._web.access)
+                access = open_access(settings.access, name=settings.web_config_file, old=self._web.access)
                 new = wire(settings, on_ping=self._publisher.pinged)
                 if self._role.leads:
                     reconcile(new, self._store, self._clock)

@@ -26,10 +26,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
-from monitor.service.daemon.job_plan import JobPlan
+from monitor.service.daemon.job_plan import HousekeepingTrigger, JobPlan, SlotTrigger, time_after_jump
 from monitor.service.daemon.places import Places, Ticket
 from monitor.service.daemon.threads import ThreadPerJob
-from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
 
 STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
@@ -144,12 +143,6 @@ class JobScheduler:
     def waiting(self) -> int:
         """How many runs wait for a place."""
         return self._places.waiting
-
-    @property
-    def at_work(self) -> frozenset[str]:
-        """Names of the jobs at work, and of those that wait for a place."""
-        with self._ended:
-            return frozenset(self._at_work)
 
     def overdue(self) -> tuple[str, ...]:
         """Names of the jobs that have been at work for longer than their limit."""
