@@ -49,9 +49,6 @@ class FakeReceiver:
     def segments(self) -> list[tuple[str, str]]:
         return [("starts" if change.is_start else "ends", change.segment) for change in self.told]
 
-    def close(self) -> None:
-        pass
-
 
 DOWN = DeliveryError("fake is down", permanent=False)
 SILENT = DeliveryError("fake did not answer", permanent=False, may_be_known=True)

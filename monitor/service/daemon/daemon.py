@@ -21,7 +21,6 @@ from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     reconcile,
     reconcile_logged,
-    reopen_receivers,
     require_reloadable,
     set_known_names,
     wire,
@@ -278,9 +277,6 @@ class Daemon:
         with self._changing:
             if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return
-            self._loops.stop(STOP_S)
-            # Stopped loops have closed their receivers.
-            self._wiring = reopen_receivers(self._wiring)
             self._begin_work()
 
     def unhealthy(self) -> str | None:
