@@ -77,7 +77,7 @@ class Wiring:
         self.close_pings()
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = None) -> Wiring:
+def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
     """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
     return Wiring(
         settings=settings,

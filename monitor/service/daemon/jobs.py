@@ -86,7 +86,7 @@ class DaemonJobs:
 
     def _plans_of_leader(self) -> dict[str, JobPlan]:
         plans = {
-            "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE, is_put_off_by_jump=True),
+            "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE),
             "-size": JobPlan(
                 call=partial(publish_sizes, self.runner.store, self.publisher), when=PRUNE, limit=PRUNE, first=timedelta(0)
             ),
