@@ -53,11 +53,13 @@ def break_down_changes(
     batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]
 ) -> dict[str, ChangeBreakdown]:
     """What sets the lists apart, by segment; ``segments`` are rows of the batch. Costs six scorings, and sorting."""
-    kinds = classify(batch)
-    found = average_parts(split_metric(batch, metric), segments, {}) if can_split(metric) else ()
-    means = {each.segment: each for each in found if each.n}
+    kinds, parts = classify(batch), split_metric(batch, metric) if can_split(metric) else None
     return {
-        segment: ChangeBreakdown(metric=str(metric), parts=means.get(segment), kinds=share_kinds(kinds[rows]))
+        segment: ChangeBreakdown(
+            metric=str(metric),
+            parts=None if parts is None else average_parts(parts, rows),
+            kinds=share_kinds(kinds[rows]),
+        )
         for segment, rows in segments.items()
     }
 

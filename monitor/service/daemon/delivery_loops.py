@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from monitor.alerts import asked_pause_s
 from monitor.errors import DeliveryError, MonitorError
-from monitor.pipeline.delivery import OutboxSender
+from monitor.pipeline.delivery import OutboxSender, asked_pause_s
 from monitor.ports import Receiver
 from monitor.service.daemon.threads import LoopThread
 
