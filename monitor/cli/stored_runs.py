@@ -122,7 +122,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> Run:
 def _print_run(
     run: Run, summaries: tuple[Summary, ...], arm_scores: tuple[ArmScore, ...], explanation: Explanation | None
 ) -> None:
-    from monitor.presentation import arm_rows, explanation_title
+    from monitor.presentation import arm_rows, explanation_tables, explanation_title
 
     print_line(
         f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {run.paired or 0:,} of {run.asked or 0:,} users compared"
@@ -137,8 +137,9 @@ def _print_run(
     if arm_scores:
         print_line()
         print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(arm_scores))
-    if explanation is not None:
-        _print_explanation(explanation)
+    for table in () if explanation is None else explanation_tables(explanation):
+        print_line()
+        print_table(table.columns, table.rows, title=table.title)
 
 
 def _print_notes(run: Run) -> None:
@@ -150,16 +151,6 @@ def _print_notes(run: Run) -> None:
     elif run.labels_until is not None:
         command = f"rankwatch backfill {run.comparison}"
         print_line(f"relevance: waiting for labels until {instant(run.labels_until)}; {command} looks for them")
-
-
-def _print_explanation(explanation: Explanation) -> None:
-    from monitor.presentation import drop_bounds, explanation_tables
-
-    for table in explanation_tables(explanation):
-        print_line()
-        print_table(table.columns, table.rows, title=table.title)
-    if (bounds := drop_bounds(explanation)) is not None:
-        print_line(bounds)
 
 
 def _shown_dict(
