@@ -48,8 +48,6 @@ class KindSize:
 
     kind: DataKind
     used_bytes: int
-    rows: int
-    is_estimate: bool  # of the rows, since counting them takes long
     runs: int  # how many hold any
     oldest: datetime | None  # slot, or day
     grows: bool = True  # not where each comparison has only those of its newest run, as of lists that nothing waits for

@@ -41,7 +41,6 @@ from monitor.model import (
     Transition,
     Watermark,
 )
-from monitor.ports.score_sinks import ScoreSpool
 from monitor.ports.sources import Closable
 
 
@@ -80,17 +79,16 @@ class RunStore(Protocol):
     def release(self, claim: Claim) -> None:
         """Give a claim back unrun: a first attempt is deleted, a rerun shows its earlier results again."""
 
-    def open_spool(self) -> ScoreSpool:
-        """A place for scores that are not to be held in memory until `finish`."""
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
+        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot; the run's number.
 
-    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
-        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
+        Where the claim keeps the earlier attempt, that one keeps its number, which is the claim's, and the run gets a new one.
 
         Also stores one pending delivery for each start of a firing and each of ``receivers``, also of a firing that lasts and
         that a receiver has no delivery of yet; ends are delivered to the receivers that have a delivery of the start. States
         are written only where the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or
         their transition, started from; the transitions of others are left out. Doing it again with the same result changes
-        nothing. False, and nothing is stored, when the claim has been taken over meanwhile.
+        nothing. None, and nothing is stored, when the claim has been taken over meanwhile.
 
         A result with lists deletes those of earlier slots, but for runs that still wait for relevance.
         """
@@ -215,7 +213,7 @@ class AlertStore(Protocol):
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
         """After a clock was set back: let ``slot`` move states that were judged in slots later than ``now``.
 
-        Deliveries of the comparison that wait for a time after ``now`` are due. No state changes, nothing is announced.
+        No state changes, nothing is announced.
         """
 
     def acknowledge(

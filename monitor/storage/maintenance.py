@@ -15,11 +15,10 @@ from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunSta
 from monitor.storage import database_size, leases, schema_version
 from monitor.storage.clock_trust import doubt_about
 from monitor.storage.database_url import describe
-from monitor.storage.leases import LeaseFence
 from monitor.storage.outbox import end_leases
 from monitor.storage.prune import count_prunable, prune
 from monitor.storage.tables import runs
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import Database, LeaseFence
 
 _TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
 

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
 from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
-from monitor.ports import ScoreSpool
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.dialects import insert
@@ -81,13 +80,7 @@ class SqlRunStore:
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
                 connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
 
-    def open_spool(self) -> ScoreSpool:
-        # Most runs fit into memory.
-        from monitor.storage.score_spool import DuckSpool
-
-        return DuckSpool()
-
-    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
         pieces = list_pieces.encode_lists(result.lists)  # before the transaction, which others wait for
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
@@ -96,12 +89,12 @@ class SqlRunStore:
             if result.claim.keeps_earlier:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
             if not _finish_claim(connection, result):
-                return False
+                return None
             replace_results(connection, result)
             store_explanation(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
             list_pieces.store_lists(connection, result, pieces)
-            return True
+            return result.claim.run_id
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         # With the attempt counted up, what the holder may still store is refused.

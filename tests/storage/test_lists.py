@@ -60,7 +60,10 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
-    return store.history.last_lists(MemoryRequest(comparison=comparison, hashes=("hash",), before=before))
+    request = MemoryRequest(comparison=comparison, hashes=("hash",), before=before, wants_last_lists=True)
+    memory = store.history.memory_of(request)
+    assert memory.unreadable == ()
+    return memory.last_lists
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
@@ -142,8 +145,9 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore
 
     with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
         store.history.kept_lists(run_id)
-    with pytest.raises(DatabaseError, match="are damaged"):
-        last_lists(store, SLOT + DAY)
+    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + DAY, wants_last_lists=True)
+    (said,) = store.history.memory_of(request).unreadable
+    assert said.startswith(f"lists of the last run: the lists kept with run {run_id} are damaged")
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))

@@ -274,7 +274,7 @@ def test_a_partition_of_any_name_is_measured_and_dropped(store: SqlStore, other:
     other.execute(f'CREATE TABLE "Old; scores" PARTITION OF scores FOR VALUES {days}')
     first = run(store, SLOT)
 
-    assert next(each.rows for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 6
+    assert next(each.runs for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 2
     assert pruned(store, before=2) == 3
     assert scored(store, first) == 0
     assert names(store)[0] == name(3)
@@ -287,55 +287,6 @@ def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
 
     with pytest.raises(DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"):
         store.maintenance.ping()
-
-
-def _ten_runs(other: psycopg.Connection) -> None:
-    """Runs of every hour from noon on, 100 users each, as versions without a day stored them."""
-    other.execute("INSERT INTO metrics (name) VALUES ('extended_tau')")
-    other.execute(
-        "INSERT INTO runs (comparison, scheduled_for, status, config_hash, owner, attempt, started_at) SELECT 'home-feed',"
-        " slot, 'ok', 'h', 'a:1', 1, slot FROM generate_series(0, 9) AS n,"
-        f" LATERAL (SELECT timestamptz '{SLOT:%Y-%m-%d}T18:00:00Z' + n * interval '1 hour' AS slot) AS s"
-    )
-    other.execute(
-        "INSERT INTO scores (run_id, user_id, metric_id, value)"
-        " SELECT r, 'u' || u, 1, r FROM generate_series(1, 10) AS r, generate_series(1, 100) AS u"
-    )
-
-
-@pytest.mark.parametrize("before", ["0007", "0010"])
-def test_a_database_of_before_is_divided_by_day_and_joined_again(url: str, other: psycopg.Connection, before: str) -> None:
-    schema_version.upgrade(url, before)
-    if before == "0010":
-        other.execute("CREATE TABLE scores_from_0 PARTITION OF scores FOR VALUES FROM (0) TO (7)")
-        other.execute("CREATE TABLE scores_from_7 PARTITION OF scores FOR VALUES FROM (7) TO (99)")
-    _ten_runs(other)
-
-    schema_version.upgrade(url)
-
-    assert schema_version.check(url) == []
-    with closing(open_store(url, create=False)) as store:
-        assert names(store) == [name(0), name(1)]
-        assert [scored(store, run_id) for run_id in range(1, 11)] == [100] * 10
-        assert other.execute("SELECT count(*), sum(value) FROM user_scores").fetchone() == (1000, 5500.0)
-        new = run(store, SLOT + 3 * DAY)
-        assert scored(store, new) == 3
-        assert pruned(store, before=1) == 600
-
-    schema_version.downgrade(url, before)
-    assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (400 + 6,)
-    assert other.execute("SELECT relname FROM pg_class WHERE relname LIKE 'scores\\_2%'").fetchall() == []
-    schema_version.upgrade(url)
-    assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (400 + 6,)
-    assert schema_version.check(url) == []
-
-
-def test_a_database_of_before_without_scores_is_divided_too(url: str) -> None:
-    schema_version.upgrade(url, "0010")
-    schema_version.upgrade(url)
-    schema_version.downgrade(url, "0010")
-    schema_version.upgrade(url)
-    assert schema_version.check(url) == []
 
 
 @pytest.mark.parametrize("going", ["up", "down"])
