@@ -131,7 +131,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show what the database takes, by kind of data, and what a run and a day add."""
+    """Show what the database takes, by kind of data, and what a run adds."""
     with opened_database(config) as (store, _):
         found = store.maintenance.measure()
     if as_json:
@@ -145,13 +145,6 @@ def prune_database(
     config: Config = DEFAULT_CONFIG,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
-    vacuum: Annotated[
-        bool,
-        typer.Option(
-            "--vacuum",
-            help="Give free room back to the disk. SQLite is written anew: it takes twice its size, nobody else can write.",
-        ),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete now what `retention` lets go.
@@ -174,9 +167,6 @@ def prune_database(
             found = store.maintenance.prune(
                 cutoffs, now=now, on_step=lambda what: shown.update(task, description=f"deleting: {what}")
             )
-        if vacuum and not dry_run:
-            shown.update(task, description="giving room back")
-            store.maintenance.vacuum()
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:
@@ -203,22 +193,18 @@ def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
 
 def _size_as_dict(found: DatabaseSize) -> dict[str, object]:
     kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
-    return pick(found, "used_bytes", "free_bytes", "runs_per_day", "bytes_per_day") | {"kinds": kinds}
+    return pick(found, "used_bytes", "free_bytes") | {"kinds": kinds}
 
 
 def _print_size(found: DatabaseSize) -> None:
-    columns = ("kind", "size>", "oldest", "a run>", "a day>")
-    print_table(columns, [_size_row(each, found.runs_per_day) for each in found.kinds])
+    print_table(("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds])
     free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
     print_line(f"\n{_bytes(found.used_bytes)} used{free}")
-    print_line(f"{found.runs_per_day:,.1f} runs a day add {_bytes(found.bytes_per_day)} a day before anything is deleted")
 
 
-def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:
-    cost = each.bytes_per_run
+def _size_row(each: KindSize) -> tuple[str, ...]:
     oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
-    of_run, of_day = ("-", "-") if cost is None else (_bytes(cost), _bytes(cost * runs_per_day) if each.grows else "-")
-    return each.kind.value, _bytes(each.used_bytes), oldest, of_run, of_day
+    return each.kind.value, _bytes(each.used_bytes), oldest, "-" if each.bytes_per_run is None else _bytes(each.bytes_per_run)
 
 
 def _bytes(count: float) -> str:

@@ -12,16 +12,13 @@ from typing import Protocol
 
 from monitor.model import (
     AlertState,
-    ArmScore,
     Briefing,
     Claim,
-    Coverage,
     Cutoffs,
     DataKind,
     Delivery,
     DeliveryRecord,
     Evidence,
-    Explanation,
     FiringSnapshot,
     KeptLists,
     LatestRun,
@@ -153,20 +150,11 @@ class History(Protocol):
         With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
         """
 
-    def summaries(self, run_id: int) -> tuple[Summary, ...]:
-        """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
-
-    def coverage(self, run_id: int) -> Coverage | None:
-        """Coverage of one run by segment as it was stored; None where there is none."""
-
-    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
-        """Arm-wide scores of one run as they were stored."""
+    def record(self, run_id: int) -> RunRecord | None:
+        """One run with what it measured, but for an explanation that this version cannot read; None where there is no such run."""
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         """Evidence of one run: the worst users first, then the representative ones, each by position."""
-
-    def explanation(self, run_id: int) -> Explanation | None:
-        """The explanation of one run as it was stored; None where there is none, or one that this version cannot read."""
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         """The lists kept with one run, None where there are none; DatabaseError when what is stored is damaged."""

@@ -1,4 +1,4 @@
-"""The size of the database by kind of data, and VACUUM.
+"""The size of the database by kind of data.
 
 SQLite counts the pages that its tables fill (``dbstat``); scores, which fill most of them, are what is left over, so that they
 need not be read.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from sqlalchemy import Connection, Table, and_, exists, func, select, text
+from sqlalchemy import Connection, Table, exists, func, select, text
 
-from monitor.model import KEPT_MARK, DatabaseSize, DataKind, KindSize
+from monitor.model import DatabaseSize, DataKind, KindSize
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.partitions import bytes_of, score_tables
 from monitor.storage.tables import alert_states, daily, metadata, runs, transitions
@@ -31,8 +31,6 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
 }
 """The tables of each kind; the runs that hold any are counted in the first."""
-
-_WEEK = timedelta(days=7)
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
@@ -62,21 +60,12 @@ def measure(database: Database) -> DatabaseSize:
             used_bytes=sum(found.values()),
             free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
             kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
-            runs_per_day=_runs_per_day(connection),
         )
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    tables, comparisons = TABLES[kind], select(func.count(runs.c.comparison.distinct()))
-    holding, oldest = _holding(connection, tables[0])
-    return KindSize(
-        kind=kind,
-        used_bytes=used,
-        runs=holding,
-        oldest=oldest,
-        # Of lists each comparison keeps the newest run's alone.
-        grows=kind is not DataKind.LISTS or holding > (connection.scalar(comparisons) or 0),
-    )
+    holding, oldest = _holding(connection, TABLES[kind][0])
+    return KindSize(kind=kind, used_bytes=used, runs=holding, oldest=oldest)
 
 
 def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
@@ -90,21 +79,6 @@ def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None
         query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
     count, oldest = connection.execute(query).one()
     return count, oldest
-
-
-def _runs_per_day(connection: Connection) -> float:
-    """Runs a day of the comparisons that had slots in the week before the newest, by the interval between their slots."""
-    newest = connection.scalar(select(func.max(runs.c.scheduled_for)))
-    if newest is None:
-        return 0.0
-    slots = func.count(), func.min(runs.c.scheduled_for), func.max(runs.c.scheduled_for)
-    is_late = and_(runs.c.scheduled_for > newest - _WEEK, ~runs.c.comparison.contains(KEPT_MARK))
-    late = select(*slots).where(is_late).group_by(runs.c.comparison)
-    day = timedelta(days=1)
-    return float(
-        # One that has but one run counts as daily.
-        sum((count - 1) * day / (last - first) if count > 1 else 1.0 for count, first, last in connection.execute(late))
-    )
 
 
 def _pragma(connection: Connection, name: str) -> int:
@@ -124,10 +98,3 @@ def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
     # Scores have the pages that no other table fills: counting their own would read most of the file.
     pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
     return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found
-
-
-def vacuum(database: Database) -> None:
-    """Give free room back to the file system. DatabaseError where the disk is too full for it."""
-    # SQLite writes the file anew, without its free pages: nobody else can write meanwhile, and it needs its size once more.
-    # PostgreSQL's ordinary VACUUM blocks nobody.
-    database.execute_alone("VACUUM")

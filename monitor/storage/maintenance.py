@@ -92,7 +92,3 @@ class SqlMaintenance:
     def measure(self) -> DatabaseSize:
         """Everything that `rankwatch db size` prints."""
         return database_size.measure(self._database)
-
-    def vacuum(self) -> None:
-        """Give free room inside the files back to the file system."""
-        database_size.vacuum(self._database)

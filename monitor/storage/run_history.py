@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,11 +17,8 @@ from monitor.model import (
     METRIC_LABELS,
     MIN_HEALTHY_RUNS,
     RUN_MARK,
-    ArmScore,
-    Coverage,
     Evidence,
     Expectation,
-    Explanation,
     KeptLists,
     LatestRun,
     Memory,
@@ -34,7 +31,6 @@ from monitor.model import (
     Scores,
     Split,
     State,
-    Summary,
     Watermark,
 )
 from monitor.storage.alert_states import read_accepted, read_states
@@ -144,25 +140,14 @@ class SqlHistory:
             found = connection.execute(query.order_by(runs.c.scheduled_for).limit(limit))
             return _records(connection, [run_of_row(row) for row in found])
 
-    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+    def record(self, run_id: int) -> RunRecord | None:
         with self._database.read() as connection:
-            return summaries_of(connection, [run_id]).get(run_id, ())
-
-    def coverage(self, run_id: int) -> Coverage | None:
-        with self._database.read() as connection:
-            return coverage_of(connection, [run_id]).get(run_id)
-
-    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
-        with self._database.read() as connection:
-            return arm_scores_of(connection, [run_id]).get(run_id, ())
+            found = connection.execute(RUN_ROWS.where(runs.c.id == run_id)).all()
+            return next(iter(_records(connection, [run_of_row(row) for row in found])), None)
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
             return evidence_of(connection, run_id)
-
-    def explanation(self, run_id: int) -> Explanation | None:
-        with self._database.read() as connection:
-            return explanations_of(connection, [run_id]).get(run_id)
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         with self._database.read() as connection:
@@ -310,15 +295,11 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
     ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
     return LatestRun(
-        run=record.run,
-        coverage=record.coverage,
-        summaries=record.summaries,
+        **{each.name: getattr(record, each.name) for each in fields(record)},
         states=read_states(connection, record.run.comparison),
         last_ok_slot=ok_slot,
         last_ok_at=ok_at,
-        arm_scores=record.arm_scores,
         expectations=expected,
         unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_of_it)),
-        explanation=record.explanation,
     )

@@ -124,16 +124,6 @@ class Database:
                 fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
 
-    def execute_alone(self, statement: str) -> None:
-        """Run a statement that permits no transaction around it. Not fenced."""
-        with translated(self.url, self._driver_error):
-            if self.is_sqlite:
-                with closing(self._engine.raw_connection()) as raw:
-                    raw.cursor().execute(statement)
-                return
-            with self._engine.connect() as connection:
-                connection.execution_options(isolation_level="AUTOCOMMIT").execute(text(statement))
-
     def pin(self) -> None:
         """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
         # Open connections would go on with files that nobody sees, new ones with others.

@@ -124,9 +124,7 @@ def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
     assert kinds["scores"]["bytes_per_run"] == kinds["scores"]["used_bytes"] / 3
     assert found["used_bytes"] == sum(each["used_bytes"] for each in found["kinds"])
 
-    printed = db("size").stdout
-    assert "scores" in printed
-    assert "runs a day add" in printed
+    assert "scores" in db("size").stdout
 
 
 @pytest.mark.usefixtures("filled")
@@ -134,7 +132,7 @@ def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any])
     foreseen = json.loads(db("prune", "--dry-run", "--json").stdout)
     assert foreseen["rows"] == {"scores": 6, "evidence": 4}
     assert "would be deleted" in db("prune", "--dry-run").stdout
-    done = json.loads(db("prune", "--vacuum", "--json").stdout)
+    done = json.loads(db("prune", "--json").stdout)
     assert (done["rows"], done["by_kind"]) == (foreseen["rows"] | done["rows"], foreseen["by_kind"])
     assert "nothing deleted" in db("prune").stdout
 

@@ -16,7 +16,7 @@ from monitor.model import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore, daily_rollup
 from monitor.storage.daily_rollup import DaySum
 from monitor.storage.tables import daily
-from storage.worked import HOUR, claimed, prune, result, run
+from storage.worked import HOUR, claimed, prune, record, result, run
 
 DAY = timedelta(days=1)
 
@@ -53,7 +53,7 @@ def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_unt
         ("home-feed", 2, number),
         ("home-feed@1", 1, first),
     ]
-    assert [each.mean for each in store.history.summaries(first)] == [0.5]
+    assert [each.mean for each in record(store, first).summaries] == [0.5]
 
     prune(store, now=SLOT + DAY)
     assert [(day.comparison, day.mean) for day in days(store)] == [("home-feed", 0.9)]
@@ -131,7 +131,7 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
     gone = prune(store, summaries=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert gone == {"coverage": 2, "statistics": 4, "summaries": 2}
     first, *_ = store.history.runs(comparison=None, limit=9)[::-1]
-    assert [each.segment for each in store.history.summaries(first.id)] == ["all"]
+    assert [each.segment for each in record(store, first.id).summaries] == ["all"]
     prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert len(days(store)) == 3 * 2
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
@@ -262,4 +262,4 @@ def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_whatever_
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}
     assert days(store) == []
-    assert len(store.history.summaries(run_id)) == 2
+    assert len(record(store, run_id).summaries) == 2

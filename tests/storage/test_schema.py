@@ -16,7 +16,7 @@ from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables import metadata
-from storage.worked import attempt, run
+from storage.worked import attempt, record, run
 
 pytestmark = pytest.mark.early
 
@@ -122,7 +122,7 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
         assert store.history.run_scores(7, ["m10"]).by_metric["m10"][0] == 2.5
         (_, old) = store.history.runs(comparison=None, limit=9)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
-        assert (store.history.arm_scores(7), store.history.kept_lists(7)) == ((), None)
+        assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
         run(store, SLOT + timedelta(days=2))
     execute(database_url, f"{lacks} (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)")
     schema_version.downgrade(database_url, "0011")
