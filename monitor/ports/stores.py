@@ -151,7 +151,7 @@ class History(Protocol):
         """
 
     def record(self, run_id: int) -> RunRecord | None:
-        """One run with what it measured, but for an explanation that this version cannot read; None where there is no such run."""
+        """One run with what it measured, but for an explanation that this version cannot read; None where there is none."""
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         """Evidence of one run: the worst users first, then the representative ones, each by position."""

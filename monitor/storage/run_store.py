@@ -74,7 +74,7 @@ class SqlRunStore:
 
     def release(self, claim: Claim) -> None:
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
-        left = _abandoned(_RELEASED, claim.started_at)
+        left = as_abandoned(_RELEASED, claim.started_at)
         with self._database.write() as connection:
             # A slot that was never run leaves no row.
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
@@ -99,18 +99,15 @@ class SqlRunStore:
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         # With the attempt counted up, what the holder may still store is refused.
         taken = update(runs).where(_is_held(claim), runs.c.claimed_until.is_not(None))
-        abandoned = taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **_abandoned(reason, at))
+        abandoned = taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **as_abandoned(reason, at))
         with self._database.write() as connection:
             return connection.execute(abandoned).rowcount == 1
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         expired = update(runs).where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
-        is_running = runs.c.status == RunStatus.RUNNING
-        abandoned = {"status": RunStatus.ABANDONED, "reason": _EXPIRED, "finished_at": now, "claimed_until": None}
+        ended = expired.values(claimed_until=None, **as_abandoned(_EXPIRED, now)).returning(runs.c.status)
         with self._database.write() as connection:
-            count: int = connection.execute(expired.where(is_running).values(abandoned)).rowcount
-            connection.execute(expired.where(~is_running).values(claimed_until=None))
-            return count
+            return connection.scalars(ended).all().count(RunStatus.ABANDONED)
 
     def last_slot(self, comparison: str) -> datetime | None:
         with self._database.read() as connection:
@@ -157,9 +154,9 @@ def _literal(name: str, value: object) -> ColumnElement[Any]:
     return literal(value, runs.c[name].type)
 
 
-def _abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
+def as_abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
+    """What to set of a run whose claim ends: it is abandoned for this reason, unless it had ended before it was run again."""
     left = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
-    # A finished run, whose rerun is abandoned, keeps its own.
     was_running = runs.c.status == RunStatus.RUNNING
     return {name: case((was_running, _literal(name, value)), else_=runs.c[name]) for name, value in left.items()}
 

@@ -26,6 +26,7 @@ from monitor.service.daemon.daemon import Daemon
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
+from storage.worked import record
 
 K = 10
 DAY = timedelta(days=1)
