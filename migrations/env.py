@@ -2,7 +2,12 @@
 
 from alembic import context
 
-# On SQLite too the schema is changed inside a transaction, since we begin transactions ourselves.
-context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+from monitor.storage.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,  # whose conventions name what a migration leaves unnamed
+    transactional_ddl=True,  # on SQLite too, since we begin transactions ourselves
+)
 with context.begin_transaction():
     context.run_migrations()

@@ -125,19 +125,17 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     """
     with database.read() as connection:
         found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    rows = 0
+    rows: list[int] = []
     obstacles: list[str] = []
     for partition in found:
-        dropped: list[int] = []
         with database.write() as connection:
-            state = _try(connection, lambda within, each=partition, to=dropped: to.append(_drop(within, each, before)))
+            state = _try(connection, partial(_drop, partition=partition, before=before, rows=rows))
             if state not in {None, _GONE, _DEPENDED_ON}:
                 obstacles.append(f"{partition.name} was not dropped: {_holder(connection, partition)}")
                 break
-        rows += sum(dropped)
         if state == _DEPENDED_ON:
             obstacles.append(f"{partition.name} was not dropped: a view or another object depends on it: drop that first")
-    return rows, tuple(obstacles)
+    return sum(rows), tuple(obstacles)
 
 
 def runs_in_default(before: datetime) -> Select[tuple[int]]:
@@ -217,14 +215,13 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(select(is_needed))
 
 
-def _drop(connection: Connection, partition: Partition, before: datetime) -> int:
+def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:
     # The table first and then its partition, in the order in which those who read it lock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
-    if partition not in read_partitions(connection) or not _is_past(connection, partition, before):
-        return 0
-    rows = rows_of(connection, partition.spelled)
-    connection.execute(text(f"DROP TABLE {partition.spelled}"))
-    return rows
+    if partition in read_partitions(connection) and _is_past(connection, partition, before):
+        count = rows_of(connection, partition.spelled)
+        connection.execute(text(f"DROP TABLE {partition.spelled}"))
+        rows.append(count)
 
 
 def _try(connection: Connection, step: Callable[[Connection], None]) -> str | None:

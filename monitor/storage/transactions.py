@@ -142,11 +142,13 @@ class Database:
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
-        # SQLite does not wait for the lock that the change takes, so we do.
+        # Two that wait for the lock that the change takes would hold each other up until one gives up: we ask again instead.
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
                 with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as connection:
+                    connection.detach()  # none of the pool's
+                    connection.cursor().execute("PRAGMA busy_timeout = 0")
                     connection.cursor().execute("PRAGMA journal_mode = WAL")
             except DatabaseError as error:
                 if error.permanent or time.monotonic() > deadline:

@@ -95,7 +95,7 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
     schema_version.upgrade(database_url, "0001")
     for metric in range(1, 11):
-        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({metric}, 'm{metric}')")
+        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')")
     for run_id, slot in ((7, "2024-01-08T00:00:00.000000Z"), (8, "2024-01-09T00:00:00.000000Z")):
         execute(
             database_url,
@@ -103,7 +103,7 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
             f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
         )
         for metric in range(1, 11) if run_id == 7 else (3, 5):
-            rows = ", ".join(f"({run_id}, '{user}', {metric}, {metric / 4 if user == 'a' else 'NULL'})" for user in "ab")
+            rows = ", ".join(f"({run_id}, '{user}', {100 + metric}, {metric / 4 if user == 'a' else 'NULL'})" for user in "ab")
             execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}")
     execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
     execute(database_url, "INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)")
