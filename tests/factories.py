@@ -30,6 +30,7 @@ from monitor.model import (
     Limit,
     MeasuredRun,
     MeasuringPlan,
+    Memory,
     Outcome,
     Panel,
     PastRun,
@@ -239,7 +240,8 @@ def evaluate(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """All rules evaluated, at the time of the slot unless another is given."""
     run = findings(slot, **found)
-    return evaluate_rules(what, run, states, at or slot, expectations=expectations, standstills=standstills)
+    memory = Memory(states=tuple(states))
+    return evaluate_rules(what, run, memory, at or slot, expectations=expectations, standstills=standstills)
 
 
 def expect(

@@ -1,8 +1,9 @@
 """From what a run measured to verdicts, states and transitions, and when to try a delivery again. Pure: no I/O, no clock."""
 
 from monitor.alerts.backoff import asked_pause_s, next_attempt
-from monitor.alerts.incidents import GROUP_FOR, INSTALLATION, assign_incidents
-from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.figures import Figures, Portion
+from monitor.alerts.incidents import GROUP_FOR, assign_incidents
+from monitor.alerts.machine import INSTALLATION, Evaluation, advance
 from monitor.alerts.matchers import Matcher
 from monitor.alerts.notification_policy import (
     Dispatch,
@@ -15,5 +16,4 @@ from monitor.alerts.notification_policy import (
 from monitor.alerts.retirement import retire_alerts
 from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.stale_condition import Staleness, judge_stale
-from monitor.alerts.user_shares import Portion, UserShares
 from monitor.alerts.verdicts import find_churn, other_arm

@@ -5,16 +5,14 @@ The rule in words stands in `monitor/alerts/README.md`.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TypeVar
 
 from monitor.alerts.machine import stable_key
-from monitor.model import ALL, AlertState, Condition, JudgingPlan, RuleKind, Severity, State, Transition, kind_of_label
+from monitor.model import ALL, AlertState, JudgingPlan, RuleKind, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
 """How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
@@ -23,91 +21,46 @@ MOST_PERIODS = 7
 
 
 def assign_incidents(
-    states: Sequence[AlertState],
-    transitions: Sequence[Transition],
-    before: Iterable[AlertState],
-    judging: JudgingPlan,
-    *,
-    installation: str = "",
+    states: Sequence[AlertState], transitions: Sequence[Transition], before: Iterable[AlertState], judging: JudgingPlan
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    That no run succeeds is a kind of its own. What begins to fire joins the newest open incident of its kind, if the first of
-    its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else what begins of one kind makes a new one
-    together. A firing that lasts stays in its incident, with its acknowledgement.
-
-    Keys of what begins, firings and incidents, are made of the label `INSTALLATION` too, without one of ``installation`` if it
-    is not empty: no other installation has them, whatever its comparisons are called. What lasts keeps the keys that receivers
-    know it by, whatever the name is now.
+    Conditions, under which drift cannot be judged, are incidents of their own. What begins to fire joins the newest open
+    incident of its kind, if the first of its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else
+    what begins of one kind makes a new one together. A firing that lasts stays in its incident, with its acknowledgement.
     """
-    stored = {(state.alert, state.segment): state for state in before}
-    open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
-    outages = {rule.alert for rule in judging.rules if _is_outage(*rule.subject)}
-    named = {
-        (start.alert, start.segment): _join(start, open_ones, outages, judging.group_for)
-        for start in transitions
-        if start.is_start
-    }
-    new_states = tuple(_carry(state, stored.get((state.alert, state.segment)), named) for state in states)
-    changes = tuple(_part_of(change, stored.get((change.alert, change.segment)), named) for change in transitions)
-    return _keep_apart(new_states, changes, {state.incident for state in open_ones}, installation)
+    lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
+    conditions = {rule.alert for rule in judging.rules if rule.kind is RuleKind.CONDITION}
+    incidents = {key: state.incident for key, state in lasting.items()}
+    for is_condition in (False, True):
+        starts = [change for change in transitions if change.is_start and (change.alert in conditions) is is_condition]
+        firing = [state for state in lasting.values() if (state.alert in conditions) is is_condition]
+        if starts:
+            first = starts[0]
+            name = _find_open(firing, first.slot, judging.group_for) or stable_key(first.slot, str(first.dedup_key))
+            incidents |= {start.dedup_key: name for start in starts}
+    looked_after = {key: state.acknowledged_by for key, state in lasting.items()}
+    return (
+        tuple(
+            replace(state, incident=incidents.get(state.dedup_key), acknowledged_by=looked_after.get(state.dedup_key))
+            for state in states
+        ),
+        tuple(replace(change, incident=incidents.get(change.dedup_key)) for change in transitions),
+    )
 
 
-INSTALLATION = "installation"
-"""The label of alerts by which installations are told apart where they are named."""
-
-
-def _keep_apart(
-    states: Sequence[AlertState], transitions: Sequence[Transition], joined: Collection[str | None], installation: str
-) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    """The same with the keys of what begins made of the installation too, but for those of incidents that were joined."""
-    starts = [change for change in transitions if change.is_start]
-    names = {change.dedup_key: change.labels.get(INSTALLATION, installation) for change in starts}
-    begun = {change.incident: names[change.dedup_key] for change in starts if change.incident not in joined}
-    own = {key: _own_key(name, key) for key, name in (names | begun).items()}
-    return tuple(_renamed(state, own) for state in states), tuple(_renamed(change, own) for change in transitions)
-
-
-_Keyed = TypeVar("_Keyed", AlertState, Transition)
-
-
-def _renamed(item: _Keyed, own: Mapping[str | None, str]) -> _Keyed:
-    return replace(item, dedup_key=own.get(item.dedup_key, item.dedup_key), incident=own.get(item.incident, item.incident))
-
-
-def _own_key(installation: str, key: str | None) -> str:
-    return hashlib.sha256(f"{installation} {key}".encode()).hexdigest()[:32] if installation else str(key)
-
-
-def _join(start: Transition, open_ones: Iterable[AlertState], outages: Collection[str], group_for: timedelta) -> str:
-    is_outage = _is_outage(start.metric, start.statistic)
+def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timedelta) -> str | None:
+    """The incident of these that what begins in the slot joins."""
     beginnings: dict[str, list[datetime]] = defaultdict(list)
-    for state in open_ones:
-        if (state.alert in outages) == is_outage:
-            beginnings[str(state.incident)].append(state.since)
+    for state in firing:
+        if state.incident:
+            beginnings[state.incident].append(state.since)
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    joined = ((max(began), name) for name, began in beginnings.items() if start.slot - min(began) <= MOST_PERIODS * group_for)
-    return max(joined, default=(None, stable_key(start.slot, start.comparison, "outage" * is_outage)))[1]
-
-
-def _is_outage(metric: str, statistic: str) -> bool:
-    """Whether an alert is about runs that do not succeed; other conditions are about users of a run, as drift is."""
-    return kind_of_label(metric) is RuleKind.CONDITION and statistic in (Condition.ERROR, Condition.STALE)
-
-
-def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
-    if state.state is not State.FIRING:
-        return state
-    # The same firing as before this run, so the acknowledgement still holds.
-    if before is not None and before.dedup_key == state.dedup_key:
-        return replace(state, incident=before.incident, acknowledged_by=before.acknowledged_by)
-    return replace(state, incident=named.get((state.alert, state.segment)))
-
-
-def _part_of(change: Transition, before: AlertState | None, named: dict[tuple[str, str], str]) -> Transition:
-    if change.is_start:
-        return replace(change, incident=named[change.alert, change.segment])
-    return replace(change, incident=before.incident) if change.is_end and before is not None else change
+    return max(
+        (name for name, began in beginnings.items() if slot - min(began) <= MOST_PERIODS * group_for),
+        key=lambda name: (max(beginnings[name]), name),
+        default=None,
+    )
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
-from monitor.alerts.verdicts import Reading, count_users, describe_value, format_apart, judge_threshold, undecided
+from monitor.alerts.verdicts import Reading, count_users, describe_value, format_value, is_beyond, judge_threshold, undecided
 from monitor.model import (
     MIN_HEALTHY_RUNS,
     CoverageRow,
@@ -57,26 +56,26 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
         users = count_users(reading.users, reading.segment)
         uncertain = f"{rule.subject.statistic} of {rule.subject.metric} over {users} is too uncertain to be judged"
         return undecided(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
-    shown = describe_value(rule, reading, format_apart(reading.value, expectation.limit)[0])
+    shown = format_value(reading.value, expectation.limit)
     after = f"{expectation.expected:.3g} was expected after {expectation.runs} healthy runs"
     if limit.learning is Learning.DROP:
-        is_breach, finding = _find_drop(limit.direction, reading.value, expectation.limit)
+        is_breach, finding = _find_drop(limit.direction, reading.value, expectation.limit, shown)
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
     learning = Learning.DROP if expectation.note else limit.learning
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason="; ".join(filter(None, (f"{shown}, {finding}", after, expectation.note))),
+        reason="; ".join(filter(None, (f"{describe_value(rule, reading, shown)}, {finding}", after, expectation.note))),
         value=reading.value,
         users=reading.users,
         is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN[learning],
     )
 
 
-def _find_drop(direction: Direction, value: float, limit: float) -> tuple[bool, str]:
-    is_breach = value < limit if direction is Direction.BELOW else value > limit
-    end = "least" if direction is Direction.BELOW else "most"
-    return is_breach, f"{'' if is_breach else 'not '}{direction} {format_apart(value, limit)[1]}, the {end} that is normal"
+def _find_drop(direction: Direction, value: float, limit: float, shown: str) -> tuple[bool, str]:
+    is_breach, end = is_beyond(direction, value, limit), "least" if direction is Direction.BELOW else "most"
+    # Neither figure may be rounded to the other side of the other one.
+    return is_breach, f"{'' if is_breach else 'not '}{direction} {format_value(limit, float(shown))}, the {end} that is normal"
 
 
 def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, str]:
@@ -120,7 +119,7 @@ def _bound_quantile(summary: Summary, quantile: float, missing: float, scores: t
 def apply_bounds(
     rule: SimilarityRule, verdict: Verdict, summary: Summary, row: CoverageRow | None, expectation: Expectation | None
 ) -> Verdict:
-    """The verdict with its bounds, or ``no_data`` in its place where those without a score could turn the decision.
+    """The verdict, or ``no_data`` in its place where those without a score could turn the decision.
 
     ``row``: the segment's coverage. For a rule with a threshold everybody without a score counts; for one that learns those
     who are more than usual, since what it learned was learned without the usual ones.
@@ -135,15 +134,10 @@ def apply_bounds(
     bounds = bound_statistic(rule, summary, missing) if missing >= LEAST_MISSING else None
     if bounds is None or verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return verdict
-    return _withhold(rule.direction, verdict, bounds, limit, missing)
-
-
-def _withhold(direction: Direction, verdict: Verdict, bounds: tuple[float, float], limit: float, missing: float) -> Verdict:
     low, high = bounds
-    is_open = low < limit <= high if direction is Direction.BELOW else low <= limit < high
-    if not is_open:
-        return replace(verdict, bounds=bounds)
+    if is_beyond(rule.direction, low, limit) == is_beyond(rule.direction, high, limit):
+        return verdict
     users = f"{missing:,.0f} user{'' if round(missing) == 1 else 's'}"
     could = f"{users} without a score could make it anything from {low:.3g} to {high:.3g}"
     reason = f"cannot be decided: {could}; of those who have one, {verdict.reason}"
-    return Verdict(outcome=Outcome.NO_DATA, reason=reason, value=verdict.value, users=verdict.users, bounds=bounds)
+    return Verdict(outcome=Outcome.NO_DATA, reason=reason, value=verdict.value, users=verdict.users)

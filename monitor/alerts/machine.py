@@ -9,12 +9,17 @@ from datetime import UTC, datetime
 
 from monitor.model import AlertState, Outcome, Rule, State, Transition, Verdict
 
+INSTALLATION = "installation"
+"""The label of alerts by which installations are told apart where they are named."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """One evaluation of one rule: of which comparison and segment, for which slot, and at what time.
 
-    ``learned_limit``: the limit that the rule has learned for this run, None where it has learned none.
+    ``learned_limit``: the limit that the rule has learned for this run, None where it has learned none. ``installation``: what
+    keys of firings are made of beside these where the rule has no label `INSTALLATION`: no other installation has them,
+    whatever its comparisons are called.
     """
 
     comparison: str
@@ -22,6 +27,7 @@ class Evaluation:
     slot: datetime
     at: datetime
     learned_limit: float | None = None
+    installation: str = ""
 
 
 def advance(
@@ -72,7 +78,8 @@ def _state(
     # What fires keeps its start, key and severity: receivers know it under these.
     held = previous if previous is not None and previous.state is state else None
     firing = held if state is State.FIRING else None
-    key = stable_key(evaluation.slot, evaluation.comparison, rule.alert, evaluation.segment) if state is State.FIRING else None
+    names = evaluation.comparison, rule.alert, evaluation.segment, rule.labels.get(INSTALLATION, evaluation.installation)
+    key = stable_key(evaluation.slot, *names) if state is State.FIRING else None
     return AlertState(
         comparison=evaluation.comparison,
         alert=rule.alert,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from monitor.alerts.incidents import GROUP_FOR, count_pages
 from monitor.alerts.matchers import Matcher, matches_all
@@ -30,6 +31,7 @@ ENDED_UNSENT = "it ended before its start was sent"
 ELSEWHERE = "routed to other receivers"
 DRY_RUN = "dry run"
 ACKNOWLEDGED = "acknowledged"
+_SENT, _HELD, _DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
 
@@ -89,8 +91,7 @@ class NotificationPolicy:
         return (transition.comparison, transition.alert) in self.muted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """What becomes of one delivery: ``pending`` to be sent now, ``held`` or ``dropped`` with the reason."""
 
     delivery: Delivery
@@ -135,7 +136,7 @@ class Dispatch:
         # Ends wait for what lasts of their incident, so starts are decided on first.
         for delivery in sorted(deliveries, key=lambda each: each.transition.is_end):
             decision = self._decide(delivery, frozenset(delivered))
-            if decision.status is DeliveryStatus.PENDING:
+            if decision.status is _SENT:
                 delivered.add(delivery.transition.dedup_key)
             decisions.append(decision)
         return tuple(sorted(decisions, key=lambda each: each.delivery.transition_id))
@@ -165,24 +166,24 @@ class Dispatch:
         change = delivery.transition
         is_delivered = change.dedup_key in delivered
         if not is_delivered and not self._is_addressed(change):
-            return _drop(delivery, ELSEWHERE)
+            return Decision(delivery, _DROPPED, ELSEWHERE)
         if change.is_end:
-            return self._end(delivery, delivered) if is_delivered else _drop(delivery, NEVER_SENT)
+            return self._end(delivery, delivered) if is_delivered else Decision(delivery, _DROPPED, NEVER_SENT)
         if change.dedup_key not in {start.dedup_key for start in self.snapshot.firing}:
-            return _drop(delivery, ENDED_UNSENT)
+            return Decision(delivery, _DROPPED, ENDED_UNSENT)
         if change.is_acknowledgement:
-            return _send(delivery) if is_delivered else _drop(delivery, NEVER_SENT)
+            return Decision(delivery, _SENT) if is_delivered else Decision(delivery, _DROPPED, NEVER_SENT)
         reason = self.why_held(change)
         if reason is None and not is_delivered and change.dedup_key in self.snapshot.acknowledged:
             reason = ACKNOWLEDGED
-        return _send(delivery) if reason is None else _hold(delivery, reason)
+        return Decision(delivery, _SENT) if reason is None else Decision(delivery, _HELD, reason)
 
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
         name = _incident_of(delivery.transition)
         of_it = [start for start in self.snapshot.firing if _incident_of(start) == name and start.dedup_key in delivered]
         if not of_it or self.treatment.updates is Updates.EACH:
-            return _send(delivery)
-        return _hold(delivery, f"waits for the end of its incident, in which {of_it[0].alert} fires")
+            return Decision(delivery, _SENT)
+        return Decision(delivery, _HELD, f"waits for the end of its incident, in which {of_it[0].alert} fires")
 
     def _inhibited(self, start: Transition) -> str | None:
         for other in self.snapshot.firing if start.kind is not RuleKind.CONDITION else ():
@@ -198,18 +199,6 @@ def _is_silenced(silence: Silence, start: Transition) -> bool:
     except ConfigError:
         # One that cannot be read matches nothing, so that no alert is missed over it.
         return False
-
-
-def _send(delivery: Delivery) -> Decision:
-    return Decision(delivery=delivery, status=DeliveryStatus.PENDING)
-
-
-def _hold(delivery: Delivery, reason: str) -> Decision:
-    return Decision(delivery=delivery, status=DeliveryStatus.HELD, reason=reason)
-
-
-def _drop(delivery: Delivery, reason: str) -> Decision:
-    return Decision(delivery=delivery, status=DeliveryStatus.DROPPED, reason=reason)
 
 
 def compose_messages(

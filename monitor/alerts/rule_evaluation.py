@@ -6,39 +6,33 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
+from monitor.alerts.figures import Figures
 from monitor.alerts.limits import apply_bounds, judge_reading
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.user_shares import UserShares
-from monitor.alerts.verdicts import (
-    judge_standstill,
-    judge_unknown_segment,
-    read_coverage,
-    read_similarity,
-    with_cause,
-)
+from monitor.alerts.verdicts import judge_standstill, judge_unknown_segment, read_coverage, read_similarity, with_cause
 from monitor.model import (
     ALL,
     AlertState,
     Comparison,
     ConditionRule,
     Coverage,
-    CoverageRow,
     CoverageRule,
     Expectation,
     Findings,
     Lack,
+    Memory,
     Outcome,
     Rule,
     RuleKind,
     RunStatus,
+    SeriesRule,
     SimilarityRule,
     Standstill,
     StandstillRule,
     State,
-    Summary,
     Transition,
     Verdict,
 )
@@ -46,45 +40,33 @@ from monitor.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run as rules look at it: by segment, by segment and metric, by alert and segment.
+    """One run as rules look at it: what it measured, by segment, by alert and segment.
 
     ``verdicts`` of the rules on similarity, or else on coverage, by segment: conditions look at these.
     """
 
     found: Findings
-    summaries: Mapping[tuple[str, str], Summary]
-    covered: Mapping[str, CoverageRow]
-    shares: UserShares
+    figures: Figures
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
-    states: Sequence[AlertState]
     verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
 
     def is_unknown(self, segment: str) -> bool:
         """Whether nobody asked belongs to the segment, although it is known who was asked."""
-        return bool(self.covered) and segment not in self.covered
+        return bool(self.figures.coverage) and segment not in self.figures.coverage
 
 
-@dataclass(frozen=True, slots=True)
-class _Evaluated:
+class _Evaluated(NamedTuple):
     rule: Rule
     segment: str
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """How rules of one kind are judged: the segments that a run measured for a rule, and the verdict on one of them."""
-
-    measured: Callable[[Any, _Run], Collection[str]]
-    verdict: Callable[[Any, str, _Run], Verdict | None]
-
-
 def evaluate_rules(
     comparison: Comparison,
     found: Findings,
-    states: Sequence[AlertState],
+    memory: Memory,
     at: datetime,
     *,
     expectations: Sequence[Expectation] = (),
@@ -92,25 +74,38 @@ def evaluate_rules(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
-    Rules on conditions come last, for they look at the verdicts of the others. ``states`` are the stored ones of this
-    comparison; those that no rule looks at are not returned. ``at`` is the time of judging. The same arguments give the same
-    answer, and a slot judged before none.
+    Rules on conditions come last, for they look at the verdicts of the others. Stored states that no rule looks at are not
+    returned. ``at`` is the time of judging. The same arguments give the same answer, and a slot judged before none.
     """
-    run = _look_up(comparison, found, states, expectations, standstills)
-    rules = comparison.judging.rules
-    on_drift = [each for rule in rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)]
+    measured, rules, states = found.measured, comparison.judging.rules, memory.states
+    run = _Run(
+        found=found,
+        figures=Figures.of(measured.summaries, measured.coverage.rows if measured.coverage else (), measured.arm_scores),
+        thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
+        expectations={(each.alert, each.segment): each for each in expectations},
+        standstills={each.alert: each for each in standstills},
+    )
+    on_drift = [each for rule in rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run, states)]
     # Where a segment has verdicts on similarity, those on coverage do not decide whether it had data.
     run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
-    on_conditions = [each for rule in rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)]
+    # A condition of a segment that nobody belongs to any more matters only while its alert lasts.
+    alarmed = [state for state in states if state.state is not State.QUIET]
+    on_conditions = [each for rule in rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run, alarmed)]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
-    for each in (*on_drift, *on_conditions):
-        learned = run.expectations.get((each.rule.alert, each.segment)) or run.standstills.get(each.rule.alert)
-        limit = None if learned is None or learned.limit is None else float(learned.limit)
-        evaluation = Evaluation(comparison=comparison.name, segment=each.segment, slot=found.slot, at=at, learned_limit=limit)
-        verdict, previous = apply_ignored(each.verdict, comparison.judging.ignored), stored.get((each.rule.alert, each.segment))
-        state, transition = advance(each.rule, verdict, previous, evaluation)
+    for rule, segment, verdict in (*on_drift, *on_conditions):
+        learned = run.expectations.get((rule.alert, segment)) or run.standstills.get(rule.alert)
+        evaluation = Evaluation(
+            comparison=comparison.name,
+            segment=segment,
+            slot=found.slot,
+            at=at,
+            learned_limit=None if learned is None or learned.limit is None else float(learned.limit),
+            installation=memory.installation,
+        )
+        counted = apply_ignored(verdict, comparison.judging.ignored)
+        state, transition = advance(rule, counted, stored.get((rule.alert, segment)), evaluation)
         moved.append(state)
         transitions.extend([transition] if transition else [])
     return tuple(moved), tuple(transitions)
@@ -125,51 +120,31 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
     }
 
 
-def _look_up(
-    comparison: Comparison,
-    found: Findings,
-    states: Sequence[AlertState],
-    expectations: Sequence[Expectation],
-    standstills: Sequence[Standstill],
-) -> _Run:
-    measured = found.measured
-    return _Run(
-        found=found,
-        summaries={(summary.segment, summary.metric): summary for summary in measured.summaries},
-        covered={row.segment: row for row in measured.coverage.rows} if measured.coverage else {},
-        shares=UserShares.of(measured.coverage.rows if measured.coverage else (), measured.arm_scores),
-        thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
-        expectations={(each.alert, each.segment): each for each in expectations},
-        standstills={each.alert: each for each in standstills},
-        states=states,
-    )
-
-
-def _evaluate(rule: Rule, run: _Run) -> Iterator[_Evaluated]:
-    judge = JUDGES[rule.kind]
-    # A condition of a segment that nobody belongs to any more matters only while its alert lasts.
-    states = run.states if rule.kind is not RuleKind.CONDITION else [each for each in run.states if _is_alarmed(each)]
-    for segment in segments_of(rule, judge.measured(rule, run), states):
-        verdict = judge.verdict(rule, segment, run)
+def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[_Evaluated]:
+    measured = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
+    for segment in segments_of(rule, measured, states):
+        verdict = JUDGES[rule.kind](rule, segment, run)
         if verdict is not None:
             yield _Evaluated(rule, segment, verdict)
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
-    found, summary, row = run.found, run.summaries.get((segment, rule.metric)), run.covered.get(segment)
+    found, summary = run.found, run.figures.summaries.get((segment, rule.metric))
     if summary is None and run.is_unknown(segment) and found.status is RunStatus.OK:
-        return judge_unknown_segment(segment, run.covered.values())
+        return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
     reading = read_similarity(rule, segment, found.status, summary, found.reason, run.thin.get(segment))
     verdict = judge_reading(rule, reading, expectation)
-    bounded = verdict if summary is None else apply_bounds(rule, verdict, summary, row, expectation)
+    bounded = (
+        verdict if summary is None else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
+    )
     return bounded if bounded.outcome is verdict.outcome else _with_failures(bounded, found)
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     if run.is_unknown(segment) and run.found.status is RunStatus.OK:
-        return judge_unknown_segment(segment, run.covered.values())
-    reading = read_coverage(rule, segment, run.found.status, run.shares.find(segment, rule.share), run.found.reason)
+        return judge_unknown_segment(segment, run.figures.coverage.values())
+    reading = read_coverage(rule, segment, run.found.status, run.figures.find_share(segment, rule.share), run.found.reason)
     verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
     is_failure = rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
     return _with_failures(verdict, run.found) if is_failure else verdict
@@ -189,13 +164,11 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
     return judge_condition(rule, run.found.status, run.found.reason, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 
 
-JUDGES: Mapping[RuleKind, _Judge] = {
-    RuleKind.SIMILARITY: _Judge(
-        lambda rule, run: {name for name, metric in run.summaries if metric == rule.metric}, _judge_similarity
-    ),
-    RuleKind.COVERAGE: _Judge(lambda rule, run: run.shares.segments(rule.share), _judge_coverage),
-    RuleKind.STANDSTILL: _Judge(lambda _rule, _run: (), _judge_standstill),
-    RuleKind.CONDITION: _Judge(lambda _rule, run: run.verdicts, _judge_condition),
+JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {
+    RuleKind.SIMILARITY: _judge_similarity,
+    RuleKind.COVERAGE: _judge_coverage,
+    RuleKind.STANDSTILL: _judge_standstill,
+    RuleKind.CONDITION: _judge_condition,
 }
 
 
@@ -218,18 +191,8 @@ def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertSta
     if rule.segments != "each":
         return tuple(dict.fromkeys(rule.segments))
     # None may go on to read as ok when it has vanished or the run has failed.
-    known = _known_segments([state for state in states if state.alert == rule.alert])
-    return (ALL, *sorted({*measured, *known} - {ALL}))
-
-
-def _known_segments(states: Sequence[AlertState]) -> set[str]:
-    newest = max((state.judged_slot for state in states), default=None)
-    return {
-        state.segment
-        for state in states
-        if _is_alarmed(state) or (state.judged_slot == newest and state.outcome is not Outcome.NO_DATA)
-    }
-
-
-def _is_alarmed(state: AlertState) -> bool:
-    return state.state is not State.QUIET
+    mine = [state for state in states if state.alert == rule.alert]
+    newest = max((state.judged_slot for state in mine), default=None)
+    had_data = (state for state in mine if state.judged_slot == newest and state.outcome is not Outcome.NO_DATA)
+    alarmed = (state for state in mine if state.state is not State.QUIET)
+    return (ALL, *sorted({*measured, *(state.segment for state in (*had_data, *alarmed))} - {ALL}))

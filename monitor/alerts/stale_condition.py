@@ -46,7 +46,7 @@ class Staleness:
 
 
 def judge_stale(
-    comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime
+    comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime, *, installation: str = ""
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states that change and their transitions while no run succeeds; none before the wait is over.
 
@@ -56,33 +56,28 @@ def judge_stale(
     # Two clocks must agree: a wall clock that jumps is no run that failed.
     if not wait.is_over(now):
         return (), ()
-    moves = [*_fire(comparison, states, wait, now), *_give_up(comparison, states, wait, now)]
+    stored = {(state.alert, state.segment): state for state in states}
+    moves = []
+    for rule, segment, verdict in _judge(comparison, states, wait):
+        before = stored.get((rule.alert, segment))
+        # Runs that failed may have judged it since.
+        slot = max(wait.since, before.judged_slot if before else wait.since) + JUST_AFTER
+        look = Evaluation(comparison=comparison.name, segment=segment, slot=slot, at=now, installation=installation)
+        moves.append(advance(rule, verdict, before, look))
     changed = [(state, transition) for state, transition in moves if transition is not None]
     return tuple(state for state, _ in changed), tuple(transition for _, transition in changed)
 
 
-Move = tuple[AlertState, Transition | None]
-
-
-def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
-    stored = {(state.alert, state.segment): state for state in states}
-    for rule in comparison.judging.rules:
+def _judge(comparison: Comparison, states: Sequence[AlertState], wait: Staleness) -> Iterator[tuple[Rule, str, Verdict]]:
+    reason, rules = _describe(comparison, wait), {rule.alert: rule for rule in comparison.judging.rules}
+    for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
-            verdict = Verdict(outcome=Outcome.BREACH, reason=_describe(comparison, wait), value=None, users=0)
-            # Just after the newest slot that counts, so that the next ok run moves it on.
-            look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
-            yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
-
-
-def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
-    rules: dict[str, Rule] = {rule.alert: rule for rule in comparison.judging.rules}
-    reason = f"{_describe(comparison, wait)}; not waited for, since {Condition.STALE} is ignored"
-    verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
-    for state in states if Condition.STALE in comparison.judging.ignored else ():
-        if state.alert in rules and state.state is not State.QUIET:
-            slot = max(wait.since, state.judged_slot) + JUST_AFTER  # runs that failed have judged it since
-            look = Evaluation(comparison=comparison.name, segment=state.segment, slot=slot, at=now)
-            yield advance(rules[state.alert], verdict, state, look)
+            yield rule, ALL, Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=0)
+    if Condition.STALE in comparison.judging.ignored:
+        waiting = (state for state in states if state.alert in rules and state.state is not State.QUIET)
+        reason = f"{reason}; not waited for, since {Condition.STALE} is ignored"
+        ended = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
+        yield from ((rules[state.alert], state.segment, ended) for state in waiting)
 
 
 def _describe(comparison: Comparison, wait: Staleness) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from monitor.alerts.user_shares import Portion
+from monitor.alerts.figures import Portion
 from monitor.model import (
     ALL,
     CHURN,
@@ -31,7 +31,6 @@ from monitor.model import (
 )
 
 _MOST_NAMED = 3
-_REST = "other"
 _LACK_WORDS = {
     Lack.MISSING: "gave no list for",
     Lack.EMPTY: "gave an empty list for",
@@ -123,9 +122,9 @@ def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
 
 def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Verdict:
     """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``, recovered once it reaches ``resolve_at``."""
-    is_breach = _beyond(limit.direction, reading.value, limit.value)
+    is_breach = is_beyond(limit.direction, reading.value, limit.value)
     # A value between both limits neither fires nor resolves, so that an alert does not flap.
-    is_recovered = not is_breach and not _beyond(limit.direction, reading.value, limit.resolve_at)
+    is_recovered = not is_breach and not is_beyond(limit.direction, reading.value, limit.resolve_at)
     shown = describe_value(rule, reading, format_value(reading.value, limit.value, limit.resolve_at))
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
@@ -136,7 +135,8 @@ def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Ve
     )
 
 
-def _beyond(direction: Direction, value: float, limit: float) -> bool:
+def is_beyond(direction: Direction, value: float, limit: float) -> bool:
+    """Whether the value lies strictly on this side of the limit."""
     return value < limit if direction is Direction.BELOW else value > limit
 
 
@@ -152,22 +152,13 @@ def _standing(limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     """``no_data`` for a segment that no user asked belongs to: a name mistyped, or a value that has vanished.
 
-    The reason names the largest segments of the same dimension, or that there is no such dimension.
+    The reason names the largest segments of the same dimension, of which that of the rare values may hold these users.
     """
     dimension = segment.partition("=")[0]
     kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
-    reason = f"no user of the panel belongs to {segment}"
-    # Rare values are pooled: the segment may be one of these.
-    if any(row.segment == f"{dimension}={_REST}" for row in kin):
-        reason += f", unless as one of the rare ones in {dimension}={_REST}"
-    return undecided(Outcome.NO_DATA, f"{reason}; {_describe_kin(dimension, [row.segment for row in kin])}")
-
-
-def _describe_kin(dimension: str, names: list[str]) -> str:
-    if not names:
-        return f"the panel has no segments by {dimension}"
-    rest = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return f"there is {', '.join(names[:_MOST_NAMED])}{rest}"
+    named = ", ".join(row.segment for row in kin[:_MOST_NAMED]) or f"no segment by {dimension}"
+    rest = f" and {len(kin) - _MOST_NAMED:,} more" if len(kin) > _MOST_NAMED else ""
+    return undecided(Outcome.NO_DATA, f"no user of the panel belongs to {segment}; there is {named}{rest}")
 
 
 def judge_standstill(
@@ -255,15 +246,6 @@ def format_value(value: float, *limits: float) -> str:
         if all((float(text) > limit) - (float(text) < limit) == (value > limit) - (value < limit) for limit in limits):
             return text
     return repr(value)
-
-
-def format_apart(value: float, limit: float) -> tuple[str, str]:
-    """Shortest forms of three or more figures of both in which the one that is larger looks larger."""
-    for figures in range(3, 17):
-        one, other = f"{value:.{figures}g}", f"{limit:.{figures}g}"
-        if (float(one) > float(other)) - (float(one) < float(other)) == (value > limit) - (value < limit):
-            return one, other
-    return repr(value), repr(limit)
 
 
 def count_users(count: int, segment: str) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels.exposure import count_items
 from monitor.kernels.whole_lists import largest_group
-from monitor.model.arrays import Codes, Floats, Integers
+from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +32,18 @@ class LastLists:
 class ArmLists:
     """One arm's lists of n users.
 
-    ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. Where known: ``scores``
-    and ``weights`` (n, k), NaN for none; ``other_scores``, the other arm's; ``of_users``: float64 (n,) by name, NaN for a user
-    without a value; ``is_new`` (items,), whether an item was listed to nobody in the last run. ``repeated`` (n,): a number for
-    each list that several users have, -1 for others.
+    ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. ``known`` by name: what
+    is known of the users, float64 (n,), or of the places of their lists (n, k), NaN where it is not. ``is_new`` (items,),
+    whether an item was listed to nobody in the last run. ``repeated`` (n,): a number for each list that several users have, -1
+    for others.
     """
 
     codes: Codes
     items: int
     catalogue: int
     repeated: Integers
-    of_users: Mapping[str, Floats] = field(default_factory=dict)
-    scores: Floats | None = None
-    other_scores: Floats | None = None
-    weights: Floats | None = None
-    is_new: npt.NDArray[np.bool_] | None = None
+    known: Mapping[str, Floats]
+    is_new: Flags | None
 
 
 class Listing:
@@ -57,7 +52,7 @@ class Listing:
     ``rows``: those of the segment's users. ``catalogue`` and ``is_new`` are of all users, as in `ArmLists`.
     """
 
-    def __init__(self, whole: ArmLists, rows: npt.NDArray[np.intp]) -> None:
+    def __init__(self, whole: ArmLists, rows: Rows) -> None:
         self._whole = whole
         self._rows = rows
         self.catalogue = whole.catalogue
@@ -69,7 +64,7 @@ class Listing:
         return int((self._whole.codes[self._rows, 0] >= 0).sum())
 
     @cached_property
-    def exposure(self) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
+    def exposure(self) -> tuple[Integers, Integers]:
         """The m items listed, ascending, and how often each is: two integer arrays (m,), counts at least 1."""
         return count_items(self._whole.codes, self._rows, self._whole.items)
 
@@ -79,31 +74,12 @@ class Listing:
         return self.exposure[1]
 
     @property
-    def weights(self) -> Floats | None:
-        """Weights that are known of the items, one a place: float64, flat; None where no weights are known."""
-        return self._known(self._whole.weights)
-
-    @property
-    def scores(self) -> Floats | None:
-        """Scores that are known, one a place: float64, flat; None where the arm has none."""
-        return self._known(self._whole.scores)
-
-    @property
-    def other_scores(self) -> Floats | None:
-        """The other arm's ``scores``."""
-        return self._known(self._whole.other_scores)
-
-    @property
     def largest_group(self) -> int:
         """How many users have the most common list."""
         return largest_group(self._whole.repeated[self._rows])
 
-    def of_users(self, name: str) -> Floats | None:
-        """The values of that name that are known, one a user: float64, flat; None where none can be."""
-        return self._known(self._whole.of_users.get(name))
-
-    def _known(self, values: Floats | None) -> Floats | None:
-        if values is None:
-            return None
-        cut = values[self._rows]
+    def known(self, name: str) -> Floats:
+        """The values of that name that are known: float64, flat, none where nothing is."""
+        values = self._whole.known.get(name)
+        cut = np.empty(0) if values is None else values[self._rows]
         return cut[~np.isnan(cut)]

@@ -10,7 +10,7 @@ from monitor.arm_metrics.arm_lists import ArmLists, LastLists, Listing
 from monitor.arm_metrics.measures import ArmMetric
 from monitor.kernels.exposure import churn, compact_codes
 from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, number_repeated
-from monitor.model import CHURN, Arm, ArmScore, ByArm, Lack, PairBatch
+from monitor.model import CHURN, Arm, ArmScore, Lack, PairBatch
 from monitor.model.arrays import Codes, Floats, Rows
 
 
@@ -47,27 +47,29 @@ def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmSc
 
 def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]) -> dict[Arm, ArmLists]:
     baseline, candidate, items = compact_codes(batch.baseline, batch.candidate)
-    # A catalogue smaller than what is listed would give coverage above 1.
-    catalogue = max(catalogue_size or 0, len(items))
+    scores, weights = batch.scores, batch.weights
     between = {
         Lack.REVERSED: is_top_reversed(baseline, candidate),
         Lack.FIRST_DIFFERS: first_differs(baseline, candidate),
+        **({"baseline_scores": scores.baseline, "candidate_scores": scores.candidate} if scores else {}),
     }
     return {
         arm: ArmLists(
             codes=codes,
             items=len(items),
-            catalogue=catalogue,
-            scores=_of(batch.scores, arm),
-            other_scores=_of(batch.scores, other),
-            weights=_of(batch.weights, arm),
+            # A catalogue smaller than what is listed would give coverage above 1.
+            catalogue=max(catalogue_size or 0, len(items)),
             repeated=number_repeated(codes),
-            of_users=_against_last(own, lengths, last.get(arm)) | (between if arm is Arm.CANDIDATE else {}),
+            known={
+                **(between if arm is Arm.CANDIDATE else {}),
+                **({"weights": weights.of(arm)} if weights else {}),
+                **_against_last(own, lengths, last.get(arm)),
+            },
             is_new=~np.isin(items, last[arm].exposed) if arm in last else None,
         )
-        for arm, other, codes, own, lengths in (
-            (Arm.BASELINE, Arm.CANDIDATE, baseline, batch.baseline, batch.baseline_lengths),
-            (Arm.CANDIDATE, Arm.BASELINE, candidate, batch.candidate, batch.candidate_lengths),
+        for arm, codes, own, lengths in (
+            (Arm.BASELINE, baseline, batch.baseline, batch.baseline_lengths),
+            (Arm.CANDIDATE, candidate, batch.candidate, batch.candidate_lengths),
         )
     }
 
@@ -77,7 +79,3 @@ def _against_last(codes: Codes, lengths: Codes, last: LastLists | None) -> dict[
         return {}
     lists = codes, lengths, last.codes, last.lengths
     return {CHURN: churn(*lists), Lack.UNCHANGED: is_unchanged(*lists)}
-
-
-def _of(values: ByArm | None, arm: Arm) -> Floats | None:
-    return None if values is None else values.of(arm)

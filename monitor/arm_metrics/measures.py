@@ -49,8 +49,8 @@ def _normalized_entropy(listing: Listing) -> float | None:
     return min(1.0, entropy(listing.counts) / math.log2(listing.catalogue))
 
 
-def _mean(known: Floats | None) -> float | None:
-    return None if known is None or not len(known) else float(known.mean())
+def _mean(known: Floats) -> float | None:
+    return float(known.mean()) if len(known) else None
 
 
 def _novelty(listing: Listing) -> float | None:
@@ -61,18 +61,23 @@ def _novelty(listing: Listing) -> float | None:
 
 
 def _score_shift(listing: Listing) -> float | None:
-    baseline, candidate = listing.other_scores, listing.scores
-    if baseline is None or candidate is None or not len(baseline) or not len(candidate):
-        return None
-    return kolmogorov_smirnov(baseline, candidate)
+    baseline, candidate = listing.known("baseline_scores"), listing.known("candidate_scores")
+    return kolmogorov_smirnov(baseline, candidate) if len(baseline) and len(candidate) else None
 
 
-def _mean_over_users(name: str) -> Callable[[Listing], float | None]:
-    return lambda listing: _mean(listing.of_users(name))
-
-
-def _count_users(name: str) -> Callable[[Listing], int]:
-    return lambda listing: 0 if (known := listing.of_users(name)) is None else len(known)
+def _mean_over_users(
+    name: str, *, meaning: str, source: str, arms: tuple[Arm, ...] = tuple(Arm), need: ArmNeed | None = None
+) -> ArmMetric:
+    """The mean of what is known of users by this name, over those of whom it is."""
+    return ArmMetric(
+        name=name,
+        measure=lambda listing: _mean(listing.known(name)),
+        count=lambda listing: len(listing.known(name)),
+        meaning=meaning,
+        source=source,
+        arms=arms,
+        need=need,
+    )
 
 
 MEASURES = (
@@ -102,17 +107,15 @@ MEASURES = (
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
     # Both arms' lists in one number, stored for the candidate.
-    ArmMetric(
-        name=Lack.FIRST_DIFFERS.value,
-        measure=_mean_over_users(Lack.FIRST_DIFFERS),
-        count=_count_users(Lack.FIRST_DIFFERS),
+    _mean_over_users(
+        Lack.FIRST_DIFFERS.value,
         meaning="Share of the users whose first item differs between the arms; high: another item on top",
         arms=(Arm.CANDIDATE,),
         source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
     ),
     ArmMetric(
         name="mean_popularity",
-        measure=lambda listing: _mean(listing.weights),
+        measure=lambda listing: _mean(listing.known("weights")),
         high=math.inf,
         meaning="Mean weight (popularity, price) of the item at a listed place; high: leans to heavy items",
         need=ArmNeed.ITEM_WEIGHTS,
@@ -137,10 +140,9 @@ MEASURES = (
         arms=(Arm.CANDIDATE,),
         source="Smirnov (1939), two-sample statistic",
     ),
-    ArmMetric(
-        name=CHURN,
-        measure=_mean_over_users(CHURN),
-        count=_count_users(CHURN),  # those with a list in both runs
+    # Of those with a list in both runs.
+    _mean_over_users(
+        CHURN,
         meaning="Share of a user's list that the arm replaced since its last run; high: restless",
         need=ArmNeed.KEEP_LISTS,
         source="Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists",
@@ -151,19 +153,15 @@ MEASURES = (
         meaning="Share of the users who get the most common list; high: one list for many, such as the most popular items",
         source="Simpson (1949), Measurement of diversity, Nature 163; of lists, by Berger and Parker (1970): the largest share",
     ),
-    ArmMetric(
-        name=Lack.REVERSED.value,
-        measure=_mean_over_users(Lack.REVERSED),
-        count=_count_users(Lack.REVERSED),
+    _mean_over_users(
+        Lack.REVERSED.value,
         meaning="Of the users with the same three first items in both arms, the share for whom at least two of the three pairs "
         "stand the other way round; high: lists are reordered",
         arms=(Arm.CANDIDATE,),
         source="Kendall (1938): tau of the three items below 0",
     ),
-    ArmMetric(
-        name=Lack.UNCHANGED.value,
-        measure=_mean_over_users(Lack.UNCHANGED),
-        count=_count_users(Lack.UNCHANGED),
+    _mean_over_users(
+        Lack.UNCHANGED.value,
         meaning="Share of the users whose list is that of the arm's last run, item by item; high: old lists are served",
         need=ArmNeed.KEEP_LISTS,
         source="the discrete metric on lists",

@@ -97,7 +97,7 @@ class Metric(ABC):
         return type(self).kernel(alignment, *(getattr(self, name) for name in self.parameters()))
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Mean score of two lists of k items drawn at random from a catalogue; None where it has to be simulated."""
+        """Mean score of two lists of k items drawn at random from a catalogue; None where it is not known."""
         del k, catalogue
         return None
 

@@ -66,8 +66,7 @@ class PositionWeightedKendallDistance(PositionWeighted):
         """Exact where lists share no more than `_MOST_SHARED` items or so; None where they do."""
         most = min(k, _MOST_SHARED)
         if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
-            # None lets it be simulated: the exact sum costs the square of the items shared.
-            return None
+            return None  # the sum costs the square of the items shared
         values = np.zeros(k + 1)
         values[: most + 1] = expect_position_weighted(most, self.discount)
         return expect_over_shared(k, catalogue, values, least=2)

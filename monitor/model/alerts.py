@@ -95,7 +95,6 @@ class Verdict:
     value: float | None
     users: int
     is_recovered: bool = False  # the value has reached `resolve_at`: only then does a firing alert resolve
-    bounds: tuple[float, float] | None = None  # values that users without a score could make of it; None where all have one
     is_learning: bool = False  # there is no value for what the rule has not learned, not for want of data
     is_ignored: bool = False  # there is no value for a condition that the configuration ignores
 
@@ -134,15 +133,15 @@ class Transition:
     from_state: State
     to_state: State
     reason: str
-    value: float | None
-    direction: Direction
-    threshold: float
-    users: int
+    value: float | None = None
+    direction: Direction = Direction.BELOW
+    threshold: float = 0.0
+    users: int = 0
     metric: str
     statistic: str
-    severity: Severity
+    severity: Severity = Severity.INFO
     since: datetime  # slot of the breach that began it; for a resolve, of the firing
-    dedup_key: str | None  # shared by a firing and its resolve and by nothing else; None where no firing is concerned
+    dedup_key: str | None = None  # shared by a firing and its resolve and by nothing else; None where no firing is concerned
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     explanation: str | None = None  # found in the run in which it began; None for ends and for alerts on coverage
@@ -192,13 +191,7 @@ def accepted_level(comparison: str, slot: datetime, reason: str, at: datetime) -
         from_state=State.QUIET,
         to_state=State.QUIET,
         reason=reason,
-        value=None,
-        direction=Direction.BELOW,
-        threshold=0.0,
-        users=0,
         metric="level",
         statistic=ACCEPTED,
-        severity=Severity.INFO,
         since=slot,
-        dedup_key=None,
     )

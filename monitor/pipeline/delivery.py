@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -115,24 +115,23 @@ class OutboxSender:
     def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
-        decisions = dispatch.decide(claimed)
-        counts = self._record_undelivered(
-            [_notification(each.delivery, now, each.status, reason=each.reason) for each in decisions]
-        )
-        sending = {
-            _change_key(each.delivery.transition): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING
-        }
+        by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
+        for delivery, status, reason in dispatch.decide(claimed):
+            by_outcome.setdefault((status, reason), []).append(delivery)
+        sending = {_change_key(each.transition): each for each in by_outcome.pop((DeliveryStatus.PENDING, None), ())}
+        counts = sum((self._set_aside(of_it, *outcome) for outcome, of_it in by_outcome.items()), DeliveryCounts())
         messages = compose_messages(
             [each.transition for each in sending.values()], dispatch.snapshot, self.policy.group_for.get(comparison, GROUP_FOR)
         )
         for message in messages:
             if should_stop():
-                self._postpone(list(sending.values()), now)
+                self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
                 break
             of_it = [sending.pop(_change_key(change)) for change in message.changes]
             counts += self._send(self._brief(message), of_it)
             if counts.retry:
-                self._postpone(list(sending.values()), counts.retry_at)
+                # What was not tried waits as long as what failed.
+                self._record(list(sending.values()), DeliveryStatus.PENDING, again=counts.retry_at)
                 break
         return counts
 
@@ -141,19 +140,10 @@ class OutboxSender:
         snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
         return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
 
-    def _record_undelivered(self, notes: Iterable[Notification]) -> DeliveryCounts:
-        held = [replace(each, next_attempt_at=each.at + RECHECK_AFTER) for each in notes if each.status is DeliveryStatus.HELD]
-        dropped = [each for each in notes if each.status is DeliveryStatus.DROPPED]
-        if held or dropped:
-            self.outbox.record(*held, *dropped)
-        self._count("dropped", len(dropped))
-        return DeliveryCounts(held=len(held), dropped=len(dropped))
-
-    def _postpone(self, deliveries: Sequence[Delivery], until: datetime | None) -> None:
-        # What was not tried waits as long as what failed.
-        notes = [_notification(each, self.clock.now(), DeliveryStatus.PENDING, again=until) for each in deliveries]
-        if notes:
-            self.outbox.record(*notes)
+    def _set_aside(self, deliveries: Sequence[Delivery], status: DeliveryStatus, reason: str | None) -> DeliveryCounts:
+        is_held = status is DeliveryStatus.HELD
+        self._record(deliveries, status, reason=reason, again=self.clock.now() + RECHECK_AFTER if is_held else None)
+        return DeliveryCounts(held=len(deliveries)) if is_held else DeliveryCounts(dropped=len(deliveries))
 
     def _brief(self, message: Message) -> Message:
         newest = max((start.slot for start in message.starts), default=None)
@@ -177,32 +167,24 @@ class OutboxSender:
         return self._record_sent(deliveries)
 
     def _record_sent(self, deliveries: Sequence[Delivery], reason: str | None = None) -> DeliveryCounts:
-        now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
-        repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
-        self.outbox.record(*(_sent(each, now, repeat_at, reason) for each in deliveries))
-        self._count("sent", len(deliveries))
+        self._record(deliveries, DeliveryStatus.SENT, reason=reason)
         return DeliveryCounts(sent=len(deliveries))
 
     def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> DeliveryCounts:
         # One change that is rejected must not keep the others from arriving.
         if error.permanent and error.of_message and len(deliveries) > 1:
-            return sum((self._send(*half) for half in _halves(message, deliveries)), DeliveryCounts())
+            middle = len(deliveries) // 2
+            halves = slice(None, middle), slice(middle, None)
+            sent = (self._send(replace(message, changes=message.changes[half]), deliveries[half]) for half in halves)
+            return sum(sent, DeliveryCounts())
         self.publisher.delivery_failed(self.receiver.name, error.trouble)
-        now = self.clock.now()
         if error.permanent:
-            fallback = self.policy.fallbacks.get(self.receiver.name)
-            self.outbox.record(*(_dead(each, now, error, fallback) for each in deliveries))
-            self._count("dead", len(deliveries))
+            self._record(deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
             return DeliveryCounts(dead=len(deliveries))
         # The delivery with most attempts sets the pace, so that new ones do not restart the backoff.
         attempts = max(each.attempts for each in deliveries)
-        again = next_attempt(attempts, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
-        waiting = DeliveryStatus.PENDING
-        reason, may_be_known = str(error), error.may_be_known
-        self.outbox.record(
-            *(_notification(each, now, waiting, reason=reason, again=again, may_be_known=may_be_known) for each in deliveries)
-        )
-        self._count("retry", len(deliveries))
+        again = next_attempt(attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s)
+        self._record(deliveries, DeliveryStatus.PENDING, reason=str(error), may_be_known=error.may_be_known, again=again)
         return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
@@ -229,8 +211,38 @@ class OutboxSender:
             raise
         self.outbox.schedule_repetition(deliveries, at=now + every)
 
-    def _count(self, outcome: str, deliveries: int) -> None:
-        for _ in range(deliveries):
+    def _record(
+        self,
+        deliveries: Sequence[Delivery],
+        status: DeliveryStatus,
+        *,
+        reason: str | None = None,
+        again: datetime | None = None,
+        may_be_known: bool = False,
+    ) -> None:
+        """Record what came of these deliveries, and count them but for what is held or, without a reason, was not tried."""
+        if not deliveries:
+            return
+        now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
+        repeat_at = None if every_s is None or status is not DeliveryStatus.SENT else now + timedelta(seconds=every_s)
+        fallback = self.policy.fallbacks.get(self.receiver.name) if status is DeliveryStatus.DEAD else None
+        self.outbox.record(
+            *(
+                Notification(
+                    delivery_id=each.id,
+                    at=now,
+                    status=status,
+                    reason=reason,
+                    next_attempt_at=again,
+                    may_be_known=each.may_be_known or may_be_known,
+                    fallback=None if each.transition.is_end else fallback,
+                    repeat_at=repeat_at if each.transition.is_start else None,
+                )
+                for each in deliveries
+            )
+        )
+        outcome = "retry" if status is DeliveryStatus.PENDING and reason else status.value
+        for _ in deliveries if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING) else ():
             self.publisher.notified(self.receiver.name, outcome)
 
 
@@ -263,38 +275,3 @@ def drain(
 def _change_key(change: Transition) -> tuple[object, ...]:
     """What no two announced changes of a comparison share."""
     return change.dedup_key, change.from_state, change.to_state, change.slot
-
-
-def _halves(message: Message, deliveries: Sequence[Delivery]) -> Iterator[tuple[Message, Sequence[Delivery]]]:
-    middle = len(deliveries) // 2
-    for part in (slice(None, middle), slice(middle, None)):
-        yield replace(message, changes=message.changes[part]), deliveries[part]
-
-
-def _sent(delivery: Delivery, now: datetime, repeat_at: datetime | None, reason: str | None) -> Notification:
-    again = repeat_at if delivery.transition.is_start else None
-    return replace(_notification(delivery, now, DeliveryStatus.SENT, reason=reason), repeat_at=again)
-
-
-def _dead(delivery: Delivery, now: datetime, error: DeliveryError, fallback: str | None) -> Notification:
-    note = _notification(delivery, now, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
-    return note if delivery.transition.is_end else replace(note, fallback=fallback)
-
-
-def _notification(
-    delivery: Delivery,
-    at: datetime,
-    status: DeliveryStatus,
-    *,
-    reason: str | None = None,
-    again: datetime | None = None,
-    may_be_known: bool = False,
-) -> Notification:
-    return Notification(
-        delivery_id=delivery.id,
-        at=at,
-        status=status,
-        reason=reason,
-        next_attempt_at=again,
-        may_be_known=delivery.may_be_known or may_be_known,
-    )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monitor.alerts import segments_of
+from monitor.alerts import Figures, segments_of
 from monitor.model import (
     MIN_HEALTHY_RUNS,
     NEW_NORMAL,
@@ -34,7 +34,6 @@ from monitor.model import (
 )
 from monitor.model.arrays import Flags, Floats
 from monitor.pipeline.rule_series import (
-    Figures,
     LessonArrays,
     RuleSeries,
     find_alarms,
@@ -107,7 +106,7 @@ def compute_expectations(
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
     figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
-    if not (figures.summaries or figures.shares.rows):
+    if not (figures.summaries or figures.coverage):
         return ()
     series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
     if not series:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 
 from monitor.alerts import assign_incidents, evaluate_rules
 from monitor.model import (
@@ -47,13 +46,9 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
     expectations = compute_expectations(comparison, found, memory.past, memory.states, memory.accepted)
     is_ok = found.status is RunStatus.OK
     standstills = count_standstills(comparison, found.measured.arm_scores, memory.past) if is_ok else ()
-    states, transitions = evaluate_rules(
-        comparison, found, memory.states, at, expectations=expectations, standstills=standstills
-    )
+    states, transitions = evaluate_rules(comparison, found, memory, at, expectations=expectations, standstills=standstills)
     # Incidents are assigned last: they depend on which firings begin together.
-    states, transitions = assign_incidents(
-        states, transitions, memory.states, comparison.judging, installation=memory.installation
-    )
+    states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison, summaries=found.measured.summaries, expectations=expectations, past=memory.past
     )
@@ -97,14 +92,12 @@ class ChangeScales:
         return estimate_interval(summary, change.statistic, rule.scores)
 
     def _normal(self, change: Transition) -> float | None:
-        own = (each.expected for each in self.expectations if (each.alert, each.segment) == (change.alert, change.segment))
         subject = (change.metric, change.statistic)
         alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
-        others = (each.expected for each in self.expectations if each.alert in alike and each.segment == change.segment)
         # The rule's own expectation comes first, then that of another rule that learns the same series.
-        known = [expected for expected in chain(own, others) if expected is not None]
-        if known:
-            return known[0]
+        for each in sorted(self.expectations, key=lambda each: each.alert != change.alert):
+            if each.alert in alike and each.segment == change.segment and each.expected is not None:
+                return each.expected
         values = list(self._recent_values(change)) if needs_recent(self.comparison) else []
         return math.fsum(values) / len(values) if values else None
 

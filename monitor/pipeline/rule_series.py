@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from monitor.alerts import Portion, UserShares
-from monitor.model import (
-    ALL,
-    PARTS,
-    ArmScore,
-    CoverageRow,
-    CoverageRule,
-    PastRun,
-    SeriesRule,
-    SimilarityRule,
-    State,
-    Summary,
-    describe_series,
-)
+from monitor.alerts import Figures, Portion
+from monitor.model import ALL, PARTS, PastRun, SeriesRule, SimilarityRule, State, Summary, describe_series
 from monitor.model.arrays import Flags, Floats
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
 
@@ -31,26 +19,6 @@ RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
 HALF_A_USER = 0.5
 """Less than this is nobody."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What one run measured, as series are read from it: summaries by segment and metric, and shares of users."""
-
-    summaries: Mapping[tuple[str, str], Summary]
-    shares: UserShares
-
-    @classmethod
-    def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = (), scores: Sequence[ArmScore] = ()) -> Self:
-        """Of these summaries, of those rows in which somebody was asked, and of arm-wide metrics."""
-        by_name = {(each.segment, each.metric): each for each in summaries}
-        return cls(by_name, UserShares.of(rows, scores))
-
-    def segments(self, rule: SeriesRule) -> set[str]:
-        """The segments in which the rule's series was measured."""
-        if isinstance(rule, CoverageRule):
-            return self.shares.segments(rule.share)
-        return {segment for segment, metric in self.summaries if metric == rule.metric}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +62,7 @@ class RuleSeries(Generic[RuleT_co]):
     def _find(self, figures: Figures) -> Summary | Portion | None:
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
-        return figures.shares.find(self.segment, self.rule.share)
+        return figures.find_share(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
         """A value on the judged scale as people read it; None for what is not finite, and for a share of nobody."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from monitor.errors import InputError
 from monitor.model.arrays import Floats, Integers
 
 MAD_TO_SIGMA = 1.4826
@@ -16,12 +15,9 @@ FAR_OUT = 3.0
 def read_history(values: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Values and sampling errors as float64 (runs, m), NaN in both where a run does not count.
 
-    A run counts with a finite value and a finite sampling error of at least 0. InputError when the shapes differ.
+    A run counts with a finite value and a finite sampling error of at least 0.
     """
     past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    if past.ndim != 2 or past.shape != doubts.shape:  # noqa: PLR2004 - rows and columns
-        msg = f"values and errors must be two arrays of one shape (runs, series), not {past.shape} and {doubts.shape}"
-        raise InputError(msg)
     counted = np.isfinite(past) & np.isfinite(doubts) & (doubts >= 0)
     return np.where(counted, past, np.nan), np.where(counted, doubts, np.nan)
 
@@ -53,13 +49,11 @@ def find_scale(values: Floats) -> Floats:
     return MAD_TO_SIGMA * find_median(np.abs(values - find_median(values)))
 
 
-def pull_in(values: Floats) -> Floats:
-    """Deviations from the mean, (runs, m), values beyond FAR_OUT scales from the median pulled in to there first; NaN kept."""
-    far = FAR_OUT * find_scale(values)
-    near = np.clip(values - find_median(values), -far, far)
-    counts = np.maximum(np.sum(~np.isnan(near), axis=0), 1)
-    means: Floats = np.nansum(near, axis=0) / counts
-    return near - means
+def pull_in(values: Floats, middle: Floats) -> Floats:
+    """Deviations from the mean, (runs, m), values beyond FAR_OUT scales from their ``middle`` pulled in first; NaN kept."""
+    far = FAR_OUT * find_scale(values - middle)
+    near = middle + np.clip(values - middle, -far, far)
+    return near - find_mean(near)
 
 
 def pick_rows(table: Floats, rows: Integers) -> Floats:

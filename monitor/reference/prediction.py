@@ -100,37 +100,28 @@ MOST_DF = 1e6
 class Prediction:
     """Where the next run of m series should lie; arrays (m,).
 
-    A healthy run lies under ``low`` with a chance of at most the share asked for, and above ``high`` likewise; the side that
-    is not watched is infinite, and both are where the reference is undefined. (value - ``expected``) / ``scale`` follows
-    Student's t with ``df`` degrees of freedom.
+    A healthy run lies under ``low`` with a chance of at most the share asked for, and above ``high`` likewise; both are
+    infinite where the reference is undefined. (value - its center) / ``scale`` follows Student's t with ``df`` degrees of
+    freedom.
     """
 
     low: Floats
     high: Floats
-    expected: Floats
     scale: Floats
     df: Floats
 
 
-def predict(
-    reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLike, *, direction: Direction | None = None
-) -> Prediction:
+def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLike) -> Prediction:
     """Prediction limits of the next run at the false-alarm ``share`` (one number or (m,), in (0, 0.5)).
 
     ``errors_now`` (m,) are that run's own sampling errors. The variance is that of past runs, plus what this run's sampling
-    variance exceeds theirs by, plus that of the center. ``direction`` is the side that is watched, both where None.
+    variance exceeds theirs by, plus that of the center.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
     reach = np.where(np.isnan(reach), np.inf, reach)
     center = np.nan_to_num(reference.center)
-    return Prediction(
-        low=np.full_like(reach, -np.inf) if direction is Direction.ABOVE else center - reach,
-        high=np.full_like(reach, np.inf) if direction is Direction.BELOW else center + reach,
-        expected=reference.center,
-        scale=scale,
-        df=df,
-    )
+    return Prediction(low=center - reach, high=center + reach, scale=scale, df=df)
 
 
 def surprise(

@@ -44,28 +44,11 @@ LEAST_IN_TAIL = 5
 
 
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
-    """Standard error of the statistic over users, in the statistic's own unit; None where the summary does not suffice.
+    """Standard error over users of a mean or percentile, in its own unit; None where the summary does not suffice.
 
-    Of the mean s / sqrt(n); of a percentile see `_of_quantile`; of a share that of Agresti and Coull (1998), never 0. To judge
-    a share take `to_angle` instead, which is symmetric.
+    Of the mean s / sqrt(n); of a percentile see `_of_quantile`; a share has that of its angle, see `to_angle`.
     """
-    if summary.n == 0:
-        return None
-    if statistic.quantile is not None:
-        return _of_quantile(summary, statistic.quantile)
-    if statistic.floor is not None:
-        return _of_share(summary, str(statistic))
-    return summary.standard_error
-
-
-def _of_share(summary: Summary, name: str) -> float | None:
-    """sqrt(p (1 - p) / (n + 4)) with p = (x + 2) / (n + 4)."""
-    share = summary.value(name)
-    if share is None:
-        return None
-    n = summary.n + 4
-    p = (share * summary.n + 2) / n
-    return math.sqrt(p * (1 - p) / n)
+    return summary.standard_error if statistic.quantile is None else _of_quantile(summary, statistic.quantile)
 
 
 def _of_quantile(summary: Summary, q: float) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import FAR_OUT, find_median, find_scale
+from monitor.reference.history import find_median, pull_in
 
 LEAST_IN_PHASE = 3
 """Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
@@ -52,7 +52,7 @@ def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | Non
     series = values.shape[1]
     alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
     found = Seasonal(values=values, paid=np.zeros(series), doubt=np.zeros(series), unrest=np.ones(series))
-    for cycle in phases:
+    for cycle in phases if len(values) else ():
         one = _remove(found.values, cycle, alarms)
         paid, doubt = found.paid + one.paid, found.doubt + one.doubt
         found = Seasonal(values=one.values, paid=paid, doubt=doubt, unrest=np.maximum(found.unrest, one.unrest))
@@ -71,24 +71,25 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     blocks = np.flatnonzero(np.diff(phases.past, prepend=-1))
     values, healed, least = values.copy(), values.copy(), np.full(values.shape[1], LEAST_IN_PHASE)
     if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
-        lasting = _find_lasting(alarms[:, alarmed], len(rows) * len(names) / max(len(blocks), 1))
+        lasting = _find_lasting(alarms[:, alarmed], len(rows) * len(names) / len(blocks))
         outdated, recurs = _find_recurring(rows, blocks, alarms[:, alarmed] & ~lasting)
         values[:, alarmed] = np.where(outdated, np.nan, values[:, alarmed])
         healed[:, alarmed] = np.where(lasting, np.nan, values[:, alarmed])
         least[alarmed[recurs]] = RECURRING
-    deviations = _pull_in(healed, rows)
+    middle = _find_medians(healed, rows)  # by phase, since a weekend is no outlier of a week
+    deviations = pull_in(healed, middle)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
     seen = _average(member[blocks], np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan))[0]
     shows = _is_enough(seen, least, names == phases.now) & _falls(member, deviations, (counts, means, kept))
     effects = np.where(shows, kept * means, 0.0)
-    now = np.flatnonzero(names == phases.now)
-    here = int(now[0]) if len(now) else 0
-    moved = values - member @ effects + effects[here] if len(names) else values
-    paid = np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / max(len(names), 1)) / np.maximum(counts.sum(axis=0), 1), 0.0)
-    doubt = np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0) if len(names) else paid
-    unrest = np.where(shows, _measure_unrest(member, healed - _find_medians(healed, rows), here), 1.0) if len(names) else paid
-    return Seasonal(values=moved, paid=paid, doubt=doubt, unrest=unrest)
+    here = int(np.argmax(names == phases.now))  # where the phase was never seen nothing shows
+    return Seasonal(
+        values=values - member @ effects + effects[here],
+        paid=np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1), 0.0),
+        doubt=np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0),
+        unrest=np.where(shows, _measure_unrest(member, healed - middle, here), 1.0),
+    )
 
 
 def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
@@ -102,13 +103,12 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
 
 def _find_medians(values: Floats, rows: Integers) -> Floats:
     """The median of its phase for every run, (runs, m)."""
-    phases = range(rows.max(initial=-1) + 1)
-    return np.array([find_median(values[rows == phase]) for phase in phases]).reshape(-1, values.shape[1])[rows]
+    return np.array([find_median(values[rows == phase]) for phase in range(rows.max() + 1)])[rows]
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
     """Whether any run of each block has the flag, (blocks, m); ``blocks`` are the rows that they begin with."""
-    found: Flags = np.logical_or.reduceat(flags, blocks, axis=0) if len(blocks) else flags
+    found: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
     return found
 
 
@@ -133,16 +133,6 @@ def _find_recurring(rows: Integers, blocks: Integers, alarms: Flags) -> tuple[Fl
             outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
             found |= recurs
     return outdated, found
-
-
-def _pull_in(values: Floats, rows: Integers) -> Floats:
-    """Deviations from the mean, values far from the median of their own phase pulled in."""
-    # By phase, since a weekend is no outlier of a week.
-    middle = _find_medians(values, rows)
-    far = FAR_OUT * find_scale(values - middle)
-    near = middle + np.clip(values - middle, -far, far)
-    centred: Floats = near - np.nansum(near, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)
-    return centred
 
 
 def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:

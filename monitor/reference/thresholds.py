@@ -44,15 +44,15 @@ def propose(
     """
     share = np.asarray(share, dtype=np.float64)
     # Seasons are left in the reference, since a fixed threshold must bear every hour and weekday.
-    prediction = predict(reference, errors, share, direction=direction)
+    prediction = predict(reference, errors, share)
     sign = 1.0 if direction is Direction.ABOVE else -1.0
     limit = np.where(np.isfinite(reference.spread), prediction.high if sign > 0 else prediction.low, np.nan)
     deviation = np.sqrt(prediction.scale**2 - reference.center_error**2)  # of the run alone: the limit stands fast
     seen = [limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance) for chance in (USUALLY, NEARLY_ALWAYS)]
-    distance = sign * (worst - prediction.expected) / prediction.scale
+    distance = sign * (worst - reference.center) / prediction.scale
     return Threshold(
         limit=limit,
-        expected=prediction.expected,
+        expected=reference.center,
         usually=seen[0],
         nearly_always=seen[1],
         least_share=scipy.special.stdtr(prediction.df, -distance),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.model.arrays import Floats, Integers
-from monitor.reference.history import pull_in
+from monitor.reference.history import find_median, pull_in
 
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
@@ -25,7 +25,8 @@ def correlate(values: npt.ArrayLike) -> Floats:
     Far-out values are pulled in, pairs with a gap are passed over; the small-sample bias, -(1 + 3 r) / n (Kendall 1954), is
     taken back, short histories lean on PRIOR, and one standard error is added. Negative correlation counts as none.
     """
-    near = pull_in(np.asarray(values, dtype=np.float64))
+    past = np.asarray(values, dtype=np.float64)
+    near = pull_in(past, find_median(past))
     products = near[1:] * near[:-1]
     pairs = np.sum(~np.isnan(products), axis=0)
     power = np.nansum(near**2, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)

@@ -10,8 +10,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from monitor.sequential.bounds import bounds, require_level
-from monitor.sequential.capital import log_capital
+from monitor.sequential.capital import bounds, log_capital, require_level
 from monitor.sequential.samples import UserSample
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Tally:
-    """Distinct scores on [0, 1], ascending, and how often each came: all that a bet of fixed stakes needs to know."""
+    """Scores on [0, 1], and how often each came: all that a bet of fixed stakes needs to know."""
 
     values: Floats
     counts: Floats
@@ -69,14 +68,11 @@ class Tally:
 
     def flipped(self) -> Tally:
         """1 - score of each: evidence that its mean is below 1 - m is evidence that this one's is above m."""
-        return Tally(1.0 - self.values[::-1], self.counts[::-1])
+        return Tally(1.0 - self.values, self.counts)
 
 
 def tally(unit: Floats) -> Tally:
-    """Count scores on [0, 1] of any shape. InputError for others and NaN."""
-    if not ((unit >= 0) & (unit <= 1)).all():
-        msg = "scores must lie in [0, 1], and none may be NaN: bring them there with a Scale, and leave missing ones out"
-        raise InputError(msg)
+    """Count scores on [0, 1], as a `Scale` gives them, of any shape."""
     values, counts = np.unique(unit, return_counts=True)
     return Tally(values.astype(np.float64), counts.astype(np.float64))
 
@@ -88,29 +84,20 @@ class UserSample:
     scored: Tally
     missing: int = 0
 
-    @cached_property
+    @property
     def least(self) -> Tally:
         """Every missing score at 0."""
-        return tally(np.empty(0)) if not self.n else _joined(0.0, self.missing, self.scored)
+        return self._with_missing_at(0.0)
 
-    @cached_property
+    @property
     def most(self) -> Tally:
         """Every missing score at 1."""
-        flipped = UserSample(self.scored.flipped(), self.missing)
-        return flipped.least.flipped()
+        return self._with_missing_at(1.0)
 
     @property
     def n(self) -> int:
         """Users drawn, with and without a score."""
         return self.scored.n + self.missing
 
-
-def _joined(value: float, count: int, others: Tally) -> Tally:
-    """``others`` and ``count`` more scores of this value, which lies below all of theirs or equals their first."""
-    if not count:
-        return others
-    if len(others.values) and others.values[0] == value:
-        counts = others.counts.copy()
-        counts[0] += count
-        return Tally(others.values, counts)
-    return Tally(np.concatenate([[value], others.values]), np.concatenate([[float(count)], others.counts]))
+    def _with_missing_at(self, value: float) -> Tally:
+        return Tally(np.append(self.scored.values, value), np.append(self.scored.counts, float(self.missing)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from monitor.metrics import Need
-from monitor.model import ALL, Direction, Keep, Lack, Statistic
+from monitor.model import ALL, DerivedMetric, Direction, Keep, Lack, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_translation import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
@@ -83,11 +84,6 @@ def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(("coverage",), "compares with the lists of the last run: remove keep_lists from the comparison")
     if rule.has("below"):
         yield Problem(("below",), "the share of users grows as less is covered: write above")
-    above, end = rule.get("above"), rule.get("resolve_below")
-    if above is not None and not 0 <= above < 1:
-        yield Problem(("above",), "can never be reached: a share lies between 0 and 1")
-    elif end is not None and end < 0:
-        yield Problem(("resolve_below",), "can never be reached: a share lies between 0 and 1")
 
 
 def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
@@ -97,17 +93,19 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
     if rule.has("watch"):
         yield Problem(("watch",), "goes with learned: a threshold has its side in below or above")
     if rule.has("over_floor"):
-        yield from _over_floor(rule, k)
-        return
-    if rule.has("below") and rule.has("above"):
+        problems = list(_over_floor(rule))
+        yield from problems
+        if problems:
+            return
+    elif rule.has("below") and rule.has("above"):
         yield Problem(("above",), "give either below or above, not both")
         return
-    if not rule.has("below", "above"):
+    elif not rule.has("below", "above"):
         yield Problem((), "has no threshold: give below (or, for share_below, above), or learned: drop")
         return
-    side, other = ("below", "above") if rule.has("below") else ("above", "below")
-    resolve, wrong = f"resolve_{other}", f"resolve_{side}"
-    if rule.has(wrong):
+    side = next(key for key in ("over_floor", "below", "above") if rule.has(key))
+    resolve, wrong = ("resolve_above", "resolve_below") if side == "below" else ("resolve_below", "resolve_above")
+    if side != "over_floor" and rule.has(wrong):
         yield Problem((wrong,), f"does not go with {side}: write {resolve}")
     threshold, end = rule.get(side), rule.get(resolve)
     if threshold is not None and end is not None and (end < threshold if side == "below" else end > threshold):
@@ -125,48 +123,42 @@ def _learned(rule: Partial) -> Iterator[Problem]:
         yield Problem(("learned",), "jump goes with coverage: write drop, which finds every run that is beyond what is normal")
 
 
-def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
+def _over_floor(rule: Partial) -> Iterator[Problem]:
     yield from _excluded(rule, "over_floor")
-    quantity, floor = _judged(rule), Statistic.parse(rule.get("statistic") or "mean").floor
-    margin, end = rule.get("over_floor"), rule.get("resolve_below")
+    judged = _judged(rule)
     if rule.has("coverage"):
         yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
-    elif quantity is not None and quantity.derived is not None:
-        yield Problem(("metric",), f"is what over_floor means already: write metric: {quantity.metric}")
-    elif floor is not None:
+    elif judged is not None and judged.derived is not None:
+        yield Problem(("metric",), f"is what over_floor means already: write metric: {judged.metric}")
+    elif Statistic.parse(rule.get("statistic") or "mean").floor is not None:
         yield Problem(("statistic",), "shrinks as the candidate moves away: use the mean or a percentile such as p95")
-    elif quantity is not None and margin is not None and not abs(margin) < (span := _span(quantity, k)):
-        yield Problem(("over_floor",), f"can never be reached: {quantity.metric} differs by at most {span:g}")
-    if margin is not None and end is not None and end > margin:
-        yield Problem(("resolve_below",), f"must be at most over_floor: {margin:g}, or the alert would end in breach")
-
-
-def _span(quantity: JudgedMetric, k: int | None) -> float:
-    low, high = quantity.bounds(k)
-    return high - low
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
-    # A threshold that the statistic can never pass is a rule that never fires, or always.
-    metric, statistic = _judged(rule), rule.get("statistic")
-    if metric is None or rule.has("coverage") or statistic is None:
-        return
-    floor = Statistic.parse(statistic).floor
-    lowest, highest = metric.bounds(k)
-    shown = metric.metric.name if metric.derived is None else metric.derived.of(metric.metric.name)
-    if floor is not None and not lowest < floor <= highest:
-        span = f"{lowest:g} and {highest:g}"
-        yield Problem(("statistic",), f"{shown} lies between {span}: so must the x of share_below(x)")
-    if floor is not None and side == "below" and metric.drifts is Direction.BELOW:
-        yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
-        return
-    low, high = (0.0, 1.0) if floor is not None else (lowest, highest)
-    name = statistic if floor is not None else shown
+    """A threshold that the statistic can never pass is a rule that never fires, or always."""
+    judged, statistic = _judged(rule), rule.get("statistic")
+    name, lowest, highest, floor = "a share", 0.0, 1.0, None
+    if not rule.has("coverage"):
+        if judged is None or statistic is None:
+            return
+        judged = replace(judged, derived=DerivedMetric.OVER_FLOOR) if side == "over_floor" else judged
+        floor, (lowest, highest) = Statistic.parse(statistic).floor, judged.bounds(k)
+        name = judged.metric.name if judged.derived is None else judged.derived.of(judged.metric.name)
+    if floor is not None:
+        if not lowest < floor <= highest:
+            span = f"{lowest:g} and {highest:g}"
+            yield Problem(("statistic",), f"{name} lies between {span}: so must the x of share_below(x)")
+        if side == "below" and judged is not None and judged.drifts is Direction.BELOW:
+            yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
+            return
+        name, lowest, highest = str(statistic), 0.0, 1.0
     threshold, end = rule.get(side), rule.get(resolve)
-    if threshold is not None and not (low < threshold <= high if side == "below" else low <= threshold < high):
-        yield Problem((side,), f"can never be reached: {name} lies between {low:g} and {high:g}")
-    elif end is not None and not low <= end <= high:
-        yield Problem((resolve,), f"can never be reached: {name} lies between {low:g} and {high:g}")
+    unreachable = f"can never be reached: {name} lies between {lowest:g} and {highest:g}"
+    is_reached = threshold is None or (lowest < threshold <= highest if side == "below" else lowest <= threshold < highest)
+    if not is_reached:
+        yield Problem((side,), unreachable)
+    elif end is not None and not lowest <= end <= highest:
+        yield Problem((resolve,), unreachable)
 
 
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from factories import comparison, coverage_rule, evaluate, rule, summary
+from monitor.alerts.figures import Figures
 from monitor.alerts.limits import judge_reading
 from monitor.alerts.rule_evaluation import thin_segments
-from monitor.alerts.user_shares import UserShares
 from monitor.alerts.verdicts import read_coverage
 from monitor.errors import ConfigError
 from monitor.model import (
@@ -80,7 +80,7 @@ def judged(statistic: str, above: float = 0.02, row: CoverageRow | None = ROW, *
 def judge_coverage(
     watched: CoverageRule, segment: str, row: CoverageRow | None, status: RunStatus = RunStatus.OK, reason: str | None = None
 ) -> Verdict:
-    found = UserShares.of(() if row is None else (row,)).find(segment, watched.share)
+    found = Figures.of((), () if row is None else (row,)).find_share(segment, watched.share)
     return judge_reading(watched, read_coverage(watched, segment, status, found, reason), None)
 
 

@@ -6,8 +6,11 @@ from monitor.alerts import GROUP_FOR, assign_incidents
 from monitor.model import AlertState, Condition, ConditionRule, Severity, State, Transition
 from storage.worked import fired, resolved
 
-STALE = ConditionRule(alert="Stale", condition=Condition.STALE)
-HOUR, LABELLED = timedelta(hours=1), {"installation": "shop-eu"}
+CONDITIONS = (
+    ConditionRule(alert="Stale", condition=Condition.STALE),
+    ConditionRule(alert="NoData", condition=Condition.NO_DATA),
+)
+HOUR = timedelta(hours=1)
 
 
 def begin(slot: datetime, **changes: object) -> tuple[AlertState, Transition]:
@@ -20,11 +23,10 @@ def named(
     *moves: tuple[AlertState, Transition | None],
     before: tuple[AlertState, ...] = (),
     group_for: timedelta = GROUP_FOR,
-    installation: str = "",
 ) -> tuple[list[AlertState], list[Transition]]:
     states, changes = [state for state, _ in moves], [change for _, change in moves if change is not None]
-    judging = comparison(rules=(rule(), STALE), group_for=group_for).judging
-    found = assign_incidents(states, changes, before, judging, installation=installation)
+    judging = comparison(rules=(rule(), *CONDITIONS), group_for=group_for).judging
+    found = assign_incidents(states, changes, before, judging)
     return list(found[0]), list(found[1])
 
 
@@ -40,23 +42,6 @@ def test_the_same_run_judged_again_names_the_same_incident() -> None:
     assert named(begin(SLOT))[1][0].incident != named(begin(SLOT + HOUR))[1][0].incident
 
 
-def test_equal_comparisons_of_two_installations_have_no_key_in_common() -> None:
-    found = [named(begin(SLOT, labels=labels), installation=own) for own, labels in (("a", {}), ("b", {}), ("b", LABELLED))]
-    keys = [(change.dedup_key, change.incident) for _, (change,) in found]
-    assert len(set(sum(keys, ()))) == 6
-    assert [(state.dedup_key, state.incident) for (state,), _ in found] == keys
-    assert named(begin(SLOT, labels=LABELLED), installation="a")[1] == found[2][1]  # the name alone counts where there is one
-
-
-def test_what_fires_keeps_its_keys_whatever_the_installation_is_called_since() -> None:
-    (first,), _ = named(begin(SLOT))  # as before there were installations
-    (lasting,), _ = named((replace(first, judged_slot=SLOT + HOUR), None), before=(first,), installation="a")
-    (second,), (joined,) = named(begin(SLOT + HOUR, segment="a=1", labels=LABELLED), before=(first,), installation="a")
-    _, (end,) = named(resolved(SLOT + HOUR, first), before=(first,), installation="a")
-    assert {lasting.dedup_key, end.dedup_key} == {first.dedup_key}
-    assert {each.incident for each in (first, lasting, second, joined, end)} == {first.incident}
-
-
 def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever() -> None:
     (first,), _ = named(begin(SLOT))
     (last,), _ = named(begin(SLOT + 6 * GROUP_FOR, segment="a=1"), before=(first,))
@@ -70,10 +55,11 @@ def test_of_two_open_incidents_the_newer_is_joined_and_a_condition_joins_none_of
     (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))
     _, (joined,) = named(begin(SLOT + 2 * HOUR, segment="a=2", severity=Severity.INFO), before=(old, new))
     (stale,), (apart,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", statistic="stale"), before=(old, new))
-    _, (drift,) = named(begin(SLOT + 3 * HOUR, segment="a=3"), before=(old, new, stale))
+    outage = begin(SLOT + 3 * HOUR, alert="NoData", metric="condition", statistic="no_data")
+    _, (drift, no_data) = named(begin(SLOT + 3 * HOUR, segment="a=3"), outage, before=(old, new, stale))
     assert old.incident != new.incident
     assert joined.incident == drift.incident == new.incident
-    assert apart.incident not in {old.incident, new.incident}
+    assert apart.incident == no_data.incident not in {old.incident, new.incident}
 
 
 def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:

@@ -32,6 +32,13 @@ def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected() -> None:
     )
 
 
+@pytest.mark.parametrize(("value", "limit"), [(0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)])
+def test_value_and_limit_are_shown_on_their_sides_of_each_other(value: float, limit: float) -> None:
+    found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
+    shown = [float(found.split(word)[1].split(end)[0]) for word, end in ((" is ", " over"), ("below ", ","))]
+    assert (shown[0] < shown[1]) == (value < limit)
+
+
 def test_on_the_other_side_the_limit_is_the_most_that_is_normal() -> None:
     share = rule(**{**DROP, "statistic": "share_below(0)", "direction": Direction.ABOVE, "threshold": 1.0, "resolve_at": 1.0})
     found = verdict(share, 0.27, expectation(expected=0.07, limit=0.2, z=5.0))

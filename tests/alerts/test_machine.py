@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from hypothesis.stateful import rule as step
 
 from factories import SLOT, rule
-from monitor.alerts import Evaluation, advance
+from monitor.alerts import INSTALLATION, Evaluation, advance
 from monitor.model import AlertState, Outcome, Rule, Severity, State, Transition, Verdict
 
 DAY = timedelta(days=1)
@@ -150,9 +150,14 @@ def test_a_firing_ends_with_the_last_of_the_recovered_runs_asked_for(resolve_aft
     assert (state.state, state.streak, transitions[-1].slot) == (QUIET, 0, SLOT + (1 + resolve_after) * DAY)
 
 
-def test_the_key_of_a_firing_follows_from_its_segment_and_slot() -> None:
-    one, again, other = (advance(rule(for_runs=1), BREACH, None, look(1, segment=name))[0] for name in ("all", "all", "x=y"))
-    assert one.dedup_key == again.dedup_key != other.dedup_key
+def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation() -> None:
+    def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
+        watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
+        return advance(watched, BREACH, None, replace(look(1, segment), installation=installation))[0].dedup_key
+
+    named = key(installation="b", name="shop-eu")
+    assert len({key(), key("x=y"), key(installation="a"), key(installation="b"), named}) == 5
+    assert (key(), key(installation="a", name="shop-eu")) == (key(), named)  # where there is a name it alone counts
 
 
 def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:

@@ -1,8 +1,21 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from factories import SLOT, comparison, evaluate, rule, summary
-from monitor.model import AlertState, Comparison, Outcome, RunStatus, State, Summary, Transition
+import pytest
+
+from factories import SLOT, comparison, coverage_rule, evaluate, rule, summary
+from monitor.model import (
+    AlertState,
+    Comparison,
+    Coverage,
+    CoverageRow,
+    Outcome,
+    Rule,
+    RunStatus,
+    State,
+    Summary,
+    Transition,
+)
 
 DAY = timedelta(days=1)
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
@@ -95,3 +108,18 @@ def test_rules_are_judged_in_their_order_and_by_their_own_states() -> None:
     rules = (rule(alert="Zeta", for_runs=1), rule(alert="Alpha", for_runs=1, statistic="p05", threshold=-0.1, resolve_at=-0.1))
     _, transitions = run(comparison(rules=rules), 0, measured(all=0.1))
     assert [(transition.alert, transition.value) for transition in transitions] == [("Zeta", 0.1), ("Alpha", -0.2)]
+
+
+@pytest.mark.parametrize(
+    ("watched", "said"),
+    [
+        (rule(segments=("country=nosuch",)), "country=nosuch; there is country=UK, country=US, country=DE and 1 more"),
+        (coverage_rule("missing", segments=("plan=free",)), "plan=free; there is plan=pro"),
+        (rule(segments=("age=old",)), "age=old; there is no segment by age"),
+    ],
+)
+def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_dimension(watched: Rule, said: str) -> None:
+    asked = {"all": 100, "country=DE": 10, "country=UK": 50, "country=US": 30, "country=FR": 10, "plan=pro": 100}
+    rows = tuple(CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked.items())
+    (state,), _ = evaluate(comparison(rules=(watched,)), summaries=[summary()], coverage=Coverage(rows=rows))
+    assert (state.outcome, state.reason) == (Outcome.NO_DATA, f"no user of the panel belongs to {said}")

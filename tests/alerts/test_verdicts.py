@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from factories import rule, summary
 from monitor.alerts.limits import judge_reading
-from monitor.alerts.verdicts import format_apart, read_similarity
+from monitor.alerts.verdicts import read_similarity
 from monitor.model import Direction, Outcome, RunStatus, SimilarityRule, Summary, Verdict
 
 
@@ -51,11 +51,6 @@ def test_a_rule_above_breaches_on_the_other_side() -> None:
     assert (within.outcome, within.is_recovered) == (Outcome.OK, False)
     healed = judge_similarity(rule(**share), "all", RunStatus.OK, summary(statistics={"share_below(0)": 0.08}), None)
     assert (healed.outcome, healed.is_recovered) == (Outcome.OK, True)
-
-
-def test_two_values_are_shown_with_the_fewest_figures_that_tell_them_apart() -> None:
-    assert format_apart(0.254321, 0.41) == ("0.254", "0.41")
-    assert format_apart(0.410001, 0.41) == ("0.410001", "0.41")
 
 
 @given(value=st.floats(-1, 1), threshold=st.floats(-1, 1))

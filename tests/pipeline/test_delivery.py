@@ -10,7 +10,7 @@ import pytest
 
 from factories import SLOT, HeldClock, comparison, rule
 from forking import ended, start
-from monitor.alerts import MaintenanceWindow, NotificationPolicy, retire_alerts
+from monitor.alerts import NotificationPolicy, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Severity, Silence, Transition, Treatment, Updates
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
@@ -405,35 +405,6 @@ def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fir
     assert (scene.owed(), scene.held()) == (0, 1)
     assert scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
     assert scene.deliver(after=RECHECK_AFTER).sent == 1
-
-
-def test_what_ended_while_it_was_silenced_is_never_told(scene: Scene) -> None:
-    scene.silence("comparison=home-feed")
-    scene.fire()
-    scene.deliver()
-    scene.end(HOUR)
-    assert scene.deliver(after=3 * DAY).dropped == 2
-    assert scene.receiver.sent == []
-
-
-def test_an_end_is_told_although_its_alert_is_silenced_by_now(scene: Scene) -> None:
-    scene.fire()
-    scene.deliver()
-    scene.silence("severity=critical")
-    scene.end(HOUR)
-    scene.deliver()
-    assert scene.receiver.segments == [STARTS, ENDS]
-
-
-def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(scene: Scene) -> None:
-    scene.fire()
-    window = MaintenanceWindow(
-        name="retraining", matchers=(), ends_at=lambda now: SLOT + RECHECK_AFTER if now < SLOT + RECHECK_AFTER else None
-    )
-    assert scene.deliver(policy=NotificationPolicy(windows=(window,))).held == 1
-    muted = NotificationPolicy(windows=(window,), muted=frozenset({("home-feed", "SimilarityLow")}))
-    assert scene.deliver(after=RECHECK_AFTER, policy=muted).held == 1
-    assert scene.deliver(after=RECHECK_AFTER, policy=NotificationPolicy(windows=(window,))).sent == 1
 
 
 def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene: Scene) -> None:

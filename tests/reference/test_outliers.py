@@ -34,16 +34,6 @@ def found_in(values: list[float]) -> set[int]:
     return set(np.flatnonzero(find_outliers(np.array(values, dtype=np.float64)[:, np.newaxis])).tolist())
 
 
-def test_outliers_do_not_hide_each_other() -> None:
-    healthy = [0.50, 0.52, 0.48, 0.51, 0.49, 0.50, 0.53, 0.47, 0.50, 0.51, 0.49, 0.52]
-    assert found_in([*healthy, -0.2, -0.2, -0.25]) == {12, 13, 14}
-
-
-def test_bad_runs_on_both_sides_are_found() -> None:
-    healthy = [0.50, 0.52, 0.48, 0.51, 0.49, 0.50, 0.53, 0.47, 0.50, 0.51, 0.49, 0.52]
-    assert found_in([1.0, *healthy, 0.0]) == {0, 13}
-
-
 def test_of_few_runs_only_one_far_beyond_the_spread_of_the_others_is_the_odd_one_out() -> None:
     assert found_in([1, 1, 1, 50]) == set()
     assert found_in([1, 1.1, 0.9, 1, 2]) == set()

@@ -24,22 +24,6 @@ def test_one_user_has_no_error_and_none_has_none_either() -> None:
         assert estimate_error(summary_of(np.empty(0)), statistic) is None
 
 
-def test_a_share_by_hand() -> None:
-    """4 of 96 users: p = 6 / 100, sqrt(0.06 * 0.94 / 100)."""
-    values = np.where(np.arange(96) < 4, -0.5, 0.5)
-    assert estimate_error(summary_of(values), BELOW_0) == pytest.approx(0.0237487, abs=1e-6)
-
-
-def test_a_share_of_nobody_is_not_certain() -> None:
-    error = estimate_error(summary_of(np.ones(50)), BELOW_0)
-    assert error is not None
-    assert error > 0
-
-
-def test_a_share_that_was_not_summarized_has_no_error() -> None:
-    assert estimate_error(summary_of(np.ones(50)), Statistic.parse("share_below(0.3)")) is None
-
-
 def test_a_percentile_of_even_scores_by_hand() -> None:
     """Scores even over [0, 1]: density 1, so sqrt(0.05 * 0.95 / 10,001)."""
     assert estimate_error(summary_of(np.linspace(0, 1, 10_001)), P05) == pytest.approx(0.0021793, abs=1e-6)

@@ -24,18 +24,13 @@ MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
 
 
-def slow_capital(scores: list[float], mean: float, population: int | None = None) -> float:
+def slow_capital(scores: list[float], mean: float) -> float:
     """One stake and one score after the other, as the definition reads."""
     total = 0.0
     for stake, part in zip(STAKES, WEIGHTS, strict=True):
-        capital, seen = 1.0, 0.0
-        for t, score in enumerate(scores):
-            rest = mean if population is None else (population * mean - seen) / (population - t)
-            rest = min(max(rest, 0.0), 1 - 1e-9)
-            capital *= 1 + stake * (rest - score) / (1 - rest)
-            seen += score
-            if population is not None and population * mean - seen > population - t - 1 + 1e-6:
-                capital = math.inf
+        capital = 1.0
+        for score in scores:
+            capital *= 1 + stake * (mean - score) / (1 - mean)
         total += capital * part
     return total
 
@@ -62,14 +57,6 @@ def test_the_tally_the_path_and_the_definition_agree(scores: np.ndarray, mean: f
     assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
 
 
-@given(SCORES, MEANS, st.integers(0, 20))
-def test_a_known_population_bets_on_what_is_left_of_it(scores: np.ndarray, mean: float, more: int) -> None:
-    population = len(scores) + more
-    slow = slow_capital(list(scores), mean, population)
-    found = follow_capital(scores, mean, population)[-1]
-    assert found == pytest.approx(math.log(slow), abs=1e-6) or found == slow == math.inf
-
-
 @given(SCORES, MEANS, MEANS)
 def test_capital_grows_with_the_mean_that_is_bet_against(scores: np.ndarray, one: float, other: float) -> None:
     low, high = sorted((one, other))
@@ -94,23 +81,10 @@ def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at
     assert np.mean(capitals) <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("drawn", [1, 3, 5])
-def test_with_the_population_known_expected_capital_is_1_where_bets_can_win(drawn: int) -> None:
-    population = [0.2, 0.4, 0.5, 0.6, 0.8]
-    paths = [follow_capital(np.array(order), 0.5, 5) for order in permutations(population)]
-    assert np.mean(np.exp([path[drawn - 1] for path in paths])) == pytest.approx(1.0, abs=1e-6)
-
-
 def test_means_that_move_around_the_margin_earn_nothing_on_average() -> None:
     """The promise is about the average over what was looked at: 0.2 and 0.8 in turn average to a half."""
     moving = [np.mean([log_capital(tally(np.array([a, b])), 0.5) for a in (0.1, 0.3) for b in (0.7, 0.9)])]
     assert moving[0] <= 0
-
-
-def test_a_population_that_cannot_have_so_high_a_mean_any_more_is_certainty() -> None:
-    path = follow_capital(np.zeros(6), 0.5, 10)
-    assert np.isfinite(path[:5]).all()
-    assert path[5] == math.inf
 
 
 def test_bounds_of_a_constant_score_close_in_on_it() -> None:
@@ -157,12 +131,6 @@ def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look(n:
 def test_an_alpha_that_is_no_error_rate_is_refused(alpha: float) -> None:
     with pytest.raises(InputError, match="no error rate: write one between 0 and 1"):
         bounds(tally(np.zeros(1)), tally(np.zeros(1)), alpha)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, math.inf])
-def test_scores_off_the_unit_interval_are_refused(value: float) -> None:
-    with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
-        tally(np.array([0.5, value]))
 
 
 def test_a_scale_maps_its_range_and_takes_rounding_for_its_ends() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from monitor.alerts.incidents import find_leads
-from monitor.alerts.verdicts import format_apart, format_value
+from monitor.alerts.verdicts import format_value
 from monitor.model import ALL, Briefing, Message, MessageStatus, RuleKind, Severity, Transition, format_instant
 from monitor.receivers.message.explanation_text import SideBySide, cause_shares, example_lists, item_lines, why_sentences
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
@@ -151,7 +151,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     facts = [
         (_measured(change), f"{shown}{interval}"),
         ("users", f"{change.users:,}"),
-        ("threshold", f"{change.direction} {format_apart(change.value, change.threshold)[1]}"),
+        ("threshold", f"{change.direction} {format_value(change.threshold, float(shown))}"),
     ]
     return facts if change.normal is None else [*facts, ("normal before", f"{change.normal:.3g}")]
 

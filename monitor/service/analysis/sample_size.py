@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.alerts import segments_of
+from monitor.alerts import Figures, segments_of
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import (
@@ -25,7 +25,7 @@ from monitor.model import (
     is_learned,
 )
 from monitor.pipeline.expectations import share_out
-from monitor.pipeline.rule_series import Figures, RuleSeries
+from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, from_angle, refer, to_angle
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy

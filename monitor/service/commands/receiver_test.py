@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from monitor.errors import ConfigError, DeliveryError
-from monitor.model import ALL, Direction, Message, MessageStatus, Severity, State, Transition, format_instant
+from monitor.model import ALL, Message, MessageStatus, State, Transition, format_instant
 from monitor.ports import Clock, Receiver
 from monitor.receivers import open_receivers
 from monitor.settings.configuration import Settings
@@ -85,20 +85,13 @@ def _test_messages(clock: Clock) -> tuple[Message, Message]:
         from_state=State.QUIET,
         to_state=State.FIRING,
         reason=_BEGUN,
-        value=None,
-        direction=Direction.BELOW,
-        threshold=0.0,
-        users=0,
         metric="test",
         statistic="mean",
-        severity=Severity.INFO,
         since=now,
         dedup_key=key,
         labels={"test": "true"},
         incident=key,
     )
     end = replace(start, from_state=State.FIRING, to_state=State.QUIET, reason=_OVER)
-    begun = Message(
-        incident=key, comparison=TEST_COMPARISON, severity=Severity.INFO, changes=(start,), firing=(start,), is_repetition=False
-    )
+    begun = Message(incident=key, comparison=TEST_COMPARISON, severity=start.severity, changes=(start,), firing=(start,))
     return begun, replace(begun, changes=(end,), firing=())

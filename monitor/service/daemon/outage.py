@@ -14,7 +14,7 @@ import structlog
 from monitor.alerts import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
-from monitor.model import Direction, Message, Severity, State, Transition
+from monitor.model import Message, Severity, State, Transition
 from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.storage import SqlStore, exposure
 
@@ -220,10 +220,6 @@ def start_of(outage: Outage, now: datetime, place: str, installation: str | None
         from_state=State.QUIET,
         to_state=State.FIRING,
         reason=f"{outage.reason}; until it is back nothing is compared, stored or alerted on",
-        value=None,
-        direction=Direction.ABOVE,
-        threshold=0.0,
-        users=0,
         metric="database",
         statistic="away",
         severity=Severity.CRITICAL,

@@ -76,12 +76,10 @@ class StalenessMonitor:
             return False
         try:
             before = self.alerts.states(name)
-            states, transitions = judge_stale(each.comparison, before, wait, now)
+            installation = self.alerts.installation(create=True)
+            states, transitions = judge_stale(each.comparison, before, wait, now, installation=installation)
             if transitions:
-                installation = self.alerts.installation(create=True)
-                states, transitions = assign_incidents(
-                    states, transitions, before, each.comparison.judging, installation=installation
-                )
+                states, transitions = assign_incidents(states, transitions, before, each.comparison.judging)
                 self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:
             log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all

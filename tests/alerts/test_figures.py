@@ -2,8 +2,8 @@
 
 import pytest
 
-from factories import comparison, evaluate
-from monitor.alerts import UserShares
+from factories import comparison, coverage_rule, evaluate
+from monitor.alerts import Figures
 from monitor.model import Arm, ArmScore, CoverageRule, CoverageShare, Direction, FixedLimit, Lack, Outcome, RunStatus
 
 
@@ -12,7 +12,7 @@ def unchanged(segment: str, users: int, of: int) -> ArmScore:
 
 
 def judged(*scores: ArmScore) -> set[str]:
-    return UserShares.of((), scores).segments(CoverageShare(Lack.UNCHANGED, Arm.CANDIDATE))
+    return Figures.of((), (), scores).segments(coverage_rule("unchanged_list"))
 
 
 def test_where_the_arm_was_not_trained_unchanged_lists_are_no_news() -> None:
