@@ -27,18 +27,7 @@ def explanation_title(explanation: Explanation) -> str:
     """What was explained and against what."""
     if explanation.before is None:
         return f"What sets lists apart by {explanation.metric}"
-    if explanation.paired:
-        return f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users had before"
-    runs = "1 healthy run" if explanation.runs == 1 else f"{explanation.runs:,} healthy runs"
-    return f"Why, by {explanation.metric} against {runs}"
-
-
-def drop_bounds(explanation: Explanation) -> str | None:
-    """How far users without a list could move the drop; None where none are missing."""
-    if explanation.least is None or explanation.least == explanation.most:
-        return None
-    most = "without bound" if explanation.most is None else f"{explanation.most:.4f}"
-    return f"drop of all users asked, whatever the lists of the missing ones: {explanation.least:.4f} to {most}"
+    return f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users had before"
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
@@ -47,7 +36,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     # Segments of the first dimension, which explains most; they come ranked by what they fell beyond their share.
     leading = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]][:SEGMENTS]
     sheets = (
-        TextTable(title="Pieces of the drop", columns=("part", "where", "drop>", "share>"), rows=_pieces(explanation)),
+        TextTable(title="Pieces of the drop", columns=("part", "drop>", "share>"), rows=_pieces(explanation)),
         TextTable(
             title="Segments",
             columns=("segment", "users>", "before>", "drop>", "share>", *(f"{part}>" for part in Part)),
@@ -78,31 +67,18 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
 
 
 def _pieces(explanation: Explanation) -> tuple[tuple[str, ...], ...]:
-    drop = _drop(explanation)
-    return tuple(
-        (
-            cause.part,
-            "elsewhere" if cause.is_rest else cause.segment or "everywhere",
-            f"{cause.amount:.4f}",
-            _of(cause.amount, drop),
-        )
-        for cause in explanation.causes
-    )
+    return tuple((each.part, f"{each.amount:.4f}", _of(each.amount, explanation.drop)) for each in explanation.causes)
 
 
 def _segment(fall: SegmentFall, explanation: Explanation) -> tuple[str, ...]:
     shares = (_percent(fall.share), _percent(fall.share_before))
-    amounts = (f"{fall.whole:.4f}", _of(fall.whole, _drop(explanation)))
+    amounts = (f"{fall.whole:.4f}", _of(fall.whole, explanation.drop))
     return (fall.segment, *shares, *amounts, *(f"{fall.parts[part]:.4f}" for part in Part))
 
 
 def _item(item: ExposedItem) -> tuple[str, ...]:
     exposures = (f"{item.after:.4f}", f"{item.before:.4f}")
     return (item.item, item.title or "", *exposures, _percent(item.share_after), _percent(item.share_before))
-
-
-def _drop(explanation: Explanation) -> float:
-    return 0.0 if explanation.before is None else explanation.now - explanation.before
 
 
 def _of(amount: float, drop: float) -> str:

@@ -33,25 +33,17 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
 
 
-def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.bool_]:
-    """Which of a run's users are its fixed ones, found from these users alone: bool (n,).
-
-    Exact over all users that a run asked. Where some are left out, such as those without a score, every fixed one is still
-    found, and for each fixed one left out at most one rotating user is taken for one, by its hash and not by its score.
-    Without a sample nobody is fixed.
-    """
-    sample = comparison.measuring.sample
-    return kept_among(users, sample.fixed if sample is not None else Keep.NONE, comparison)
-
-
 def kept_among(users: pd.Index[str], keep: Keep | int, comparison: Comparison) -> npt.NDArray[np.bool_]:
     """Which of these users a run keeps scores or lists of: bool (n,).
 
     A number of them is drawn by the hash that draws the fixed users, so that it is the same users in each run: where one cannot
     be compared, the next takes the place. What is drawn of several batches, drawn once more, is what is drawn of all at once.
+    ``PANEL`` are a run's fixed users, nobody without a sample. Where some users are left out, such as those without a score,
+    every fixed one is still found, and for each one left out at most one rotating user is taken for one, by its hash.
     """
+    sample = comparison.measuring.sample
     if keep is Keep.PANEL:
-        return fixed_among(users, comparison)
+        keep = Keep.NONE if sample is None else sample.fixed
     is_kept = np.full(len(users), keep is Keep.ALL)
     if not isinstance(keep, Keep):
         is_kept[_smallest(users.to_numpy(dtype=object), keep, _fixed_salt(comparison))] = True

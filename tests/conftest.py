@@ -1,13 +1,10 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
-import fcntl
 import gc
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import cache
@@ -44,15 +41,6 @@ hypothesis.settings.load_profile("steady")
 
 # The tree of commands is made once, not for each call.
 typer.main.get_command = cache(typer.main.get_command)
-
-
-@pytest.fixture(scope="session")
-def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What numba compiles lies in its cache: one worker compiles it, and the others wait."""
-    with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        load = "from monitor.kernels.engines.choice import load; load()"
-        subprocess.run([sys.executable, "-c", load], check=False, capture_output=True)
 
 
 @pytest.fixture(scope="session")

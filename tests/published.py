@@ -104,20 +104,19 @@ def explanation(**changes: Any) -> Explanation:
     lists = ExampleLists(user="u1", baseline=("i1",), candidate=("i9",))
     base = Explanation(
         metric="extended_tau",
-        runs=7,
-        sentence="All of the drop: country=UK, 2 items left their lists.",
+        sentence="No clear cause. The mean fell by 0.2500: items replaced 100 %.",
         segment="country=UK",
         now=0.75,
         before=0.5,
-        least=0.125,
-        most=0.375,
         gained=(item,),
         lost=(replace(item, item="i1", title=None, before=0.5, after=0.0),),
         entered=1,
         left=2,
         groups=(UserGroup(change=Change.REPLACED, users=9, share=0.5, share_before=0.25, distance=0.125, examples=(lists,)),),
-        causes=(Cause(part=Part.MEMBERSHIP, amount=0.25, segment="country=UK"),),
+        causes=(Cause(part=Part.MEMBERSHIP, amount=0.25),),
         falls=(SegmentFall(segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125),),
+        paired=18,
+        arm=Arm.CANDIDATE,
     )
     return replace(base, **changes)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from factories import comparison
 from monitor.model import Keep, SampleSize, UserTable
-from monitor.sampling import draw, fixed_among, frequent, kept_among, split
+from monitor.sampling import draw, frequent, kept_among, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def test_without_a_sample_everybody_is_asked_in_sorted_order() -> None:
     table = UserTable(users=pd.Index(["b", "c", "a"], dtype="str"), segments={"x": pd.Categorical(["1", "2", "1"])})
     panel = draw(table, comparison(sample=None), SLOT)
     assert list(panel.users) == ["a", "b", "c"]
-    assert not fixed_among(panel.users, comparison(sample=None)).any()
+    assert not kept_among(panel.users, Keep.PANEL, comparison(sample=None)).any()
     assert {name: list(panel.users[rows]) for name, rows in panel.segments.items()} == {
         "all": ["a", "b", "c"],
         "x=1": ["a", "b"],
@@ -137,8 +137,8 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw() -> None:
 def test_the_fixed_users_of_a_run_are_told_from_its_users_alone() -> None:
     watched = comparison(sample=SampleSize(fixed=30, rotating=50))
     first, second = (draw(users(1000), watched, SLOT + timedelta(days=days)).users for days in (0, 1))
-    fixed = first[fixed_among(first, watched)]
+    fixed = first[kept_among(first, Keep.PANEL, watched)]
     assert set(fixed) == set(draw(users(1000), comparison(sample=SampleSize(fixed=30)), SLOT).users)
-    assert set(fixed) == set(second[fixed_among(second, watched)])
+    assert set(fixed) == set(second[kept_among(second, Keep.PANEL, watched)])
     scored = first[::2]
-    assert not set(fixed) & set(scored[~fixed_among(scored, watched)])
+    assert not set(fixed) & set(scored[~kept_among(scored, Keep.PANEL, watched)])

@@ -1,7 +1,6 @@
-"""From what a run measured to verdicts, states and transitions, and when to try a delivery again. Pure: no I/O, no clock."""
+"""From what a run measured to verdicts, states and transitions, and what is sent of these. Pure: no I/O, no clock."""
 
-from monitor.alerts.backoff import asked_pause_s, next_attempt
-from monitor.alerts.figures import Figures, Portion
+from monitor.alerts.figures import Figures, Reading
 from monitor.alerts.incidents import GROUP_FOR, assign_incidents
 from monitor.alerts.machine import INSTALLATION, Evaluation, advance
 from monitor.alerts.matchers import Matcher

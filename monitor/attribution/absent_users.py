@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from monitor.model import ALL, Arm, CoverageReason, CoverageRow, FaultKind, Finding, PartMeans
+from monitor.model import ALL, Arm, CoverageReason, CoverageRow, FaultKind, Finding
 
 # Share of users without a list beyond what is usual, and of them that a segment must hold to be named.
 _LEAST_LOST = 0.005
@@ -13,19 +13,17 @@ _SURE = 4.0
 _HELD = 0.8
 
 
-def find_missing(coverage: Sequence[CoverageRow], past: Sequence[PartMeans]) -> Finding | None:
-    """Users who got no list, by the arm that owes it to most of them; None where no more do than in the past.
+def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | None:
+    """Users who got no list, by the arm that owes it to most of them; None where no more do than a ``usual`` share of them.
 
-    Both by segment. A segment is named when it holds most of them and more of its users than of all got none.
+    A segment is named when it holds most of them and more of its users than of all got none.
     """
     rows = {row.segment: row for row in coverage}
     if ALL not in rows or not rows[ALL].asked:
         return None
-    before = {row.segment: 1 - row.n / row.asked for row in past if row.asked}
     counts = {arm: {name: _count_lost(row, arm) for name, row in rows.items()} for arm in Arm}
     arm = max(Arm, key=lambda each: counts[each][ALL])
     lost, asked = counts[arm][ALL], rows[ALL].asked
-    usual = before.get(ALL, 0.0)
     if lost - usual * asked < max(5, _LEAST_LOST * asked, _SURE * math.sqrt(usual * asked)):
         return None
     held = {name: lost_there / lost for name, lost_there in counts[arm].items() if name != ALL and rows[name].asked}

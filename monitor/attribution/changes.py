@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from monitor.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
 from monitor.kernels import PAD, blocks
 from monitor.kernels.exposure import compact_codes
 from monitor.model import Arm, PairBatch
-from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.model.arrays import Codes, Flags, Floats, Integers
 
 _TOP = 3
 
@@ -23,7 +23,7 @@ _LEFT = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLists:
-    """One arm's lists of the same m users in an earlier run and in this one: codes (m, k) padded with -1, and lengths (m,)."""
+    """One arm's lists of the same n users in an earlier run and in this one: codes (n, k) padded with -1, and lengths (n,)."""
 
     former: Codes
     former_lengths: Codes
@@ -72,28 +72,16 @@ class OwnLists:
         return items[is_gone], float(before[is_gone].sum() / max(1, before.sum()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierLists:
-    """Lists of this run's users in an earlier run, in the codes of its batch; an item that it lacks has a code of its own.
-
-    ``rows``: users with lists of both arms then; ``batch``: these lists, in the order of ``rows``. ``is_still``: by arm,
-    whether the list of this run is that of the last run, where that is yet another one.
-    """
-
-    rows: Rows
-    batch: PairBatch
-    is_still: Mapping[Arm, Flags] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, kw_only=True)
 class PairChanges:
-    """Users who had lists of both arms in an earlier run, too: ``rows`` of this run's batch, and what changed since.
+    """What changed of n users' pairs since the ``former`` ones; ``is_known`` (n,): whether they had lists of both arms then.
 
-    ``by_arm``: parts of the change of each pair's distance that the arm brought about, positive where lists moved apart.
-    ``is_still``: by arm, whether the list is as it was in the earlier run, or in the last one.
+    ``by_arm``: parts of the change of each pair's distance that the arm brought about, positive where lists moved apart, NaN
+    where it is not known. ``is_still``: by arm, whether the list is as it was in the earlier run, or in the last one.
     """
 
-    rows: Rows
+    former: PairBatch
+    is_known: Flags
     lists: Mapping[Arm, OwnLists]
     by_arm: Mapping[Arm, Parts]
     is_still: Mapping[Arm, Flags]
@@ -105,21 +93,23 @@ class PairChanges:
 
 
 def compare_pairs(
-    present: PairBatch, earlier: EarlierLists, score: ScoreBatch, *, higher_is_more_alike: bool = True
+    present: PairBatch,
+    former: PairBatch,
+    score: ScoreBatch,
+    *,
+    higher_is_more_alike: bool = True,
+    last: PairBatch | None = None,
 ) -> PairChanges:
     """Split the change of each pair's distance since an earlier run by arm and part, exactly.
 
-    From the former pair (B', C') to the present one (B, C) lead two ways, over (B, C') and over (B', C). An arm's share is the
-    mean of what its step costs on the two (Shapley 1953), each step split by `walk_to`. What set the lists apart before counts
-    nowhere: where both lists are as they were all parts are 0, and an arm that lists the same items has a membership of
-    exactly 0. Where a score is undefined all parts of the user are NaN. Only lists are looked at, no scores, weights, grades.
-    Costs two walks and at most 24 scorings, mostly 16.
+    ``former``: the same users' lists then, in the same codes, empty for who had none; ``last``: those of the last run, where
+    that is yet another one. From the former pair (B', C') to the present one (B, C) lead two ways, over (B, C') and over
+    (B', C). An arm's share is the mean of what its step costs on the two (Shapley 1953), each step split by `walk_to`. What set
+    the lists apart before counts nowhere: where both lists are as they were all parts are 0, and an arm that lists the same
+    items has a membership of exactly 0. Where a score is undefined all parts of the user are NaN. Only lists are looked at, no
+    scores, weights, grades. Costs two walks and at most 24 scorings, mostly 16.
     """
-    now, then = present.take(earlier.rows), earlier.batch
-    lists = {
-        Arm.BASELINE: _lists(then.baseline, then.baseline_lengths, now.baseline, now.baseline_lengths),
-        Arm.CANDIDATE: _lists(then.candidate, then.candidate_lengths, now.candidate, now.candidate_lengths),
-    }
+    lists = _own_lists(former, present)
 
     def turned(batch: PairBatch) -> Floats:
         return score(_pair(batch.candidate, batch.candidate_lengths, batch.baseline, batch.baseline_lengths))
@@ -129,14 +119,17 @@ def compare_pairs(
         Arm.BASELINE: _move(baseline, candidate, turned, higher_is_more_alike=higher_is_more_alike),
         Arm.CANDIDATE: _move(candidate, baseline, score, higher_is_more_alike=higher_is_more_alike),
     }
+    is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
     whole = parts[Arm.BASELINE].whole + parts[Arm.CANDIDATE].whole
-    nothing = np.where(np.isnan(whole), np.nan, 0.0)
+    nothing = np.where(is_known & ~np.isnan(whole), 0.0, np.nan)
     unknown = Parts(membership=nothing, order=nothing, length=nothing)
+    since = lists if last is None else _own_lists(last, present)
     return PairChanges(
-        rows=earlier.rows,
+        former=former,
+        is_known=is_known,
         lists=lists,
         by_arm={arm: _add(each, unknown) for arm, each in parts.items()},
-        is_still={arm: own.is_same | earlier.is_still.get(arm, own.is_same) for arm, own in lists.items()},
+        is_still={arm: own.is_same | since[arm].is_same for arm, own in lists.items()},
     )
 
 
@@ -154,9 +147,22 @@ def _align(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes)
     return np.where(is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan), turned
 
 
-def _lists(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes) -> OwnLists:
-    k = max(former.shape[1], present.shape[1])
-    return OwnLists(former=_widen(former, k), former_lengths=former_lengths, present=_widen(present, k), lengths=lengths)
+def _own_lists(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
+    k = max(former.baseline.shape[1], present.baseline.shape[1])
+    return {
+        Arm.BASELINE: OwnLists(
+            former=_widen(former.baseline, k),
+            former_lengths=former.baseline_lengths,
+            present=_widen(present.baseline, k),
+            lengths=present.baseline_lengths,
+        ),
+        Arm.CANDIDATE: OwnLists(
+            former=_widen(former.candidate, k),
+            former_lengths=former.candidate_lengths,
+            present=_widen(present.candidate, k),
+            lengths=present.candidate_lengths,
+        ),
+    }
 
 
 def _widen(codes: Codes, k: int) -> Codes:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from monitor.attribution.absent_users import find_missing
-from monitor.attribution.causes import find_place, rows_of_place
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.foreign_lists import find_shared, judge_lists
-from monitor.attribution.habits import NEARLY_ALL, Habit, find_excess, share_bins, widest
-from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch, PartMeans
-from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
+from monitor.attribution.places import find_place, rows_of_place
+from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch
+from monitor.model.arrays import Codes, Flags, Integers, Rows
 
 _LEAST_USERS = 5
 
@@ -39,25 +40,28 @@ _MOSTLY = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """All that hypotheses are tested on: n pairs, rows by segment, and what is known of the past.
+    """All that hypotheses are tested on: n pairs, rows by segment, coverage, and what is known of the past.
 
-    ``changes`` None where no earlier lists are known, with ``bins`` of its users by arm and habit; ``is_older``: whether runs
-    lie between. ``habits``: usual shares of these, empty where none are known.
-    ``distance`` float64 (n,): how much farther apart each pair lies than before, or without earlier lists how far; NaN where
-    it is not known. ``drop`` of the mean, None where it is not beyond doubt. ``before`` by segment and ``coverage`` are for
-    users without a list.
+    ``changes`` None where no earlier lists are known; ``is_older``: whether runs lie between. ``habits``: usual shares of users
+    by arm, habit and bin, empty where none are known; ``usually_missing``: the usual share without a list, None likewise.
+    ``drop`` of the mean, None where it is not beyond doubt.
     """
 
     batch: PairBatch
     segments: Mapping[str, Rows]
-    distance: Floats
-    drop: float | None
+    coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None
-    bins: Mapping[Arm, Mapping[Habit, Integers]] = field(default_factory=dict)
     is_older: bool = False
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    coverage: tuple[CoverageRow, ...] = ()
-    before: tuple[PartMeans, ...] = ()
+    usually_missing: float | None = None
+    drop: float | None = None
+
+    @cached_property
+    def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
+        """In which bin of each habit each user lies, by arm; empty without changes."""
+        if self.changes is None:
+            return {}
+        return {arm: bin_lists(lists, self.changes.is_still[arm]) for arm, lists in self.changes.lists.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +98,7 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     twins = [each for each in found if told is not None and each.kind is told.kind and each.arms != told.arms]
     if told is not None and any(told.users <= 2 * each.users <= 4 * told.users for each in twins):
         told = replace(told, arms=tuple(Arm))
-    missing = find_missing(scene.coverage, scene.before)
+    missing = None if scene.usually_missing is None else find_missing(scene.coverage, scene.usually_missing)
     is_hidden = missing is not None and (told is None or (told.explained or 0.0) < _AS_GOOD)
     finding = missing if is_hidden else told
     return None if finding is None else (finding, _has_stood(scene, finding, {each.arm for each in suspected}))
@@ -102,9 +106,13 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
 def _suspect(scene: Scene) -> Iterator[Suspicion]:
     """Every fault that is there, the most specific kinds first."""
-    for kind_of in (_share_a_list, _are_cut_short, _stand_still, _lack_items, _are_replaced, _are_turned):
+    for kind_of in (_share_a_list, _are_cut_short):
         for arm in Arm:
             yield from kind_of(scene, arm)
+    if scene.changes is not None:
+        for kind_since in (_stand_still, _lack_items, _are_replaced, _are_turned):
+            for arm in Arm:
+                yield from kind_since(scene, scene.changes, arm)
 
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
@@ -113,12 +121,7 @@ def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     is_shared, group = find_shared(codes, lengths)
     if not is_shared.any():
         return
-    if scene.changes is not None:
-        lists = scene.changes.lists[arm]
-        was_shared = np.zeros(len(codes), dtype=np.bool_)
-        was_shared[scene.changes.rows] = find_shared(lists.former, lists.former_lengths)[0]
-    else:
-        was_shared = find_shared(*_lists_of(scene.batch, _other(arm)))[0]
+    was_shared = find_shared(*_lists_before(scene, arm))[0]
     hit, less = is_shared & ~was_shared, int((was_shared & ~is_shared).sum())
     count = int(hit.sum())
     # Two models' lists differ in more than what one run adds to another.
@@ -132,7 +135,7 @@ def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
     """Share of these items that are among the most listed ones: of the arm before, else of the other arm."""
-    others = _lists_of(scene.batch, _other(arm))[0] if scene.changes is None else scene.changes.lists[arm].former
+    others, _ = _lists_before(scene, arm)
     items, counts = np.unique(others[others >= 0], return_counts=True)
     most = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
     return float(np.isin(codes[codes >= 0], most).mean())
@@ -140,42 +143,34 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are shorter than they were, or without a past than the other arm's."""
-    lengths, usual = (_lists_of(scene.batch, each)[1] for each in (arm, _other(arm)))
-    if scene.changes is not None:
-        usual = np.zeros(len(lengths), dtype=np.int32)
-        usual[scene.changes.rows] = scene.changes.lists[arm].former_lengths
+    (_, lengths), (_, usual) = _lists_of(scene.batch, arm), _lists_before(scene, arm)
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
     if (count := int(hit.sum())) - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
         detail = {"now": float(np.median(lengths[hit])), "before": float(np.median(usual[hit]))}
         yield Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, detail=detail)
 
 
-def _stand_still(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
+def _stand_still(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are those of the last run, while most others' are not."""
     for found in _exceed(scene, arm, Habit.STILL):
-        # Where nobody's lists changed, there was nothing to change them for.
-        if min(scene.bins[each][Habit.STILL].mean() for each in Arm) < _MOSTLY:
+        # An arm may never have changed; and where nobody's lists did, there was nothing to change them for.
+        if arm in scene.habits and min(changes.is_still[each][changes.is_known].mean() for each in Arm) < _MOSTLY:
             yield replace(found, kind=FaultKind.STALE)
 
 
-def _lack_items(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
+def _lack_items(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose former lists held items that nobody is shown any more."""
-    if scene.changes is None:
-        return
-    gone, share = scene.changes.lists[arm].gone
-    _, usual = scene.changes.lists[_other(arm)].gone
+    lists, others = changes.lists[arm], changes.lists[_other(arm)]
+    (gone, share), (_, usual) = lists.gone, others.gone
     if share < _LEAST_GONE + 3 * usual or len(gone) < 2:  # noqa: PLR2004 - one item leaves every day
         return
-    lists = scene.changes.lists[arm]
     is_gone = np.isin(lists.former, gone)
     # Who lost more beside them has other lists for another reason.
     left = np.maximum(1, lists.former_lengths - is_gone.sum(axis=1))
-    kept_else = float((np.nan_to_num(lists.kept) * lists.former_lengths / left).clip(0, 1).mean())
-    others = float(np.nanmean(scene.changes.lists[_other(arm)].kept))
-    if kept_else >= 0.8 * _usually_kept(scene, arm, others):
-        hit = np.zeros(len(scene.batch), dtype=np.bool_)
-        hit[scene.changes.rows] = is_gone.any(axis=1)
-        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=hit, detail={"items": float(len(gone)), "exposure": share})
+    kept_else = float(np.nanmean((lists.kept * lists.former_lengths / left).clip(0, 1)))
+    if kept_else >= 0.8 * _usually_kept(scene, arm, float(np.nanmean(others.kept))):
+        detail = {"items": float(len(gone)), "exposure": share}
+        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=np.asarray(is_gone.any(axis=1)), detail=detail)
 
 
 def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:
@@ -183,14 +178,13 @@ def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:
     return otherwise if usual is None else 1 - float(np.arange(len(usual)) @ np.array(usual)) / 10
 
 
-def _are_replaced(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
+def _are_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users who were shown other items than the arm is used to change: somebody else's, nobody's, or others."""
     for found in _exceed(scene, arm, Habit.REPLACED):
-        if scene.changes is not None:
-            yield replace(found, kind=judge_lists(scene.changes.lists[arm], found.hit[scene.changes.rows]))
+        yield replace(found, kind=judge_lists(changes.lists[arm], found.hit))
 
 
-def _are_turned(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
+def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose items stand in another order than the arm is used to change, all of them or the first three."""
     both = {habit: found for habit in (Habit.TURNED, Habit.TOP_TURNED) for found in _exceed(scene, arm, habit)}
     if both:
@@ -200,9 +194,7 @@ def _are_turned(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     """Users whose lists lie beyond the arm's habit, of all or else of the segment that has most; none where none do."""
-    if scene.changes is None:
-        return
-    bins, others = _spread(scene, arm, habit), _spread(scene, _other(arm), habit)
+    bins, others = scene.bins[arm][habit], scene.bins[_other(arm)][habit]
     usual = _usual(scene, arm, habit)
     found = [(ALL, usual, find_excess(bins, usual))]
     if found[0][2] is None:
@@ -225,13 +217,6 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
         )
 
 
-def _spread(scene: Scene, arm: Arm, habit: Habit) -> Integers:
-    bins = np.full(len(scene.batch), -1)
-    if scene.changes is not None:
-        bins[scene.changes.rows] = scene.bins[arm][habit]
-    return bins
-
-
 def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
     """How the arm's own lists change from run to run, or where that is not known the other arm's in this run."""
     own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[_other(arm)][habit])
@@ -246,7 +231,7 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     bins, segments = suspicion.bins, scene.segments
     # Who cannot be judged is taken to be as others are.
     known = segments if bins is None else {name: rows[bins[rows] >= 0] for name, rows in segments.items()}
-    segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known).segment
+    segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known)
     rows, judged = rows_of_place(segment, segments), rows_of_place(segment, known)
     users, share = int(suspicion.hit.sum()), float(suspicion.hit[judged].mean())
     if bins is not None:
@@ -271,10 +256,11 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
 
 def _explain(concerned: Flags, scene: Scene) -> float | None:
     """Share of the drop that these users' lists add beyond what others' do, 0 to 1; None without a drop."""
-    if scene.drop is None:
+    if scene.changes is None or scene.drop is None:
         return None
-    is_known = ~np.isnan(scene.distance)
-    ours, others = scene.distance[is_known & concerned], scene.distance[is_known & ~concerned]
+    moved = scene.changes.parts.whole
+    is_known = ~np.isnan(moved)
+    ours, others = moved[is_known & concerned], moved[is_known & ~concerned]
     if not len(ours):
         return 0.0
     beyond = float(ours.mean() - (others.mean() if len(others) else 0.0))
@@ -285,7 +271,7 @@ def _has_stood(scene: Scene, finding: Finding, suspects: Collection[Arm]) -> boo
     others = [arm for arm in Arm if arm not in finding.arms]
     if scene.changes is None or len(others) != 1 or others[0] in suspects:
         return None
-    if scene.changes.lists[others[0]].is_same.mean() >= _STOOD:
+    if scene.changes.lists[others[0]].is_same[scene.changes.is_known].mean() >= _STOOD:
         return True
     return False if others[0] in scene.habits else None
 
@@ -293,6 +279,14 @@ def _has_stood(scene: Scene, finding: Finding, suspects: Collection[Arm]) -> boo
 def _lists_of(batch: PairBatch, arm: Arm) -> tuple[Codes, Codes]:
     is_baseline = arm is Arm.BASELINE
     return (batch.baseline, batch.baseline_lengths) if is_baseline else (batch.candidate, batch.candidate_lengths)
+
+
+def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
+    """The arm's lists in the earlier run, or without a past the other arm's."""
+    if scene.changes is None:
+        return _lists_of(scene.batch, _other(arm))
+    lists = scene.changes.lists[arm]
+    return lists.former, lists.former_lengths
 
 
 def _other(arm: Arm) -> Arm:

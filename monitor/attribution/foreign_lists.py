@@ -36,15 +36,15 @@ def find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
     """Whether these lists are other users', nobody's, or just others than before."""
-    rows, n = np.flatnonzero(hit), len(hit)
-    rows = rows[:: max(1, len(rows) // _LOOKED_AT)]
-    models = np.arange(0, n, max(1, n // _MODELS))
+    rows, models = np.flatnonzero(hit), np.flatnonzero(lists.former_lengths)
+    rows, models = rows[:: max(1, len(rows) // _LOOKED_AT)], models[:: max(1, len(models) // _MODELS)]
     former, present = (
         _count_common(codes[rows], lists.former[models], rows, models) for codes in (lists.former, lists.present)
     )
     own = float(np.nanmean(lists.kept[rows]))
     k = max(1.0, float(lists.former_lengths[rows].mean()))
-    strangers, usual = former.mean() / k, float(np.nanmean(lists.kept[~hit])) if (~hit).any() else 1.0
+    ordinary = lists.kept[~hit & ~np.isnan(lists.kept)]
+    strangers, usual = former.mean() / k, float(ordinary.mean()) if len(ordinary) else 1.0
     # Lists of other users are as far from one's own former list as any two users' lists are.
     if own > strangers + _OWN * (usual - strangers):
         return FaultKind.REPLACED

@@ -36,15 +36,15 @@ class Habit(StrEnum):
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
-    """Bin of each user by habit, from 0, -1 where nothing can be said: integers (m,)."""
-    kept = lists.kept
-    replaced = np.where(np.isnan(kept), -1, np.rint(_BINS * (1 - np.nan_to_num(kept))))
-    return {
-        Habit.REPLACED: replaced.astype(np.int64),
-        Habit.TURNED: np.floor(_BINS * lists.turned).astype(np.int64),
+    """Bin of each user by habit, from 0, -1 where nothing can be said, such as of users without former lists: integers (n,)."""
+    is_known = ~np.isnan(lists.kept)
+    bins = {
+        Habit.REPLACED: np.rint(_BINS * (1 - np.nan_to_num(lists.kept))),
+        Habit.TURNED: np.floor(_BINS * lists.turned),
         Habit.TOP_TURNED: np.where(lists.has_same_top, lists.turned_on_top, -1),
-        Habit.STILL: is_still.astype(np.int64),
+        Habit.STILL: is_still,
     }
+    return {habit: np.where(is_known, values, -1).astype(np.int64) for habit, values in bins.items()}
 
 
 def share_bins(bins: Integers) -> tuple[float, ...]:

@@ -1,22 +1,21 @@
-"""Each pair's distance split into membership, order and length, and the means of these parts by segment."""
+"""Each pair's distance split into membership, order and length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from monitor.kernels import PAD, blocks
-from monitor.model import ALL, ByArm, PairBatch, PartMeans
+from monitor.model import ByArm, PairBatch, PartMeans
 from monitor.model.arrays import Codes, Flags, Floats, Rows
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 """Scores of n pairs, float64 (n,), NaN where undefined; a pair's score must not depend on the other pairs."""
 
 _DUST = 1e-12
-_BLOCK_CELLS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,31 +37,16 @@ class Parts:
         """The distance itself: the score of identical lists less the score of these."""
         return self.membership + self.order + self.length
 
-    def take(self, rows: Rows) -> Parts:
-        """The parts of these users, in this order."""
-        return Parts(membership=self.membership[rows], order=self.order[rows], length=self.length[rows])
-
 
 def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike: bool = True) -> Parts:
     """Split score(B, B) - score(B, C) of each pair exactly, by the walk from the baseline's list B to the candidate's C.
 
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
     measures that never prefer a wrong order or item, membership and order are at least 0. A positive part always drives lists
-    apart, of distances (``higher_is_more_alike`` False) too. Where score(B, B) is no number (an empty baseline; users of whom
-    no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user, as for measures of one arm's
-    relevance, parts explain the distance from the baseline's own score. At most six scorings, O(n k).
+    apart, of distances (``higher_is_more_alike`` False) too. Where score(B, B) is no number, as with an empty baseline, or any
+    step's is none, all parts are NaN. Relevance is not looked at. At most six scorings, O(n k).
     """
-    # Pairs do not depend on each other: so many at once stay near the processor, and little memory is taken.
-    step = max(1, _BLOCK_CELLS // max(1, batch.baseline.shape[1]))
-    parts = []
-    for low in range(0, max(1, len(batch)), step):
-        block = batch.take(slice(low, low + step))
-        walk = walk_to(_with_baseline_twice(block), block)
-        parts.append(share_steps(walk, score, higher_is_more_alike=higher_is_more_alike))
-    membership, order, length = (
-        np.concatenate(values) for values in zip(*((each.membership, each.order, each.length) for each in parts), strict=True)
-    )
-    return Parts(membership=membership, order=order, length=length)
+    return share_steps(walk_to(_with_baseline_twice(batch), batch), score, higher_is_more_alike=higher_is_more_alike)
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
@@ -77,7 +61,7 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
     two steps of length is always empty. Lists of the same items have H = L': membership is exactly 0.
 
     J, the last of the six, has the common items on the places of L' and the new ones on those left. Scores and weights follow
-    the walk: a weight and a grade go with their item, a tie stays where L has it. The walk is one of several; another would
+    the walk: a weight goes with its item, a tie stays where L has it. The walk is one of several; another would
     share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
     short = np.minimum(before.candidate_lengths, after.candidate_lengths)
@@ -122,14 +106,12 @@ def _finite(values: Floats) -> Floats:
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:
     """The baseline against itself."""
-    labels = batch.labels
     return replace(
         batch,
         candidate=batch.baseline,
         candidate_lengths=batch.baseline_lengths,
         scores=batch.scores and ByArm(baseline=batch.scores.baseline, candidate=batch.scores.baseline),
         weights=batch.weights and ByArm(baseline=batch.weights.baseline, candidate=batch.weights.baseline),
-        labels=labels and replace(labels, grades=ByArm(baseline=labels.grades.baseline, candidate=labels.grades.baseline)),
     )
 
 
@@ -139,17 +121,13 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
         return batch
     is_kept = np.arange(batch.candidate.shape[1]) < lengths[:, None]
 
-    def keep(places: Floats, beyond: float) -> Floats:
-        return np.where(is_kept, places, beyond)
-
-    scores, weights, labels = batch.scores, batch.weights, batch.labels
+    scores, weights = batch.scores, batch.weights
     return replace(
         batch,
         candidate=np.where(is_kept, batch.candidate, np.int32(PAD)),
         candidate_lengths=np.minimum(batch.candidate_lengths, lengths),
-        scores=scores and replace(scores, candidate=keep(scores.candidate, np.nan)),
-        weights=weights and replace(weights, candidate=keep(weights.candidate, np.nan)),
-        labels=labels and replace(labels, grades=replace(labels.grades, candidate=keep(labels.grades.candidate, 0.0))),
+        scores=scores and replace(scores, candidate=np.where(is_kept, scores.candidate, np.nan)),
+        weights=weights and replace(weights, candidate=np.where(is_kept, weights.candidate, np.nan)),
     )
 
 
@@ -161,63 +139,16 @@ def _exchange(batch: PairBatch, places: Flags, other: PairBatch, theirs: Flags) 
         taken[places] = others[theirs]
         return taken
 
-    weights, labels = batch.weights, batch.labels
+    weights = batch.weights
     if weights is not None and other.weights is not None:
         weights = replace(weights, candidate=take(weights.candidate, other.weights.candidate))
-    if labels is not None and other.labels is not None:
-        grades = take(labels.grades.candidate, other.labels.grades.candidate)
-        labels = replace(labels, grades=replace(labels.grades, candidate=grades))
-    return replace(batch, candidate=take(batch.candidate, other.candidate), weights=weights, labels=labels)
+    return replace(batch, candidate=take(batch.candidate, other.candidate), weights=weights)
 
 
-def average_parts(parts: Parts, segments: Mapping[str, Rows], asked: Mapping[str, int]) -> tuple[PartMeans, ...]:
-    """Means by segment, ``all`` first: of the rows in ``segments`` that are known; a segment that is only asked has n = 0.
-
-    A segment missing from ``asked`` counts as many users asked as it has rows.
-    """
-    none = np.empty(0, dtype=np.intp)
-    names = sorted({*segments, *asked}, key=lambda name: (name != ALL, name))
-    return tuple(_average(parts, name, segments.get(name, none), asked.get(name)) for name in names)
-
-
-def _average(parts: Parts, segment: str, rows: Rows, asked: int | None) -> PartMeans:
+def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:
+    """Means of the parts over those of these users of whom they are known; None where they are known of nobody."""
     known = rows[~np.isnan(parts.whole[rows])]
-    means = [float(values[known].mean()) if len(known) else np.nan for values in (parts.membership, parts.order, parts.length)]
-    return PartMeans(
-        segment=segment,
-        asked=len(rows) if asked is None else max(asked, len(rows)),
-        n=len(known),
-        membership=means[0],
-        order=means[1],
-        length=means[2],
-        spread=float(parts.whole[known].std()) if len(known) else np.nan,
-    )
-
-
-def pool_runs(runs: Sequence[Sequence[PartMeans]]) -> tuple[PartMeans, ...]:
-    """The runs' means taken together, users counting alike: what all their users as one run would have given."""
-    by_segment: dict[str, list[PartMeans]] = {}
-    for run in runs:
-        for row in run:
-            by_segment.setdefault(row.segment, []).append(row)
-    return tuple(_pool(by_segment[name]) for name in sorted(by_segment, key=lambda name: (name != ALL, name)))
-
-
-def _pool(rows: Sequence[PartMeans]) -> PartMeans:
-    known = [row for row in rows if row.n]
-    weights = np.array([row.n for row in known], dtype=np.float64)
-    total = weights.sum()
-    means = np.array([(row.membership, row.order, row.length) for row in known]).reshape(-1, 3)
-    pooled = weights @ means / total if known else np.full(3, np.nan)
-    wholes, spreads = means.sum(axis=1), np.array([row.spread for row in known])
-    # Law of total variance: within the runs, and between their means.
-    variance = weights @ (spreads**2 + (wholes - pooled.sum()) ** 2) / total if known else np.nan
-    return PartMeans(
-        segment=rows[0].segment,
-        asked=sum(row.asked for row in rows),
-        n=sum(row.n for row in rows),
-        membership=float(pooled[0]),
-        order=float(pooled[1]),
-        length=float(pooled[2]),
-        spread=float(np.sqrt(variance)),
-    )
+    if not len(known):
+        return None
+    membership, order, length = (float(values[known].mean()) for values in (parts.membership, parts.order, parts.length))
+    return PartMeans(n=len(known), membership=membership, order=order, length=length)

@@ -76,7 +76,7 @@ def check_config(
     comparison = only_one(name, comparison)
     log_errors_only()
     settings = load_settings(config)
-    access = open_access(settings.access, name=settings.web_config_file)
+    open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     wiring = wire(settings)
     try:
         previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
@@ -88,8 +88,6 @@ def check_config(
         else:
             _print_preview(preview)
     if not as_json:
-        for key, note in access.options.notes:
-            print_line(f"{settings.web_config_file}: {key}: {note}")
         if (exposed := exposure(parse_url(settings.database))) is not None:
             print_line(f"database: {exposed}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")

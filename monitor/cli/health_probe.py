@@ -5,10 +5,8 @@ from __future__ import annotations
 import http.client
 import ssl
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from stat import S_ISREG
 
 import typer
 
@@ -20,24 +18,14 @@ _UNAVAILABLE = 503
 _CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthProbe:
-    """Where to ask, for which page, with which TLS, and whether a certificate is shown then."""
-
-    host: str
-    port: int
-    path: str
-    tls: ssl.SSLContext
-    shows_certificate: bool
-
-
-def probe(wanted: HealthProbe, timeout_s: float) -> tuple[bool, str]:
-    """Whether the daemon is well, and its answer; or why there is none that rankwatch gives."""
-    word = wanted.path.rpartition("/")[2]
-    address = f"[{wanted.host}]:{wanted.port}" if ":" in wanted.host else f"{wanted.host}:{wanted.port}"
+def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float) -> tuple[bool, str]:
+    """Whether the daemon is well (``healthy`` or ``ready``), and its answer; or why there is none that rankwatch gives."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    plain = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    encrypted = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
     try:
         # Sockets' own time limits begin anew with every byte, and looking up a name has none.
-        call = BackgroundCall(partial(_fetch, wanted, timeout_s), name="healthcheck")
+        call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
     except OverdueError:
         return False, f"no answer from {address}: timed out"
@@ -50,24 +38,21 @@ def probe(wanted: HealthProbe, timeout_s: float) -> tuple[bool, str]:
     return False, f"something else than rankwatch answers at {address} (status {status})"
 
 
-def _fetch(wanted: HealthProbe, timeout_s: float) -> tuple[int, str]:
+def _fetch(plain: http.client.HTTPConnection, encrypted: http.client.HTTPSConnection, path: str) -> tuple[int, str]:
     """Status and first text of the answer, without TLS and else with it."""
-    plain = http.client.HTTPConnection(wanted.host, wanted.port, timeout=timeout_s)
     plain.connect()
     try:
-        return _get(plain, wanted.path)
+        return _get(plain, path)
     except _CLOSED as error:  # it may take TLS alone
         plain_error = error
-    encrypted = http.client.HTTPSConnection(wanted.host, wanted.port, timeout=timeout_s, context=wanted.tls)
     try:
         encrypted.connect()
     except (ssl.SSLError, *_CLOSED) as error:
-        is_alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
-        raise (_refusal(wanted, error) if is_alert else plain_error) from None
+        raise (_refusal(error) if "ALERT" in (getattr(error, "reason", None) or "") else plain_error) from None
     try:
-        return _get(encrypted, wanted.path)
+        return _get(encrypted, path)
     except (ssl.SSLError, *_CLOSED) as error:  # of TLS 1.3, where certificates are looked at once it has been agreed on
-        raise _refusal(wanted, error) from None
+        raise _refusal(error) from None
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
@@ -78,11 +63,11 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
 
 
-def _refusal(wanted: HealthProbe, error: Exception) -> ConnectionError:
-    how = error.reason if isinstance(error, ssl.SSLError) and error.reason else "no word"
-    if wanted.shows_certificate:
-        return ConnectionError(f"it uses TLS and ended it ({how}): does it trust the certificate given with --cert?")
-    return ConnectionError(f"it uses TLS and ended it ({how}): where it asks for clients' certificates, give one with --cert")
+def _refusal(error: Exception) -> ConnectionError:
+    how = getattr(error, "reason", None) or "no word"
+    return ConnectionError(
+        f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it trusts with --cert"
+    )
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
@@ -90,33 +75,16 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     # A probe on the same host knows the daemon by its address; certificates name it as others reach it.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if cert is not None:
-        _load_certificate(context, cert, key or cert)
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    is_locked = False
-
-    def refuse() -> str:
-        nonlocal is_locked
-        is_locked = True
-        return ""
-
+    if cert is None:
+        return context
+    key = key or cert
+    for file in (cert, key):
+        if not file.is_file():  # a pipe would be waited for
+            msg = f"{file}: is no file"
+            raise typer.BadParameter(msg)
     try:
-        for file in (cert, key):
-            if not S_ISREG(file.stat().st_mode):  # a pipe would be waited for
-                msg = f"{file}: is no regular file"
-                raise typer.BadParameter(msg)
-        context.load_cert_chain(cert, key, password=refuse)
-    except ssl.SSLError as error:
-        if is_locked:
-            msg = f"{key}: is encrypted: give a key without a password"
-        elif error.reason == "KEY_VALUES_MISMATCH":
-            msg = f"{key}: is not the key of this certificate, {cert}"
-        else:
-            msg = f"{cert}: holds no certificate with its key in PEM" if key == cert else f"{cert} or {key}: is not in PEM"
+        context.load_cert_chain(cert, key, password="")  # without it OpenSSL would ask for one on a terminal
+    except OSError as error:  # ssl.SSLError is one
+        msg = f"{cert} and {key} must be a certificate and its key in PEM, the key without a password ({error})"
         raise typer.BadParameter(msg) from None
-    except OSError as error:
-        msg = f"{error.filename or cert}: {error.strerror}"
-        raise typer.BadParameter(msg) from None
+    return context

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from monitor.model import Evidence, Explanation, Run, RunRecord, Summary
+    from monitor.model import Evidence, Run, RunRecord, Summary
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -118,7 +118,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
 
 
 def _print_run(record: RunRecord) -> None:
-    from monitor.presentation import arm_rows, explanation_title
+    from monitor.presentation import arm_rows, explanation_tables, explanation_title
 
     run, explanation = record.run, record.explanation
     print_line(
@@ -134,8 +134,9 @@ def _print_run(record: RunRecord) -> None:
     if record.arm_scores:
         print_line()
         print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(record.arm_scores))
-    if explanation is not None:
-        _print_explanation(explanation)
+    for table in () if explanation is None else explanation_tables(explanation):
+        print_line()
+        print_table(table.columns, table.rows, title=table.title)
 
 
 def _print_notes(run: Run) -> None:
@@ -147,16 +148,6 @@ def _print_notes(run: Run) -> None:
     elif run.labels_until is not None:
         command = f"rankwatch backfill {run.comparison}"
         print_line(f"relevance: waiting for labels until {instant(run.labels_until)}; {command} looks for them")
-
-
-def _print_explanation(explanation: Explanation) -> None:
-    from monitor.presentation import drop_bounds, explanation_tables
-
-    for table in explanation_tables(explanation):
-        print_line()
-        print_table(table.columns, table.rows, title=table.title)
-    if (bounds := drop_bounds(explanation)) is not None:
-        print_line(bounds)
 
 
 def _shown_dict(record: RunRecord, evidence: Sequence[Evidence]) -> dict[str, object]:

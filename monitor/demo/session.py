@@ -11,20 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from monitor.demo.screen import open_view
-from monitor.demo.servers import HOST, OnCall, Recommenders, serve_routes
+from monitor.demo.servers import OnCall, Recommenders, serve_routes
 from monitor.demo.shop import Shop
-from monitor.demo.simulation import DemoStatus, Simulation, StoreReader
-from monitor.demo.story import CHAPTER_NOTES, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, StoryDay, next_day
+from monitor.demo.simulation import DemoStatus, Simulation
+from monitor.demo.story import CHAPTER_TEXTS, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, StoryDay, next_day
 from monitor.demo.verification import is_over, unmet_expectations
-from monitor.demo.workspace import (
-    DEFAULT_DIRECTORY,
-    Workspace,
-    choose_port,
-    open_workspace,
-    write_configuration,
-    write_secret,
-    write_users,
-)
+from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace, open_workspace, write_configuration, write_users
 from monitor.service import logs
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.interrupts import termination_raised
@@ -42,34 +34,28 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
     interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0. ConfigError when the directory (``rankwatch-demo`` if
     None) cannot be used.
     """
-    story, place = FAST_STORY if fast else NORMAL_STORY, directory or DEFAULT_DIRECTORY
+    story, workspace = FAST_STORY if fast else NORMAL_STORY, Workspace(directory or DEFAULT_DIRECTORY)
     try:
         with ExitStack() as stack:
             # As Ctrl-C, so that the terminal is left in order.
             stack.enter_context(termination_raised(signal.default_int_handler))
-            workspace = stack.enter_context(open_workspace(place))
-            recommenders, on_call = Recommenders(Shop()), OnCall(write_secret(workspace))
+            stack.enter_context(open_workspace(workspace))
+            recommenders, on_call = Recommenders(Shop()), OnCall()
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
-            write_configuration(workspace, listen=f"{HOST}:{choose_port()}", url=url, every=story.every)
+            write_configuration(workspace, url=url, every=story.every)
             # Not into the middle of the screen.
             logs.configure("json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8")))
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
-            simulation = Simulation(
-                workspace=workspace,
-                recommenders=recommenders,
-                on_call=on_call,
-                story=story,
-                reader=StoreReader(daemon.store),
-                url=daemon.url,
-            )
-            with open_view(console) as show:
+            _print(console, f"Configuration, database and log are in {workspace.directory}; page {daemon.url}/")
+            simulation = Simulation(recommenders=recommenders, on_call=on_call, story=story, store=daemon.store)
+            with open_view(console, daemon.url) as show:
                 status = _simulate(simulation, show, until_over=fast)
-            return _verify(status, console)
+            return _verify(status, workspace, console)
     except KeyboardInterrupt:
-        _print(console, f"Stopped. To look at what it left: rankwatch runs --config {Workspace(place).config}")
+        _print(console, f"Stopped. To look at what it left: rankwatch runs --config {workspace.config}")
         return INTERRUPTED if fast else 0
 
 
@@ -83,43 +69,42 @@ def _simulate(simulation: Simulation, show: Callable[[DemoStatus], None], *, unt
         time.sleep(_FRAME_S)
 
 
-def _verify(status: DemoStatus, console: Console) -> int:
+def _verify(status: DemoStatus, workspace: Workspace, console: Console) -> int:
     """Print whether the story went as it should; 0 or 1."""
-    problems = unmet_expectations(status)
+    problems = list(unmet_expectations(status))
     for problem in problems:
         _print(console, f"demo failed: {problem}")
     if problems:
-        _print(console, f"The daemon's log is {status.workspace.log}.")
+        _print(console, f"The daemon's log is {workspace.log}.")
         return 1
     _print(
         console,
-        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.seen.runs)} runs, quiet while both arms "
+        f"The demo went as it should, in {status.elapsed_s:.0f} s: {len(status.runs)} runs, quiet while both arms "
         f"were healthy, {len(status.received)} messages to on-call, resolved after the repair.",
     )
     return 0
 
 
-def run_recommenders(
-    address: tuple[str, int], *, directory: Path | None, console: Console, wait: Callable[[float], None] = time.sleep
-) -> int:
+def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
     """Serve both arms under ``/baseline`` and ``/candidate``, retrained every day, until Ctrl-C or SIGTERM; returns 0.
 
     Their users stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or the
     address cannot be used.
     """
     recommenders, scene, (host, port) = Recommenders(Shop()), StoryDay(), address
+    workspace = Workspace(directory or DEFAULT_DIRECTORY)
     try:
         with (
             termination_raised(signal.default_int_handler),
-            open_workspace(directory or DEFAULT_DIRECTORY) as workspace,
+            open_workspace(workspace),
             serve_routes(recommenders.route, host=host, port=port) as url,
         ):
             write_users(workspace, recommenders.shop)
             _print(console, f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}")
             while True:
                 if scene.since_day == scene.day:  # each chapter's beginning is a line
-                    _print(console, f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}")
-                wait(UNWATCHED_STORY.day_s)
+                    _print(console, f"day {scene.day}: {CHAPTER_TEXTS[scene.chapter]}")
+                time.sleep(UNWATCHED_STORY.day_s)
                 # Whoever watches the recommenders is elsewhere: a chapter ends when its days are over.
                 scene = next_day(UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)

@@ -24,13 +24,7 @@ CHAPTER_TEXTS = {
     ),
     Chapter.HEALED: f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again.",
 }
-"""Each chapter in a sentence for the screen, at most two lines of 76 characters."""
-CHAPTER_NOTES = {
-    Chapter.HEALTHY: "both arms are healthy",
-    Chapter.BROKEN: f"fault let into the candidate: users in {BROKEN_COUNTRY} get the popular items",
-    Chapter.HEALED: "fault repaired",
-}
-"""The beginning of each chapter for the log."""
+"""Each chapter in a sentence, at most two lines of 76 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

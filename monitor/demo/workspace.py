@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
-import secrets
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
-from monitor.demo.servers import HOST
 from monitor.demo.shop import BROKEN_COUNTRY, Shop
 from monitor.errors import ConfigError
 from monitor.files import replace_file
-from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 
 DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"
@@ -30,16 +26,16 @@ class Workspace:
         self.config = directory / "rankwatch.yaml"
         self.database = directory / "rankwatch.db"
         self.users = directory / "users.csv"
-        self.secret = directory / "webhook-secret"
         self.log = directory / "rankwatch.log"
 
 
 @contextmanager
-def open_workspace(directory: Path) -> Iterator[Workspace]:
+def open_workspace(workspace: Workspace) -> Iterator[None]:
     """Make the directory, or empty one that an earlier demo made, and hold it while the block lasts.
 
     ConfigError when it holds anything else, when another demo is in it, or when it cannot be written.
     """
+    directory = workspace.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
         marker = directory / _MARKER
@@ -56,15 +52,11 @@ def open_workspace(directory: Path) -> Iterator[Workspace]:
         except OSError:
             msg = f"another demo is running in {directory}: stop it, or name another directory with --dir"
             raise ConfigError(msg) from None
-        yield _empty(Workspace(directory))
-
-
-def write_secret(workspace: Workspace) -> str:
-    """Make a webhook secret that only this user can read."""
-    secret = secrets.token_hex(32)
-    workspace.secret.touch(mode=0o600)  # before anything stands in it
-    workspace.secret.write_text(secret + "\n", encoding="utf-8")
-    return secret
+        # By name what an earlier demo wrote: whatever else was put there stays.
+        for path in (workspace.config, *directory.glob(f"{workspace.database.name}*"), workspace.users, workspace.log):
+            path.unlink(missing_ok=True)
+        (directory / ".gitignore").write_text("*\n", encoding="utf-8")
+        yield
 
 
 def write_users(workspace: Workspace, shop: Shop) -> None:
@@ -72,26 +64,6 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
     users = pd.DataFrame({"user_id": shop.ids, "activity": shop.activities, "country": shop.countries})
     # At once: who watches from elsewhere may be reading already.
     replace_file(workspace.users, users.to_csv(index=False).encode())
-
-
-def choose_port() -> int:
-    """The usual port, or a free one where that is taken."""
-    usual = split_address(DEFAULT_LISTEN)[1]
-    try:
-        with socket.create_server((HOST, usual)):
-            return usual
-    except OSError:
-        with socket.create_server((HOST, 0)) as probe:
-            return int(probe.getsockname()[1])
-
-
-def _empty(workspace: Workspace) -> Workspace:
-    # By name what an earlier demo wrote: whatever else was put there stays.
-    sidecars = [workspace.database.with_name(workspace.database.name + end) for end in ("-wal", "-shm", "-journal")]
-    for path in (workspace.config, workspace.database, *sidecars, workspace.users, workspace.secret, workspace.log):
-        path.unlink(missing_ok=True)
-    (workspace.directory / ".gitignore").write_text("*\n", encoding="utf-8")
-    return workspace
 
 
 DEMO_COMPARISON = "home-feed"
@@ -104,7 +76,7 @@ EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("M
 _TEXT = """\
 # Written by `rankwatch demo`. While the demo runs, its recommenders answer at the addresses below.
 database: sqlite:///rankwatch.db          # beside this file
-listen: {listen}                    # /metrics, /-/healthy, /-/ready
+listen: 127.0.0.1:0                       # any port that is free: /metrics, /-/healthy, /-/ready
 
 comparisons:
   - name: {comparison}
@@ -113,11 +85,11 @@ comparisons:
 
     baseline:                             # the model in use
       http:
-        url: "{url}/baseline/api/recommend/{{user}}?n={{k}}"
+        url: "{url}/baseline/api/recommend/{{user}}"
         items: "@"                        # the answer itself is the list of items, best first
     candidate:                            # the model on trial
       http:
-        url: "{url}/candidate/api/recommend/{{user}}?n={{k}}"
+        url: "{url}/candidate/api/recommend/{{user}}"
         items: "@"
 
     users:
@@ -147,13 +119,11 @@ comparisons:
         severity: warning
 
 receivers:
-  - webhook: {{url: "{url}/on-call/page", secret_file: webhook-secret}}
+  - webhook: {{url: "{url}/on-call/page"}}
 """
 
 
-def write_configuration(workspace: Workspace, *, listen: str, url: str, every: str) -> None:
-    """Write the configuration of a daemon at ``listen``, for recommenders and on-call under ``url``."""
-    text = _TEXT.format(
-        listen=listen, url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC
-    )
+def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
+    """Write the daemon's configuration, for recommenders and on-call under ``url``."""
+    text = _TEXT.format(url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC)
     workspace.config.write_text(text, encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from prometheus_client.samples import Sample
 from monitor.errors import ConfigError
 from monitor.export.exposition import Format
 from monitor.export.series import SERIES, Kind
-from monitor.files import replace_file
+from monitor.files import replace_file, require_replaceable
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 DAEMON_GAUGES = frozenset({
@@ -71,16 +70,11 @@ def require_textfile(path: Path) -> Path:
     if path.suffix != ".prom":
         msg = f"{path} is no textfile for node_exporter, which reads files whose names end in .prom: give it that ending"
         raise ConfigError(msg)
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        msg = f"{path}: there is no directory {folder}: make it, or name node_exporter's --collector.textfile.directory"
-        raise ConfigError(msg)
-    if len(os.fsencode(path.name)) > (longest := os.pathconf(folder, "PC_NAME_MAX")):
-        msg = f"{path}: its name is longer than the {longest} bytes that names may have there"
-        raise ConfigError(msg)
-    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        msg = f"{path} cannot be written: it must be a file in a directory that this user may write to"
-        raise ConfigError(msg)
+    try:
+        require_replaceable(path)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror}: name a file in a directory that exists and this user may write to"
+        raise ConfigError(msg) from None
     return path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime, timedelta
 from itertools import chain, product
@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.exposition import Format, Lines, Piece
-from monitor.export.families import Gauges, LabelValues, counted, without_created
+from monitor.export.families import Gauges, LabelValues, counted
 from monitor.export.series import OWNERS, SERIES, Kind
 from monitor.model import Arm, DataKind, Pruned, RunResult, RunStatus
 
@@ -45,8 +45,8 @@ class _Counts:
             one.observe(max(0.0, value))
         self.piece.changed()
 
-    def _families(self) -> Iterator[Metric]:
-        return (without_created(family) for metric in self._metrics.values() for family in metric.collect())
+    def _families(self) -> Iterable[Metric]:
+        return chain.from_iterable(metric.collect() for metric in self._metrics.values())
 
 
 class DaemonMetrics:

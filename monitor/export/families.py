@@ -94,11 +94,3 @@ def counted(name: str) -> Counter | Histogram:
     if series.kind is Kind.COUNTER:
         return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
     return Histogram(series.name, series.help, series.labels, registry=None, unit=series.unit, buckets=series.buckets)
-
-
-def without_created(family: Metric) -> Metric:
-    """The family without its ``_created`` samples."""
-    # In the text format they would be gauges of their own.
-    created = f"{family.name}_created"
-    family.samples = [sample for sample in family.samples if sample.name != created]
-    return family

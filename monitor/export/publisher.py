@@ -12,8 +12,16 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import InfoMetricFamily
+from prometheus_client.exposition import gzip_accepted
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -21,7 +29,6 @@ from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
 from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.exposition import Format, Lines
-from monitor.export.families import without_created
 from monitor.export.publication import Publication
 from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model import LatestRun
@@ -62,15 +69,6 @@ def find_revision() -> str:
     return str(noted.get("vcs_info", {}).get("commit_id", "unknown"))
 
 
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the header names gzip without refusing it by ``q=0``."""
-    for part in accept_encoding.split(","):
-        coding, *parameters = (word.strip().lower() for word in part.split(";"))
-        if coding == "gzip":
-            return not any(p.replace(" ", "").rstrip("0").rstrip(".") in {"q=", "q=0"} for p in parameters)
-    return False
-
-
 _Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
 """What a page is put together from, by the names in `COLLECTORS`."""
 
@@ -98,7 +96,7 @@ class _Page:
                 if name not in self._failing:
                     log.exception("metrics left out of the page", collector=name)
         self._failing = frozenset(failing)
-        found.append(form.encode(map(without_created, self._errors.collect())))
+        found.append(form.encode(self._errors.collect()))
         return form.page(found, hidden)
 
 
@@ -111,6 +109,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # in the text format they would be gauges of their own
         self._clock = clock
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None
@@ -180,7 +179,7 @@ class PrometheusPublisher(DaemonMetrics):
         """The page for these request headers, and its own."""
         form = Format.accepted_by(accept)
         body, headers = self._page.render(form, self._hidden), {"Content-Type": form.content_type, "Vary": _VARY}
-        if accepts_gzip(accept_encoding):
+        if gzip_accepted(accept_encoding):
             return gzip.compress(body, compresslevel=_LEVEL, mtime=0), {**headers, "Content-Encoding": "gzip"}
         return body, headers
 

@@ -46,8 +46,7 @@ class FrameColumns:
 
 def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, whichever its columns make it."""
-    if columns.user not in frame.columns and columns.user in frame.index.names:
-        frame = frame.reset_index()
+    frame = _with_users(frame, columns.user)
     is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
     if is_long and is_wide and columns.item != columns.items:
         msg = f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide form): drop or rename one"
@@ -58,15 +57,15 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
             f"a row); found {shown(frame.columns)}: name them with item=, rank=, items="
         )
         raise InputError(msg)
-    return _read_wide(frame, columns, arm) if is_wide else _read_long(frame, columns, arm)
+    return _read_wide(frame, columns, arm) if is_wide else read_long(frame, columns, arm)
 
 
 def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
-    users = read_users(frame, columns.user, arm)
+    users = _read_users(frame, columns.user, arm)
     if users.has_duplicates:
         msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
         raise InputError(msg)
-    column = take_column(frame, columns.items, "items", arm)
+    column = _take_column(frame, columns.items, "items", arm)
     if (whole := _read_list_column(column)) is None:
         lists = read_rows(column.tolist(), f"lists of the {arm}", users)
     else:
@@ -95,17 +94,24 @@ def _read_list_column(column: pd.Series) -> tuple[npt.NDArray[np.int64], pd.Seri
     return column.list.len().to_numpy(dtype=np.int64), items
 
 
-def _read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
-    codes, users = pd.factorize(read_users(frame, columns.user, arm))
-    items = from_array(take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
+def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
+    """The frame with the users in a column, where they stand in its index."""
+    return frame.reset_index() if user not in frame.columns and user in frame.index.names else frame
+
+
+def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
+    """Lists from a frame of an item a row."""
+    frame = _with_users(frame, columns.user)
+    codes, users = pd.factorize(_read_users(frame, columns.user, arm))
+    items = from_array(_take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
     scores = None
     if _has_column(frame, columns.score, "score", arm):
-        scores = as_scores(take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
+        scores = as_scores(_take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
     order: Rows | None
     if scores is not None and columns.rank == "rank" and "rank" not in frame.columns:
         order = _order_by_score(codes, scores, items, users, arm)
     else:
-        rank = None if columns.rank is None else _ranks(take_column(frame, columns.rank, "rank", arm), arm)
+        rank = None if columns.rank is None else _ranks(_take_column(frame, columns.rank, "rank", arm), arm)
         order = _order(codes, rank, users, arm)
     return RankingTable(
         users=users,
@@ -115,9 +121,9 @@ def _read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     )
 
 
-def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
+def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
     """The users in that column; InputError when one is missing."""
-    column = take_column(frame, name, "user", arm)
+    column = _take_column(frame, name, "user", arm)
     return checked_users(pd.Index(read_column(column) if isinstance(column.dtype, pd.ArrowDtype) else column), arm)
 
 
@@ -126,7 +132,7 @@ def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str)
     # Under its usual name only it may be left out: another was asked for.
     if name is None or (name == role and name not in frame.columns):
         return False
-    take_column(frame, name, role, arm)
+    _take_column(frame, name, role, arm)
     return True
 
 
@@ -170,7 +176,7 @@ def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
     return column.to_numpy()
 
 
-def take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
+def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
     """The column of that name; InputError when there is none, or several."""
     if name not in list(frame.columns):  # a name that cannot be hashed is none of them
         msg = f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one with {role}="

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.frames.columns import read_users, take_column
+from monitor.frames.columns import FrameColumns, read_long
 from monitor.frames.lists import as_scores, checked_users, from_array, from_objects, offsets_of, shown
 from monitor.frames.tables import ArrowTable, as_frame
 from monitor.kernels.exposure import distinct_items
@@ -159,29 +159,15 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
 
 
 def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:
-    if user not in frame.columns and user in frame.index.names:
-        frame = frame.reset_index()
-    for name in (user, item):
-        if name not in frame.columns:
-            msg = f"relevance has no column {name!r}; found {shown(frame.columns)}: name the right one with user=, item="
-            raise InputError(msg)
-    codes, users = pd.factorize(read_users(frame, user, _RELEVANCE))
-    items = from_array(take_column(frame, item, "item", _RELEVANCE), _RELEVANCE)
-    order = np.argsort(codes, kind="stable")
-    return RelevanceTable(
-        users=users,
-        offsets=offsets_of(np.bincount(codes, minlength=len(users))),
-        items=items.take(order),
-        grades=_grades(frame).take(order),
-    )
-
-
-def _grades(frame: pd.DataFrame) -> Floats:
     named = [name for name in _GRADES if name in frame.columns]
     if len(named) > 1:
         msg = "relevance has both columns grade and relevance: drop one"
         raise InputError(msg)
-    return as_scores(take_column(frame, named[0], "grade", _RELEVANCE), _RELEVANCE) if named else np.ones(len(frame))
+    grade = named[0] if named else None
+    columns = FrameColumns(user=user, item=item, rank=None, items=item, score=grade, scores=None)
+    lists = read_long(frame, columns, _RELEVANCE)
+    grades = np.ones(len(lists.items)) if lists.scores is None else lists.scores
+    return RelevanceTable(users=lists.users, offsets=lists.offsets, items=lists.items, grades=grades)
 
 
 def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.engines import choice
+from monitor.kernels.engines.choice import MAX_K
 from monitor.kernels.engines.inversions import inversions
-from monitor.kernels.engines.positions import ALL_PAIRS_MAX_K, Ranks, find_positions
-from monitor.kernels.engines.results import MAX_K, AlignedRanks
+from monitor.kernels.engines.positions import ALL_PAIRS_MAX_K, AlignedRanks, Ranks, find_positions
 from monitor.model import ByArm, Labels, PairBatch
 from monitor.model.arrays import Codes, Floats, Integers
 
@@ -98,7 +98,8 @@ class Alignment:
         # By depth from the top, so that the sum depends neither on the engine nor on the other pairs.
         steps = -np.diff(weights, append=0.0)
         if self.k <= MAX_K and (machine := choice.compiled()) is not None:
-            return machine.weigh(self.agreement, steps)
+            weighed: Floats = machine.weigh_counts(self.agreement, steps)
+            return weighed
         if self.positions.shape[1] < _FEW_PAIRS:
             # The same sums in the same order; a call a depth would cost more than the sum. Adding 0 takes the sign from -0.
             sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
@@ -196,7 +197,8 @@ def align(batch: PairBatch) -> Alignment:
 def _find_compiled(batch: PairBatch, k: int) -> AlignedRanks | None:
     if k > MAX_K or (machine := choice.compiled(len(batch) * k * k)) is None:
         return None
-    return machine.find(batch.baseline, batch.candidate, (batch.baseline_lengths, batch.candidate_lengths), k)
+    found: AlignedRanks = machine.find(batch.baseline, batch.candidate, (batch.baseline_lengths, batch.candidate_lengths), k)
+    return found
 
 
 def row_blocks(batch: PairBatch) -> Iterator[slice]:

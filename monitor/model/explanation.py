@@ -16,7 +16,6 @@ class Part(StrEnum):
     ORDER = "order"
     LENGTH = "length"
     COMPOSITION = "composition"
-    MISSING = "missing"
 
 
 class Change(StrEnum):
@@ -72,15 +71,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartMeans:
-    """The parts of one segment's distance, averaged over its ``n`` users whose parts are known; NaN where n is 0."""
+    """The parts of the distance from identical lists, averaged over the ``n`` users of whom they are known."""
 
-    segment: str
-    asked: int
     n: int
     membership: float
     order: float
     length: float
-    spread: float  # standard deviation of the whole distance over the users, n in the denominator
 
     @property
     def whole(self) -> float:
@@ -90,39 +86,47 @@ class PartMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What a run keeps of one metric for later runs to be held against: means of the parts, shares of the kinds of change."""
+    """What a run keeps for later ones: how many users were ``asked``, and how far lists lie apart by ``metric``.
+
+    ``habits``: how much each arm's lists changed since the run before, as shares of users by bin, by arm and habit.
+    """
 
     metric: str
-    means: tuple[PartMeans, ...]  # by segment, `all` first
-    kinds: Mapping[str, Mapping[Change, float]]  # of those segments of which somebody was compared
-    # How much each arm's lists changed since the run before: shares of users by bin, by arm and habit.
+    asked: int
+    means: PartMeans
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A piece of a drop: one part, in one segment, in all others (``is_rest``), or everywhere (``segment`` None)."""
+    """A piece of a drop."""
 
     part: Part
     amount: float
-    segment: str | None = None
-    is_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFall:
-    """What one segment adds to the drop, by part; ``share`` and ``share_before`` of the users that were scored."""
+    """What one segment adds to the drop, by part.
+
+    ``share`` of the users that were scored, ``share_before`` of those among them who are held against their earlier lists.
+    """
 
     segment: str
     share: float
     share_before: float
     parts: Mapping[Part, float]
-    excess: float  # what it adds beyond its share of what all segments lost
+    excess: float  # what it adds beyond its share of what all segments lost, composition apart
 
     @property
     def whole(self) -> float:
         """What it adds altogether."""
         return sum(self.parts.values())
+
+    @property
+    def within(self) -> float:
+        """What it adds by lists that differ more than before, the mix of users apart."""
+        return sum(amount for part, amount in self.parts.items() if part is not Part.COMPOSITION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,30 +164,30 @@ class UserGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why one metric's mean fell since the ``runs`` healthy runs before, in one sentence and all that stands behind it.
-
-    The drop is the difference between ``now`` and ``before``, mean distances from identical lists. ``least`` and ``most`` bound
-    that of all users asked, whatever the missing ones' lists are. Items and groups are those of ``segment``.
+    """What sets lists apart by one metric, or why its mean fell, in one sentence and all that stands behind it.
 
     With ``paired`` users the drop is that of their lists since their own lists of an earlier run, beside what users add who are
-    new to the comparison, and items are those that ``arm`` showed then and shows now; without, of baseline and candidate.
+    new to the comparison; items are those that ``arm`` showed then and shows now. Without, nothing earlier is known: there is
+    no drop, and items are those of baseline and candidate. Items and groups are those of ``segment``.
     """
 
     metric: str
-    runs: int  # 0: there is nothing to compare with, and what sets the lists apart is described, without any field of a drop
     sentence: str
-    segment: str  # the one that leads; `all` where none does, or its users are not there
-    now: float
+    segment: str  # that of the finding, else the one that leads the drop; `all` where none does, or its users are not there
+    now: float  # mean distance from identical lists, and before
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
     entered: int
     left: int
     groups: tuple[UserGroup, ...]
     before: float | None = None
-    least: float | None = None
-    most: float | None = None  # None where nothing bounds it
     causes: tuple[Cause, ...] = ()  # they add up to the drop
     falls: tuple[SegmentFall, ...] = ()  # and so do these in each dimension, the leading one first
     finding: Finding | None = None  # None where no kind of fault stands out
     paired: int = 0
     arm: Arm | None = None
+
+    @property
+    def drop(self) -> float:
+        """How much farther from identical lists than before, negative for a rise; 0 where nothing earlier is known."""
+        return 0.0 if self.before is None else self.now - self.before

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.kernels.engines.codes import code_integers, code_texts
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
@@ -48,9 +47,8 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
             coded = list(threads.map(_encode_one, arms))
     else:
         coded = list(map(_encode_one, arms))
-    # Text and other integers go through machine code where there is any, with the same codes.
     shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
-    return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
+    return [codes.take(own) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
@@ -140,11 +138,6 @@ def _own_code(item: object) -> int:
     return code if code == key and 0 <= code < _CODE_LIMIT else -1
 
 
-def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
-    """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
-    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else shared.take(own)
-
-
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
     """Codes of one arm, and its distinct ids by code."""
     if isinstance(ids, pd.Categorical):
@@ -153,11 +146,8 @@ def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
         return _encode_objects(ids)
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
-    found = code_integers(ids) if ids.dtype == np.int64 else None if isinstance(ids, np.ndarray) else code_texts(ids)
-    if found is None:
-        codes, distinct = pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
-        return codes, distinct
-    return found[0], ids.take(found[1])
+    codes, distinct = pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
+    return codes, distinct
 
 
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
@@ -165,7 +155,7 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     filled = [ids for ids in arms if len(ids)]
     kinds = set(map(_kind, filled))
     if kinds == {"i", "text"}:
-        # One side from JSON, the other from CSV: as text the compiled table codes them, as objects a dict would.
+        # One side from JSON, the other from CSV: as text Arrow codes them, as objects a dict would.
         filled = [ids if _kind(ids) == "text" else pd.Series(ids).astype("str").array for ids in filled]
     if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
         joined = _array(pd.concat([pd.Series(part) for part in filled], ignore_index=True))

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from monitor.arm_metrics import LastLists
-from monitor.attribution import EarlierLists
 from monitor.kernels import PAD
 from monitor.model import Arm, KeptLists, PairBatch, Pairing, RankingTable
-from monitor.model.arrays import Codes, Flags, Rows
+from monitor.model.arrays import Codes, Rows
 from monitor.pairing.ids import codes_of, find_users
 
 
@@ -59,27 +58,6 @@ def recode_lists(kept: KeptLists, users: pd.Index[str], pairing: Pairing, k: int
         first_unknown=first,
         unknown=pd.Index(unknown),
     )
-
-
-def earlier_lists(former: RecodedLists, last: RecodedLists | None, pairing: Pairing) -> EarlierLists | None:
-    """Lists of then of the users who had some of both arms, None without any; ``last`` where that is another run."""
-    rows = np.flatnonzero((former.batch.baseline_lengths > 0) & (former.batch.candidate_lengths > 0))
-    if not len(rows):
-        return None
-    is_still: dict[Arm, Flags] = {}
-    if last is not None:
-        present, batch = pairing.batch.take(rows), last.batch.take(rows)
-        is_still = {
-            Arm.BASELINE: _is_same(batch.baseline, present.baseline),
-            Arm.CANDIDATE: _is_same(batch.candidate, present.candidate),
-        }
-    return EarlierLists(rows=rows, batch=former.batch.take(rows), is_still=is_still)
-
-
-def _is_same(ours: Codes, theirs: Codes) -> Flags:
-    k = min(ours.shape[1], theirs.shape[1])
-    is_there = (ours[:, k:] < 0).all(axis=1) & (theirs[:, k:] < 0).all(axis=1)
-    return np.asarray((ours[:, :k] == theirs[:, :k]).all(axis=1) & is_there)
 
 
 def _first_free(pairing: Pairing, flat: list[Codes]) -> int:

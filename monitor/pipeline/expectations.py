@@ -113,9 +113,9 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(found.slot):
-        named = [(each.rule.alert, each.segment, describe_series(each.rule)) for each in series]
         return tuple(
-            Expectation(alert=alert, segment=segment, runs=0, series=what, note=HOLIDAY) for alert, segment, what in named
+            Expectation(alert=each.rule.alert, segment=each.segment, runs=0, series=describe_series(each.rule), note=HOLIDAY)
+            for each in series
         )
     past = [run for run in past if not is_holiday(run.slot)]
     shares, lessons = share_out(comparison, series), read_lessons(series, past)
@@ -239,7 +239,7 @@ def _build(
                 alert=each.rule.alert,
                 segment=each.segment,
                 runs=int(reference.runs[n]),
-                expected=each.show_expected(reference.center[n], users) if is_known else None,
+                expected=each.show(reference.center[n], users) if is_known else None,
                 limit=each.show(limits[n], users) if is_known else None,
                 opposite=each.show(opposites[n], users) if is_known else None,
                 z=_finite(z[n]) if is_known else None,

@@ -1,4 +1,4 @@
-"""Why a run's mean fell: the parts of one metric, compared with earlier healthy runs, in ids and words instead of codes."""
+"""Why a run's mean fell: one metric, each user's lists held against earlier ones, in ids and words instead of codes."""
 
 from __future__ import annotations
 
@@ -6,53 +6,52 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from monitor.attribution import (
-    CodedExplanation,
-    CurrentRun,
-    EarlierLists,
     ExposureShift,
-    Group,
-    ItemShift,
     MeanDrop,
     PairChanges,
     Parts,
-    PastRuns,
+    Scene,
     average_parts,
-    bin_changes,
     classify,
+    compare_exposure,
     compare_pairs,
-    describe_difference,
-    explain_metric,
+    decompose_drop,
+    find_fault,
+    group_users,
     pool_bins,
-    pool_kinds,
-    pool_runs,
+    rows_of_place,
     share_bins,
     share_kinds,
     split_distances,
     write_alert_text,
+    write_distance,
+    write_drop,
+    write_finding,
 )
 from monitor.metrics import Metric, Need, score_all
 from monitor.model import (
     ALL,
+    Arm,
     Comparison,
     ExampleLists,
     Explanation,
-    ExposedItem,
+    Finding,
     PairBatch,
     Pairing,
     RuleKind,
-    SegmentFall,
     Split,
     State,
     Transition,
-    UserGroup,
     parse_derived,
 )
+from monitor.model.arrays import Rows
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
-from monitor.pipeline.earlier_lists import RecodedLists, earlier_lists
+from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.score import watched_metrics
 
 HEALTHY_RUNS = 20
@@ -87,13 +86,6 @@ def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric 
     return known.get(next(watched, next(iter(known), "")))
 
 
-def find_farthest(metric: Metric, k: int) -> float:
-    """The greatest distance from identical lists that lists of at most k items can have, infinite where nothing bounds it."""
-    low, high = metric.bounds(k)
-    identical = metric.identical
-    return math.inf if identical is None else abs(identical - (low if metric.higher_is_more_alike else high))
-
-
 def explain_run(
     comparison: Comparison,
     sample: Sample,
@@ -105,71 +97,120 @@ def explain_run(
 ) -> tuple[Split | None, Explanation | None]:
     """What the run keeps for later ones of one of the measured metrics, and its own explanation.
 
-    No split where no metric can be split, no explanation where no user's parts are known. ``past``: splits of earlier healthy
+    Neither where no metric can be split or no user's parts are known. ``past``: splits of earlier healthy
     runs; those of other metrics are passed over. ``former``: lists of a healthy run before, against which each user's are held;
     ``last``: those of the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
-    metric, pairing, segments = choose_metric(comparison, measured), sample.pairing, sample.segments
+    metric = choose_metric(comparison, measured)
     if metric is None:
         return None, None
-    parts = split_metric(pairing.batch, metric)
-    asked = {row.segment: row.asked for row in pairing.coverage.rows}
-    # What weights and scores the items had then is not known.
-    earlier = None if former is None or metric.need is not None else earlier_lists(former, last, pairing)
-    changes = None if earlier is None else compare_metric(pairing.batch, earlier, metric)
-    present = CurrentRun(
-        batch=pairing.batch,
-        parts=parts,
-        segments=segments,
-        means=average_parts(parts, segments, asked),
-        coverage=pairing.coverage.rows,
+    parts = split_metric(sample.pairing.batch, metric)
+    means = average_parts(parts, sample.segments[ALL])
+    if means is None:
+        return None, None
+    changes = compare_metric(sample.pairing.batch, metric, former, last)
+    drop = None if changes is None else decompose_drop(parts.whole, changes, sample.segments)
+    known = [each for each in past if each.metric == str(metric)]
+    scene = Scene(
+        batch=sample.pairing.batch,
+        segments=sample.segments,
+        coverage=sample.pairing.coverage.rows,
         changes=changes,
-        bins={} if changes is None else bin_changes(changes),
         is_older=former is not last,
+        habits=_pool_habits(known),
+        usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known) if known else None,
+        drop=drop.whole if drop is not None and drop.is_clear else None,
     )
-    split = _keep_split(metric, present)
-    # After a change of the metric earlier splits are of another scale.
-    known = [each for each in past if each.metric == split.metric]
-    farthest = find_farthest(metric, comparison.measuring.k)
+    split = Split(metric=str(metric), asked=sample.pairing.coverage.all.asked, means=means, habits=_share_habits(scene))
+    names = _Names(pairing=sample.pairing, users=sample.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    naming = _Naming(pairing=pairing, users=sample.scores.users, former=former)
-    if known or changes is not None:
-        found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples)
-        if found is not None:
-            return split, _name_explanation(found, split, len(known), 0 if changes is None else len(changes.rows), naming)
-    if not present.means[0].n:
-        return split, None
-    difference = describe_difference(present, top=SHOWN_ITEMS, examples=examples)
-    return split, replace(_name_common(difference.items, difference.groups, split, naming), sentence=difference.sentence)
+    return split, _explain(split, parts, scene, drop, names, examples)
 
 
-def compare_metric(batch: PairBatch, earlier: EarlierLists, metric: Metric) -> PairChanges:
-    """How each pair's distance by a metric changed since earlier lists."""
-    return compare_pairs(
+def compare_metric(
+    batch: PairBatch, metric: Metric, former: RecodedLists | None, last: RecodedLists | None
+) -> PairChanges | None:
+    """How each pair's distance by a metric changed since earlier lists; None where there are none."""
+    # What weights and scores the items had then is not known.
+    if former is None or metric.need is not None:
+        return None
+    found = compare_pairs(
         batch,
-        earlier,
+        former.batch,
         lambda step: score_all(step, (metric,))[str(metric)],
         higher_is_more_alike=metric.higher_is_more_alike,
+        last=None if last is None or last is former else last.batch,
+    )
+    return found if found.is_known.any() else None
+
+
+def _explain(split: Split, parts: Parts, scene: Scene, drop: MeanDrop | None, names: _Names, examples: int) -> Explanation:
+    finding, has_stood = find_fault(scene) or (None, None)
+    leader = None if drop is None else drop.leader
+    segment = finding.segment if finding is not None else ALL if leader is None else leader.segment
+    rows = rows_of_place(segment, scene.segments)
+    # Those of whom nobody has lists cannot be shown.
+    rows = rows if len(rows) else scene.segments[ALL]
+    if finding is not None:
+        sentence = write_finding(finding, drop, has_stood=has_stood)
+    else:
+        sentence = write_distance(split.means) if drop is None else write_drop(drop)
+    arm, before = _changed_arm(scene.changes, finding), None
+    items = _compare_items(scene, rows, arm, names)
+    if scene.changes is not None:
+        before = share_kinds(classify(scene.changes.former.take(rows[scene.changes.is_known[rows]])))
+    return Explanation(
+        metric=split.metric,
+        sentence=sentence,
+        segment=segment,
+        now=split.means.whole,
+        gained=items.gained,
+        lost=items.lost,
+        entered=items.entered,
+        left=items.left,
+        groups=group_users(classify(scene.batch), parts, rows, before=before, show=names.show_lists, examples=examples),
+        before=None if drop is None else drop.before,
+        causes=() if drop is None else drop.causes,
+        falls=() if drop is None else drop.falls,
+        finding=finding,
+        paired=0 if scene.changes is None else int(scene.changes.is_known.sum()),
+        arm=arm,
     )
 
 
-def _keep_split(metric: Metric, present: CurrentRun) -> Split:
-    """What later runs are held against."""
-    kinds = classify(present.batch)
+def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
+    """The arm that the finding names, else that which changed the distance more; None where no changes are known."""
+    if changes is None:
+        return None
+    if finding is not None:
+        return finding.arms[0]
+    return max(reversed(Arm), key=lambda arm: abs(float(np.nansum(changes.by_arm[arm].whole))))
+
+
+def _compare_items(scene: Scene, rows: Rows, arm: Arm | None, names: _Names) -> ExposureShift:
+    """Items of these users that gained and lost, from then to now in the arm that changed, else from arm to arm."""
+    if arm is None or scene.changes is None:
+        batch = scene.batch.take(rows)
+        return compare_exposure(batch.baseline, batch.candidate, SHOWN_ITEMS, names.name_item)
+    lists, known = scene.changes.lists[arm], rows[scene.changes.is_known[rows]]
+    return compare_exposure(lists.former[known], lists.present[known], SHOWN_ITEMS, names.name_item)
+
+
+def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
+    """How much lists changed, for later runs."""
     # Over several runs lists change more than from one to the next.
-    habits = (
-        {}
-        if present.is_older
-        else {
-            str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()} for arm, of_arm in present.bins.items()
-        }
-    )
-    return Split(
-        metric=str(metric),
-        means=tuple(present.means),
-        kinds={name: share_kinds(kinds[rows]) for name, rows in present.segments.items() if len(rows)},
-        habits=habits,
-    )
+    found = {} if scene.is_older else scene.bins
+    return {str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()} for arm, of_arm in found.items()}
+
+
+def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Mean shares by arm, habit and bin over the runs that know them."""
+    runs: dict[str, dict[str, list[Sequence[float]]]] = {}
+    for split in splits:
+        for arm, habits in split.habits.items():
+            for habit, shares in habits.items():
+                runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
+    return {arm: {habit: pool_bins(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
@@ -197,99 +238,21 @@ def add_explanations(transitions: Iterable[Transition], explanation: Explanation
     )
 
 
-def _pool(splits: Sequence[Split]) -> PastRuns:
-    by_habit: dict[str, dict[str, list[Sequence[float]]]] = {}
-    for split in splits:
-        for arm, habits in split.habits.items():
-            for habit, shares in habits.items():
-                by_habit.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    return PastRuns(
-        means=pool_runs([each.means for each in splits]),
-        kinds=pool_kinds([each.kinds for each in splits]),
-        habits={arm: {habit: pool_bins(runs) for habit, runs in habits.items()} for arm, habits in by_habit.items()},
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Naming:
+class _Names:
+    """Users and items of the run by their ids, and what of their former lists is shown."""
+
     pairing: Pairing
     users: pd.Index[str]
-    former: RecodedLists | None = None
+    former: RecodedLists | None
 
-    def name_items(self, shifts: Iterable[ItemShift]) -> tuple[ExposedItem, ...]:
-        return tuple(
-            ExposedItem(
-                item=self._name_item(each.code),
-                title=None,
-                before=each.before,
-                after=each.after,
-                share_before=each.share_before,
-                share_after=each.share_after,
-            )
-            for each in shifts
-        )
-
-    def name_group(self, group: Group) -> UserGroup:
-        return UserGroup(
-            change=group.change,
-            users=group.users,
-            share=group.share,
-            share_before=group.share_before,
-            distance=group.distance,
-            examples=tuple(self._show_lists(row) for row in group.medoids),
-        )
-
-    def _name_item(self, code: int) -> str:
+    def name_item(self, code: int) -> str:
         vocabulary, former = self.pairing.vocabulary, self.former
         if former is not None and code >= former.first_unknown:
             return str(former.unknown[code - former.first_unknown])
         return str(code if vocabulary is None else vocabulary[code])
 
-    def _show_lists(self, row: int) -> ExampleLists:
+    def show_lists(self, row: int) -> ExampleLists:
         batch, vocabulary = self.pairing.batch, self.pairing.vocabulary
-        lists = (decode(codes[row], vocabulary) for codes in (batch.baseline, batch.candidate))
-        baseline, candidate = lists
+        baseline, candidate = (decode(codes[row], vocabulary) for codes in (batch.baseline, batch.candidate))
         return ExampleLists(user=self.users[row], baseline=baseline, candidate=candidate)
-
-
-def _name_explanation(found: CodedExplanation, split: Split, runs: int, paired: int, naming: _Naming) -> Explanation:
-    plain = _name_common(found.items, found.groups, split, naming)
-    return replace(
-        plain,
-        runs=runs,
-        paired=paired,
-        finding=found.finding,
-        arm=found.arm,
-        sentence=found.sentence,
-        segment=found.segment,
-        now=found.drop.now,
-        before=found.drop.before,
-        least=found.bounds[0],
-        most=found.bounds[1] if math.isfinite(found.bounds[1]) else None,
-        causes=found.causes,
-        falls=tuple(fall for drop in found.drops for fall in _list_falls(drop)),
-    )
-
-
-def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, naming: _Naming) -> Explanation:
-    return Explanation(
-        metric=split.metric,
-        runs=0,
-        sentence="",
-        segment=ALL,
-        now=split.means[0].whole,
-        gained=naming.name_items(items.gained),
-        lost=naming.name_items(items.lost),
-        entered=items.entered,
-        left=items.left,
-        groups=tuple(naming.name_group(group) for group in groups),
-    )
-
-
-def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
-    return [
-        SegmentFall(
-            segment=each.segment, share=each.share, share_before=each.share_before, parts=each.parts, excess=each.excess
-        )
-        for each in drop.segments
-    ]

@@ -11,7 +11,7 @@ from monitor.model import ALL, Arm, ArmScore, Comparison, PastRun, Standstill, S
 MOVED = 0.02
 """Share of the items replaced from which on an arm's lists count as changed."""
 STILL = 0.1
-"""An arm that replaces less than this part of what the other one replaces stands still."""
+"""An arm that replaces less than this part of what the other one replaces stands still, and still does under twice it."""
 
 
 def count_standstills(comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]) -> tuple[Standstill, ...]:
@@ -33,7 +33,8 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     if len(churn) < len(Arm):
         return before
     own, others = churn[before.arm], churn[other_arm(before.arm)]
-    if others >= MOVED and own <= STILL * others:
+    # Twice the part, or an arm of which a tenth is trained would begin and end to fire over and over.
+    if others >= MOVED and own <= STILL * others * (2 if was_firing else 1):
         return replace(before, missed=before.missed + 1)
     # Neither arm was trained.
     if own < MOVED:

@@ -217,6 +217,9 @@ class AlertStore(Protocol):
     def accept(self, level: Transition) -> Transition:
         """Note that a level is normal from its slot on: a transition of ACCEPTED; that of the slot which is stored already."""
 
+    def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
+        """Forget that the level from this slot on was accepted; what was stored of that, None where nothing was."""
+
     def add_silence(self, silence: Silence) -> Silence:
         """Store a silence; returned with the number that it was given."""
 

@@ -6,10 +6,8 @@ follow from the entry, treatment from the receiver.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
-from monitor.errors import ConfigError
 from monitor.options import OneOf
 from monitor.ports import Receiver, RunWatcher
 from monitor.receivers.alertmanager import AlertmanagerOptions
@@ -41,17 +39,13 @@ class ReceiverOptions(OneOf):
 def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> tuple[Receiver, ...]:
     """Open every receiver, one for each Alertmanager peer, in the order of the configuration. Nothing is sent yet.
 
-    ``external_url`` is where this daemon's own pages are reached; messages link there. ConfigError when two share a name, with
-    one line for each such name.
+    ``external_url`` is where this daemon's own pages are reached; messages link there.
     """
-    counts = Counter(name for each in options for name in each.receiver_names)
-    if shared := sorted(name for name, count in counts.items() if count > 1):
-        raise ConfigError("\n".join(f"two receivers are called {name}: give one of them another name" for name in shared))
     return tuple(receiver for each in options for receiver in each.given.open(external_url))
 
 
 def open_pings(
-    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] | None = None
+    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] = lambda *_: None
 ) -> tuple[RunWatcher, ...]:
     """One dead-man ping for each entry. Nothing is sent yet. ``on_outcome`` gets the outcome of each, see `RunPings`."""
     return tuple(RunPings(entry, on_outcome=on_outcome) for entry in options)

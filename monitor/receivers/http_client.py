@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
 from monitor.model import Treatment
 from monitor.receivers.fields import ReceiverEntry
+from monitor.receivers.network_failures import failure_reason
 from monitor.redaction import origin
-
-if TYPE_CHECKING:
-    from monitor.receivers.http_transport import RequestBody, Transport
 
 _ADVICE = {
     401: "check its credentials",
@@ -63,29 +59,15 @@ class HttpAnswer:
             return str(self.status)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Exchange:
-    """One request: written by the thread that makes it, read by the one that waits."""
-
-    transport: Transport
-    body: RequestBody
-    deadline: Deadline
-    answer: HttpAnswer | None = None
-
-
 class HttpClient:
-    """Posts to one URL under the name ``who``. Keeps connections alive; may be used from several threads.
+    """Posts to one URL under the name ``who``, each time over a new connection. May be used from several threads.
 
     ``self.who`` is name and origin, for messages; no path, query or credentials.
     """
 
     def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
-        from monitor.receivers import http_transport  # noqa: PLC0415 - requests is imported where something is posted
-
-        self._http = http_transport
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
         self.who = f"{who} at {origin(url)}"
-        self._idle: list[Transport] = []
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Send, and wait for status and headers, and for the body if it comes in time.
@@ -98,42 +80,23 @@ class HttpClient:
         """The same by PUT."""
         return self._send("PUT", body, headers)
 
-    def close(self) -> None:
-        """Close the connections kept alive; may be called twice."""
-        while self._idle:
-            self._idle.pop().close()
-
     def _send(self, method: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        transport = self._idle.pop() if self._idle else self._http.Transport(self._url, self._ca_file)
-        body, deadline = self._http.RequestBody(content), Deadline.after(self._timeout_s)
-        exchange = _Exchange(transport=transport, body=body, deadline=deadline)
+        from monitor.receivers import http_transport as http  # noqa: PLC0415 - requests is imported where something is sent
+
+        body, deadline, reason = http.RequestBody(content), Deadline.after(self._timeout_s), ""
+        exchange = http.HttpExchange(
+            method=method, url=self._url, headers=headers, body=body, ca_file=self._ca_file, deadline=deadline
+        )
         try:
-            answer = BackgroundCall(partial(self._exchange, exchange, method, headers), name="http").wait(deadline)
-        except (*self._http.VENDOR_ERRORS, OverdueError) as error:
-            answer_so_far = exchange.answer  # before the cut, which looks like the end of headers
-            transport.cut()
-            if answer_so_far is not None:
-                return answer_so_far
-            reason = self._http.failure_reason(error, self._timeout_s)
-        else:
-            if answer.body is not None:
-                self._idle.append(transport)
-            return answer
+            BackgroundCall(exchange.perform, name="http").wait(deadline)
+        except (*http.VENDOR_ERRORS, OverdueError) as error:
+            reason = failure_reason(error, self._timeout_s, protocol="HTTP")
+        if exchange.head is not None:
+            status, found = exchange.head
+            return HttpAnswer(status=status, headers=found, body=exchange.content)
         # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
         msg = f"{self.who} {reason}"
         raise DeliveryError(msg, permanent=False, may_be_known=body.is_sent)
-
-    def _exchange(self, exchange: _Exchange, method: str, headers: Mapping[str, str]) -> HttpAnswer:
-        # In a thread of its own: what is given up ends here when its connection is cut.
-        body = None
-        try:
-            request = self._http.prepare(method, self._url, headers, exchange.body)
-            response = exchange.transport.send(request, timeout=exchange.deadline)
-            exchange.answer = HttpAnswer(status=response.status_code, headers=response.headers)
-            body = self._http.read_answer(response.raw, exchange.deadline)
-        finally:
-            exchange.transport.finish(keep=body is not None)
-        return replace(exchange.answer, body=body)
 
 
 class HttpReceiver:
@@ -144,10 +107,6 @@ class HttpReceiver:
     ) -> None:
         self.name, self.treatment = name or entry.receiver_names[0], treatment
         self._client = HttpClient(url, who=self.name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
 
 def require_accepted(

@@ -1,4 +1,4 @@
-"""One HTTP request over requests, by a connection that another thread may cut.
+"""One HTTP request of requests, over a connection that is cut at a deadline.
 
 The adapter that requests brings cannot do without this: its time-outs begin anew with each byte, and nothing can end it before
 the headers have come. Here the connection's socket is at hand, and is shut down at the deadline.
@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import io
 import socket
-import ssl
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
-from urllib3 import HTTPResponse
+from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.exceptions import HTTPError
 
-from monitor.deadline import Deadline, OverdueError
+from monitor.deadline import Deadline, interrupt_when_given_up
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """What requests, urllib3 and the standard library raise when there is no answer."""
@@ -45,67 +44,51 @@ class RequestBody(io.BytesIO):
         return piece
 
 
-class Transport(BaseAdapter):
-    """Transport adapter of requests over one connection, kept alive from request to request."""
+@dataclass(slots=True, kw_only=True)
+class HttpExchange:
+    """One request over a connection of its own: written by the thread that makes it, read by the one that waits.
 
-    def __init__(self, url: str, ca_file: str | None) -> None:
-        super().__init__()
-        parts, authorities = urlsplit(url), ca_file or DEFAULT_CA_BUNDLE_PATH
-        is_tls, host = parts.scheme == "https", parts.hostname or ""
-        self._connection = (
-            HTTPSConnection(host, parts.port, ca_certs=authorities) if is_tls else HTTPConnection(host, parts.port)
-        )
-        self._lock = threading.Lock()
-        self._is_cut = self._is_done = False
-        self._sock: socket.socket | None = None  # the connection forgets its own once it knows that the answer ends it
+    ``head``: status and headers once they have come; ``content``: the start of the answer's body where it came to its end.
+    """
 
-    def send(self, request: requests.PreparedRequest, *_: object, timeout: Deadline, **__: object) -> requests.Response:  # type: ignore[override]  # one deadline in place of two time-outs
-        """Send the request and wait for status and headers. OverdueError when it was cut before it was sent."""
-        connection, self._is_done = self._connection, False
-        if not connection.is_connected:  # or no longer
-            connection.close()
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: RequestBody
+    ca_file: str | None
+    deadline: Deadline
+    head: tuple[int, Mapping[str, str]] | None = None
+    content: bytes | None = None
+
+    def perform(self) -> None:
+        """Send the request and read its answer. To be called in the background: it is cut once nobody waits for it."""
+        own = {"Accept-Encoding": "identity", "User-Agent": "rankwatch"}
+        data = self.body if self.body.getbuffer() else None  # an empty stream would be sent in chunks
+        request = requests.Request(self.method, self.url, headers={**own, **self.headers}, data=data).prepare()
+        with closing(self._connection()) as connection:
             # Half the time for each address of the name, so that one that is dead leaves time for another.
-            connection.timeout = timeout.remaining_s / 2
+            connection.timeout = self.deadline.remaining_s / 2
             connection.connect()
-        self._sock = connection.sock
-        if self._is_cut:
-            raise OverdueError
-        connection.timeout = timeout.remaining_s
-        self._sock.settimeout(connection.timeout)
-        method, headers = request.method or "", dict(request.headers)
-        connection.request(method, request.path_url, request.body, headers, preload_content=False, decode_content=False)
-        return HTTPAdapter().build_response(request, connection.getresponse())
+            sock = connection.sock  # the connection forgets it once it knows that the answer ends it
+            with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
+                connection.timeout = self.deadline.remaining_s
+                headers = dict(request.headers)
+                connection.request(
+                    self.method, request.path_url, request.body, headers, preload_content=False, decode_content=False
+                )
+                with closing(connection.getresponse()) as response:
+                    self.deadline.require_time()  # what was cut looks like the end of headers
+                    self.head = response.status, response.headers
+                    self.content = read_answer(response, self.deadline)
 
-    def cut(self) -> None:
-        """End what is under way; its thread sees a closed connection."""
-        with self._lock:
-            self._is_cut = True
-            if self._is_done:
-                self.close()
-            elif self._sock is not None:
-                with suppress(OSError):
-                    self._sock.shutdown(socket.SHUT_RDWR)
-
-    def finish(self, *, keep: bool) -> None:
-        """Nothing is under way any more: close the connection, or keep it for the next request."""
-        with self._lock:
-            self._is_done = True
-            if self._is_cut or not keep:
-                self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    def _connection(self) -> HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme == "https":
+            return HTTPSConnection(parts.hostname or "", parts.port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
+        return HTTPConnection(parts.hostname or "", parts.port)
 
 
-def prepare(method: str, url: str, headers: Mapping[str, str], body: RequestBody) -> requests.PreparedRequest:
-    """The request with these headers; nothing of an answer will be compressed."""
-    own = {"Accept-Encoding": "identity", "User-Agent": "rankwatch"}
-    data = body if body.getbuffer() else None  # an empty stream would be sent in chunks
-    return requests.Request(method, url, headers={**own, **headers}, data=data).prepare()
-
-
-def read_answer(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
+def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
     """The beginning of a body that is read to its end as it comes; None where it is too late, too large or broken."""
     kept, size = bytearray(), 0
     try:
@@ -117,30 +100,3 @@ def read_answer(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
     except (HTTPError, HTTPException, OSError):
         return None
     return bytes(kept)
-
-
-def failure_reason(error: Exception, timeout_s: float) -> str:
-    """What kept an answer from coming, and what to do; nothing of the URL."""
-    chain = list(_chain(error))
-    if isinstance(error, OverdueError) or any(isinstance(link, TimeoutError) for link in chain):
-        return f"did not answer within {timeout_s:g} s"
-    if any(isinstance(link, ssl.SSLError) for link in chain):
-        return "has no certificate that can be trusted: check the URL's host, or give its authority as ca_file"
-    if any(isinstance(link, (NameResolutionError, UnicodeError, requests.exceptions.InvalidURL)) for link in chain):
-        return "has a host name that cannot be resolved: check the URL"
-    if any(isinstance(link, ConnectionRefusedError) for link in chain):
-        return "refused the connection: check that it runs and listens there"
-    return "broke the connection or did not speak HTTP"
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies beneath it, as requests and urllib3 wrap it."""
-    seen: set[int] = set()
-    waiting: list[object] = [error]
-    while waiting:
-        link = waiting.pop()
-        if not isinstance(link, BaseException) or id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        waiting += [link.__cause__, link.__context__, getattr(link, "reason", None), *link.args]

@@ -6,9 +6,8 @@ https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -36,28 +35,6 @@ class SlackOptions(ReceiverEntry):
     def open(self, external_url: str) -> tuple[Slack]:
         """One receiver."""
         return (Slack(self, external_url=external_url),)
-
-
-EVERY_S = 1.0
-
-
-class Pace:
-    """Lets one pass a second. Safe to share between threads."""
-
-    def __init__(
-        self, *, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], object] = time.sleep
-    ) -> None:
-        self._monotonic, self._pause = monotonic, pause
-        self._next, self._lock = float("-inf"), threading.Lock()
-
-    def wait(self) -> None:
-        """Return as soon as the next may be sent."""
-        with self._lock:
-            now = self._monotonic()
-            turn = max(self._next, now)
-            self._next = turn + EVERY_S
-        if turn > now:
-            self._pause(turn - now)
 
 
 MAX_TEXT = 3000
@@ -173,43 +150,24 @@ def _why(account: MessageContent) -> list[str]:
     return [bold("Why"), *lines] if lines else []
 
 
-# Bodies of its answers: no other is shown, since it could echo anything.
-_REASONS = {
-    "action_prohibited": "the workspace does not allow the webhook to post there",
-    "channel_is_archived": "the channel is archived",
-    "channel_not_found": "the channel is gone",
-    "invalid_blocks": "it does not understand the blocks",
-    "invalid_payload": "it does not understand the message",
-    "invalid_token": "the webhook's URL is not valid any more",
-    "no_active_hooks": "the webhook is turned off",
-    "no_service": "the webhook is turned off or was removed",
-    "no_service_id": "the webhook's URL is incomplete",
-    "no_team": "the workspace is gone, or the webhook's URL is incomplete",
-    "no_text": "it finds no text in the message",
-    "posting_to_general_channel_denied": "only some may post to the general channel",
-    "rate_limited": "too many messages",
-    "rollup_error": "something failed within Slack",
-    "team_disabled": "the workspace is disabled",
-    "too_many_attachments": "the message holds too many attachments",
-    "user_not_found": "the user is gone",
-}
+# Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo anything.
+_REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
 class Slack(HttpReceiver):
     """One incoming webhook."""
 
-    def __init__(self, options: SlackOptions, *, external_url: str, pace: Pace | None = None) -> None:
+    def __init__(self, options: SlackOptions, *, external_url: str) -> None:
         url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
         super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
-        self._external_url, self._pace = external_url, pace or Pace()
+        self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post one message, a second after the last one at the earliest. DeliveryError when Slack did not accept it."""
+        """Post one message. DeliveryError when Slack did not accept it; of more than one a second it says when to try again."""
         body = json.dumps(slack_body(content_of(message, self._external_url)), ensure_ascii=False).encode()
-        self._pace.wait()
         answer = self._client.post(body, {"Content-Type": "application/json; charset=utf-8"})
-        code = (answer.body or b"").decode("ascii", "replace").strip()
-        reason = f"{code}: {_REASONS[code]}" if code in _REASONS else None
+        word = (answer.body or b"").strip()
+        reason = word.decode() if _REASON.fullmatch(word) else None
         require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=True)
         _require_ok(answer, self._client.who)
 

@@ -11,7 +11,7 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ import aiosmtplib
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError
+from monitor.receivers.network_failures import failure_reason
 
 _PERMANENT = 500
 _CLOSING = 421
@@ -29,13 +30,6 @@ _ADVICE = {
     "the sender": "check `sender`, and that this host or login may use it",
     "all recipients": "check `to`",
     "the message": "it refuses this message",
-}
-# What an error that lies beneath another means, the first that is found.
-_REASONS: Mapping[type[Exception], str] = {
-    ssl.SSLCertVerificationError: "has no certificate that can be trusted: check the host, or give its authority as ca_file",
-    ssl.SSLError: "did not speak TLS: check `port` and `tls`",
-    socket.gaierror: "has a host name that cannot be resolved: check `host`",
-    ConnectionRefusedError: "refused the connection: check that it runs and listens there",
 }
 
 
@@ -187,14 +181,8 @@ class SmtpClient:
         if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
             refused = f"{self.who} refused the connection with {_refusal_of(error)}: it will be tried again"
             return DeliveryError(refused, permanent=False)
-        return DeliveryError(f"{self.who} {self._what_happened(error)}", permanent=False, may_be_known=may_be_known)
-
-    def _what_happened(self, error: Exception) -> str:
-        chain = list(_chain(error))
-        if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
-            return f"did not answer within {self.timeout_s:g} s"
-        found = (reason for kind, reason in _REASONS.items() if any(isinstance(link, kind) for link in chain))
-        return next(found, "broke the connection or did not speak SMTP")
+        reason = failure_reason(error, self.timeout_s, protocol="SMTP")
+        return DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=may_be_known)
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
@@ -204,13 +192,6 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         msg = f"ca_file {ca_file} cannot be read as PEM: {error.strerror or 'it holds no certificate'}"
         raise ConfigError(msg) from None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those in the handling of which it was raised."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _own_name() -> str:

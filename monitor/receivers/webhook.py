@@ -64,13 +64,6 @@ class WebhookOptions(ReceiverEntry):
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."
     )
-    max_alerts: int = Field(
-        0,
-        ge=0,
-        le=1000,
-        description="Most alerts in one request, those that change first; 0 is as many as fit in 16 kB. "
-        "`truncatedAlerts` counts the rest.",
-    )
     updates: bool = Field(
         default=False,
         description='Whether alerts that join an incident are sent at once, as `"update": true`. For programs that page nobody '
@@ -108,8 +101,8 @@ _NO_END = "0001-01-01T00:00:00Z"
 MAX_BYTES = 16_000
 
 
-def webhook_body(message: Message, *, receiver: str, external_url: str, max_alerts: int = 0) -> dict[str, Any]:
-    """The body, as this module's docstring describes it; at most ``max_alerts`` alerts, as many as fit for 0."""
+def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
+    """The body, as this module's docstring describes it."""
     changes = _alerts_of(message)
     acknowledged = {each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement}
     due = [_alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in changes]
@@ -127,7 +120,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str, max_aler
         **({"update": True} if message.is_update else {}),
         "alerts": [],
     }
-    body["alerts"] = _fit(due[:max_alerts] if max_alerts else due, MAX_BYTES - _size(body))
+    body["alerts"] = _fit(due, MAX_BYTES - _size(body))
     body["truncatedAlerts"] = len(due) - len(body["alerts"])
     common = _common([alert["annotations"] for alert in body["alerts"]])
     return body | {"commonAnnotations": common if _size(common) + _size(body) <= MAX_BYTES else {}}
@@ -215,8 +208,7 @@ class Webhook(HttpReceiver):
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError when it is not taken."""
-        most, url = self._options.max_alerts, self._external_url
-        body = _encode(webhook_body(message, receiver=self.name, external_url=url, max_alerts=most))
+        body = _encode(webhook_body(message, receiver=self.name, external_url=self._external_url))
         answer = self._client.post(body, self._headers(message, body, now))
         require_accepted(answer, who=self._client.who, now=now)
 

@@ -30,7 +30,6 @@ from monitor.sources import (
     open_source,
     open_users,
 )
-from monitor.web.access import Access, open_access
 
 log = structlog.get_logger(__name__)
 
@@ -69,19 +68,16 @@ class Wiring:
         hung = self.watched.get(comparison)
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
         if hung is not None and options is not None:
-            # The hung run holds the old ones, which are closed once it ends.
             self.watched[comparison] = watch(options, self.settings.installation)
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
     def close(self, timeout_s: float = -1) -> None:
-        """Close sources, pings and receivers."""
+        """Close sources and pings."""
         self.close_sources(timeout_s)
         self.close_pings()
-        for receiver in self.receivers:
-            receiver.close()
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = None) -> Wiring:
+def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
     """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
     return Wiring(
         settings=settings,
@@ -102,12 +98,6 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
         pings=pings,
         max_series=wiring.settings.max_series,
     )
-
-
-def reopen_receivers(wiring: Wiring) -> Wiring:
-    """The same with new receivers in place of those that were closed."""
-    settings = wiring.settings
-    return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
 
 
 def watch(options: ComparisonOptions, installation: str | None) -> Watched:
@@ -174,14 +164,3 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
         msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
         raise ConfigError(msg)
     return new
-
-
-def open_web_access(settings: Settings, old: Access | None = None) -> Access:
-    """Who may read the pages, by the web configuration file; ConfigError when its certificates cannot be used.
-
-    Settings that rankwatch cannot follow exactly are logged. What has not changed since the ``old`` one was opened goes on.
-    """
-    access = open_access(settings.access, name=settings.web_config_file, old=old)
-    for key, instead in access.options.notes:
-        log.warning("web configuration: setting not followed exactly", key=key, instead=instead)
-    return access

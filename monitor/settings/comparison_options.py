@@ -104,7 +104,7 @@ class ComparisonOptions(Options):
         default=timedelta(days=90),
         description="Accepted time between two false alarms, of all rules that learn together.",
     )
-    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault()] = Field(
+    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
         default=(),
         max_length=200,
         description="When to alert; or the word `default`, the rules that learn what is normal and need no thresholds.",

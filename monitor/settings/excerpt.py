@@ -1,4 +1,4 @@
-"""Single keys of a configuration, for commands that need no more: quick to load, and the other keys need not be right."""
+"""The database and the names of a configuration, for commands that need no more: quick to load, whatever the other keys are."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
-from monitor.settings.addresses import DEFAULT_LISTEN, split_address
-from monitor.settings.problems import Problem
-from monitor.settings.validation import read_mapping, read_text, report_lines
+from monitor.settings.validation import read_mapping, read_text
 from monitor.settings.yaml_document import YamlDocument
 from monitor.storage import absolute_url
 
@@ -52,18 +50,3 @@ def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
         return DatabaseSettings(database=absolute_url(SecretStr(url), base), comparison_names=tuple(names))
     except ConfigError:
         return None
-
-
-def listen_address(path: Path) -> tuple[str, int]:
-    """Host and port of `listen`; ConfigError when it cannot be read.
-
-    Nothing else of the file need be right: who only asks the daemon may lack the variables and secrets that it runs with.
-    """
-    document = read_mapping(read_text(path), str(path), None)
-    problems = [each for each in document.problems if each.path == ("listen",)]
-    found = document.mapping.get("listen", DEFAULT_LISTEN)
-    try:
-        return split_address(found if isinstance(found, str) and not problems else "")
-    except ValueError as error:
-        lines = report_lines(document, problems or [Problem(("listen",), str(error))], str(path))
-        raise ConfigError("\n".join(lines)) from None

@@ -17,13 +17,11 @@ from monitor.metrics import parse
 from monitor.model import ALL, CoverageShare, Keep, Statistic, parse_derived
 from monitor.options import Duration
 from monitor.settings.addresses import split_address
-from monitor.settings.problems import suggestion
 from monitor.settings.schedule import Cron, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "share_below(0.3)", "quantile": "p10"}
 _YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
@@ -67,24 +65,6 @@ def _metric(text: str) -> str:
 def _judged_metric(text: str) -> str:
     derived, name = parse_derived(text.strip())
     return _metric(text) if derived is None else derived.of(_metric(name))
-
-
-def _statistic(text: str) -> str:
-    try:
-        return str(Statistic.parse(text))
-    except ConfigError:
-        near = _nearest_statistic(text)
-        msg = "unknown statistic: use mean, p01 to p99, or share_below(x)" + (f'; did you mean "{near}"?' if near else "")
-        raise ValueError(msg) from None
-
-
-def _nearest_statistic(text: str) -> str | None:
-    word = text.strip().lower()
-    if match := re.fullmatch(r"(?:p|q|quantile|percentile)[ _(]*0*(\d{1,2})\)?", word):
-        return f"p{int(match[1]):02d}" if int(match[1]) else None
-    if match := re.fullmatch(r"share[ _]?(?:below|under)?[ _(:<]*(0?\.\d+|0|1)\)?", word):
-        return f"share_below({float(match[1]):g})"
-    return _STATISTICS.get(word) or ("mean" if suggestion(word, ["mean"]) else None)
 
 
 def _cron(text: str) -> str:
@@ -182,7 +162,7 @@ MetricName = Annotated[str, as_printed_by(_metric)]
 JudgedMetricName = Annotated[str, as_printed_by(_judged_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
-StatisticName = Annotated[str, AfterValidator(_statistic)]
+StatisticName = Annotated[str, as_printed_by(Statistic.parse)]
 DaysText = Annotated[str, AfterValidator(_days)]
 CronText = Annotated[str, AfterValidator(_cron)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]

@@ -183,14 +183,12 @@ def open_joined(
 ) -> JoinedSource | None:
     """Open both arms' lists, the users and the second lists at once; None where they are not held together."""
     kind, given = _users_of(users, baseline)
-    lists = [each for each in (baseline, candidate, again) if each is not None]
+    lists = {"baseline": baseline, "candidate": candidate} | ({} if again is None else {"noise_floor": again})
     reads = SOURCES[kind].joined
-    if reads is None or any(each.kind != kind for each in lists):
+    if reads is None or any(each.kind != kind for each in lists.values()):
         return None
-    second = None if again is None else again.given
-    opened: JoinedSource | None = pkgutil.resolve_name(reads)(
-        baseline.given, candidate.given, given, tuple(users.segments), second
-    )
+    by_name = {name: each.given for name, each in lists.items()}
+    opened: JoinedSource | None = pkgutil.resolve_name(reads)(by_name, given, tuple(users.segments))
     return opened
 
 

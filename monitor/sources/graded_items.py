@@ -33,10 +33,7 @@ class GradedItems:
     def __init__(self, where: str) -> None:
         self._where = where
         self._is_wide = False
-        self._users: list[pa.Array] = []
-        self._lengths: list[_Rows] = []
-        self._items: list[pa.Array] = []
-        self._grades: list[Floats] = []
+        self._parts: list[tuple[pa.Array, _Rows, pa.Array, Floats]] = []
         self.nbytes = 0
 
     def add_rows(self, users: pa.Array, items: pa.Array, grades: pa.Array | None) -> None:
@@ -77,13 +74,14 @@ class GradedItems:
         self._take(keys.filter(kept), lengths[np.asarray(kept)], id_array(items), np.array(numbers, dtype=np.float64))
 
     def table(self) -> RelevanceTable:
-        """Everything taken, users in the order of their first row."""
-        keys = pd.Series(pd.array(one_array(pa.chunked_array(self._users, pa.large_string())), dtype="str"))
+        """Everything taken, a batch at least; users in the order of their first row."""
+        taken, lengths, parts, graded = zip(*self._parts, strict=True)
+        keys = pd.Series(pd.array(one_array(pa.chunked_array(taken, pa.large_string())), dtype="str"))
         if self._is_wide and not keys.is_unique:
             self._fail(pa.scalar(keys[keys.duplicated()].iloc[0]), "stands in two rows: give each user one list")
         codes, users = pd.factorize(keys)
-        rows = np.repeat(codes, np.concatenate([np.zeros(0, dtype=np.int64), *self._lengths]))
-        items, grades = join_items(self._items), np.concatenate([np.zeros(0), *self._grades])
+        rows = np.repeat(codes, np.concatenate(lengths))
+        items, grades = join_items(parts), np.concatenate(graded)
         kept = _best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         offsets = np.zeros(len(users) + 1, dtype=np.int64)
         np.cumsum(np.bincount(rows[kept], minlength=len(users)), out=offsets[1:])
@@ -102,10 +100,7 @@ class GradedItems:
         rows = np.repeat(np.arange(len(users)), lengths)
         self._refuse(users, rows[items.is_null().to_numpy(zero_copy_only=False)], "has an item that is no id")
         self._refuse(users, rows[~(np.isfinite(grades) & (grades >= 0))], "has a grade that is no number from 0 up")
-        self._users.append(users)
-        self._lengths.append(lengths)
-        self._items.append(items)
-        self._grades.append(grades)
+        self._parts.append((users, lengths, items, grades))
         self.nbytes += users.nbytes + items.nbytes + grades.nbytes
 
     def _refuse(self, users: pa.Array, odd: _Rows | npt.NDArray[np.intp], why: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from uuid import UUID
 
@@ -147,6 +148,17 @@ def id_array(values: Iterable[object]) -> pa.Array:
     if any(isinstance(known, str) for known in ids):
         return pa.array([None if known is None else str(known) for known in ids], type=pa.large_string())
     return pa.array(ids, type=pa.int64())
+
+
+def value_array(values: Iterable[object]) -> pa.Array:
+    """Python values of any type, as text where they are of several."""
+    given = [float(value) if isinstance(value, Decimal) else value for value in values]
+    kinds = set(map(type, given)) - {type(None)}
+    # Arrow takes True for 1 beside numbers; and it does not know every type.
+    with suppress(pa.ArrowException, TypeError, OverflowError):
+        if bool not in kinds or len(kinds) == 1:
+            return pa.array(given)
+    return pa.array([None if value is None else str(value) for value in given], pa.large_string())
 
 
 def join_items(parts: Sequence[pa.Array]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | ExtensionArray:

@@ -33,8 +33,9 @@ class SourceKind:
     ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``is_live`` is whether
     another answer may come when a slot is asked for again, since the options do not name the slot. ``all_users`` makes
     options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
-    ``joined``, written as in `Reader`, opens both arms' lists at once from the options of baseline, candidate and users, the
-    segment dimensions and the options of the second lists or None; it gives None for lists that it cannot join.
+    ``joined``, written as in `Reader`, opens all lists at once from their options by name (``baseline``, ``candidate``, and
+    ``noise_floor`` where there are second ones), those of the users and the segment dimensions; it gives None for lists that it
+    cannot join.
     ``is_pulled``: whether lists can be pulled too; else everything of a comparison is of this kind, and joined.
     """
 

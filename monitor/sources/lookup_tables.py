@@ -15,7 +15,7 @@ from monitor.errors import SourceError
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, UserTable
 from monitor.model.arrays import Integers, Rows
 from monitor.sampling import split
-from monitor.sources.id_columns import canonical_id, id_column, is_list, join_items, on_one_line, one_array, user_column
+from monitor.sources.id_columns import id_column, is_list, join_items, on_one_line, one_array, user_column
 from monitor.sources.number_columns import number_column
 
 
@@ -40,23 +40,6 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where
 def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
     texts: ExtensionArray = pd.array(one_array(pa.chunked_array(parts, pa.large_string())), dtype="str")
     return texts
-
-
-def label_array(values: Iterable[object], name: str, where: str) -> pa.Array:
-    """Segment values from Python values."""
-    return pa.array([_label(value, name, where) for value in values], type=pa.large_string())
-
-
-def _label(value: object, name: str, where: str) -> str | None:
-    if isinstance(value, list | dict | tuple | bytes):
-        msg = f"segment column {name!r} of {where} holds {type(value).__name__}: it must hold text, numbers or booleans"
-        raise SourceError(msg)
-    if value is None or isinstance(value, bool):
-        return None if value is None else str(value).lower()
-    known = canonical_id(value) if isinstance(value, float | str) else None
-    if isinstance(value, str):
-        return None if known is None else value
-    return str(value if known is None else known)
 
 
 def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:

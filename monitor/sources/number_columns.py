@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 from math import nan
@@ -17,7 +17,6 @@ from monitor.errors import SourceError
 from monitor.model.arrays import Flags, Floats
 from monitor.sources.id_columns import is_list, is_text
 
-_NO_NUMBER = "?"
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 
 
@@ -61,16 +60,6 @@ def numbers_beside(lengths: npt.NDArray[np.int64], lists: pa.Array, what: str) -
     return numbers, ~fits
 
 
-def number_array(values: Iterable[object]) -> pa.Array:
-    """A column of Python values for `number_column`: float64, or text as soon as one value is neither number nor null."""
-    given = list(values)
-    numbers = [_number(value) for value in given]
-    if all(number is not None for number in numbers):
-        return pa.array([None if value is None else number for value, number in zip(given, numbers, strict=True)], pa.float64())
-    shown = [value if isinstance(value, str) else _shown(number) for value, number in zip(given, numbers, strict=True)]
-    return pa.array(shown, pa.large_string())
-
-
 def number_list(value: object, length: int) -> Sequence[float] | None:
     """A list of so many numbers, NaN for null; None when it is no list, of another length, or holds what is no number."""
     if not isinstance(value, list | tuple) or len(value) != length:
@@ -88,10 +77,6 @@ def _number(value: object) -> float | None:
         with suppress(OverflowError, ValueError):  # a signalling NaN is the ValueError
             return float(value)
     return None
-
-
-def _shown(number: float | None) -> str:
-    return _NO_NUMBER if number is None else repr(number)
 
 
 def _texts(texts: Sequence[str | None]) -> tuple[Floats, Flags]:

@@ -6,42 +6,33 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model import Pull, PullRequest
-from monitor.sources.arrow_lists import LongLists, WantedUsers, WideLists, merge_batches
-from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key
+from monitor.model.arrays import Integers
+from monitor.sources.arrow_lists import ArrowBatch, WantedUsers, join_batches, long_lists, merge_batches, wide_lists
+from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key, value_array
 from monitor.sources.list_collector import ListCollector
-from monitor.sources.number_columns import number_array
+
+if TYPE_CHECKING:
+    from monitor.sources.table_options import ListColumnOptions
 
 TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
 
 
-class ListColumns(Protocol):
-    """Which columns hold users and lists: ``items`` one list a row, ``item`` with ``rank`` or ``scores`` one item a row."""
+@dataclass(frozen=True, kw_only=True)
+class ListColumns:
+    """Which columns hold users and lists, as in ``ListColumnOptions``, for where no option can be loaded."""
 
-    @property
-    def user(self) -> str:
-        """The user's key."""
-
-    @property
-    def items(self) -> str | None:
-        """The whole list."""
-
-    @property
-    def item(self) -> str | None:
-        """One item."""
-
-    @property
-    def rank(self) -> str | None:
-        """The item's rank."""
-
-    @property
-    def scores(self) -> str | None:
-        """The model's own scores."""
+    user: str
+    items: str | None
+    item: str | None
+    rank: str | None
+    scores: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +43,7 @@ class TableLists:
     lists ``duplicate_user``.
     """
 
-    options: ListColumns
+    options: ListColumnOptions | ListColumns
     request: PullRequest
     where: str
     max_bytes: int | None = None
@@ -61,37 +52,44 @@ class TableLists:
         """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
         batches, items = iter(batches), self.options.items
         with arrow_errors(self.where):
-            if items is None:
-                return self._long(batches)
             if (first := next(batches, None)) is None:
                 return self._cells(())
-            column, batches = first[items], chain([first], batches)
-            if not isinstance(column, pa.Array):
-                return self._cells(batches)
-            if is_text(column.type):
-                return self._cells(map(self._python_values, batches))
-            require_lists(column, items, self.where, "rank")
-            return self._wide(batches)
+            batches = chain([first], batches)
+            if items is not None:
+                column = first[items]
+                if not isinstance(column, pa.Array):
+                    return self._cells(batches)
+                if is_text(column.type):
+                    return self._cells(map(self._python_values, batches))
+                require_lists(column, items, self.where, "rank")
+            return self._columns(batches)
 
-    def _long(self, batches: Iterator[TableBatch]) -> Pull:
-        options, lists = self.options, LongLists(WantedUsers(self.request.users), self.where)
+    def _columns(self, batches: Iterable[TableBatch]) -> Pull:
+        """Take lists and single items that are columns of Arrow's."""
+        options, wanted, where = self.options, WantedUsers(self.request.users), self.where
+        rows, columns = self._rows_of(wanted, batches)
+        scores = columns[options.scores] if options.scores else None
+        if options.items is not None:
+            return wide_lists(wanted, rows, columns[options.items], scores, where)
+        ranks = columns[options.rank] if options.rank else None
+        return long_lists(wanted, rows, columns[str(options.item)], ranks, scores, where)
+
+    def _rows_of(self, wanted: WantedUsers, batches: Iterable[TableBatch]) -> tuple[Integers, ArrowBatch]:
+        """Whose each row is of the users asked, and the other columns of these rows; rows of others are dropped at once."""
+        options, rows, kept, nbytes = self.options, list[Integers](), list[ArrowBatch](), 0
+        names = [name for name in (options.items, options.item, options.rank, options.scores) if name is not None]
         columns = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
-        for batch in merge_batches(columns, len(self.request.users)):
-            lists.add(
-                batch[options.user],
-                batch[str(options.item)],
-                ranks=batch[options.rank] if options.rank else None,
-                scores=batch[options.scores] if options.scores else None,
-            )
-            check_size(lists.nbytes, self.max_bytes, self.where)
-        return lists.pull()
-
-    def _wide(self, batches: Iterable[TableBatch]) -> Pull:
-        options, lists = self.options, WideLists(WantedUsers(self.request.users), self.where)
-        for batch in merge_batches(map(arrow_arrays, batches), len(self.request.users)):
-            lists.add(batch[options.user], batch[str(options.items)], batch[options.scores] if options.scores else None)
-            check_size(lists.nbytes, self.max_bytes, self.where)
-        return lists.pull()
+        for batch in merge_batches(columns, len(wanted)):
+            found = wanted.rows(user_column(batch[options.user], f"the user column of {self.where}"))
+            part = {name: batch[name] for name in names}
+            is_wanted = found >= 0
+            if not is_wanted.all():
+                part, found = {name: part[name].filter(pa.array(is_wanted)) for name in names}, found[is_wanted]
+            rows.append(found)
+            kept.append(part)
+            nbytes += found.nbytes + sum(column.nbytes for column in part.values())
+            check_size(nbytes, self.max_bytes, self.where)
+        return np.concatenate(rows), join_batches(kept)
 
     def _cells(self, batches: Iterable[TableBatch]) -> Pull:
         """Take lists that are Python values or the text of JSON."""
@@ -138,7 +136,7 @@ def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: A
     """A column as an Arrow array, of ids or numbers where it holds Python values."""
     if isinstance(column, pa.Array):
         return column
-    return number_array(column) if is_number else id_array(column)
+    return value_array(column) if is_number else id_array(column)
 
 
 def require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:

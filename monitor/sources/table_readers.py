@@ -14,8 +14,8 @@ import pyarrow as pa
 from monitor.errors import SourceError
 from monitor.model import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.graded_items import GradedItems
-from monitor.sources.id_columns import is_text, user_column
-from monitor.sources.lookup_tables import TitleColumn, item_titles, item_weights, label_array, user_table
+from monitor.sources.id_columns import is_text, user_column, value_array
+from monitor.sources.lookup_tables import TitleColumn, item_titles, item_weights, user_table
 from monitor.sources.table_lists import (
     TableBatch,
     arrow_array,
@@ -61,11 +61,22 @@ def over_table(reader: Callable[[Table, Any], _R], table: Callable[[_O], Table])
     return lambda options: reader(table(options), options)
 
 
-class TableUsers:
+class _TableReader:
+    """What every reader holds."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def close(self) -> None:
+        """Close the table."""
+        self._table.close()
+
+
+class TableUsers(_TableReader):
     """Users of a table. Port: UserSource."""
 
     def __init__(self, table: Table, options: UserColumnOptions) -> None:
-        self._table = table
+        super().__init__(table)
         self._user = options.user
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -73,31 +84,23 @@ class TableUsers:
         where, rows, size = self._table.where(slot), [], 0
         for batch in self._table.batches(slot, tuple(dict.fromkeys((self._user, *dimensions)))):
             users = arrow_array(batch[self._user])
-            segments = {name: _segment(batch[name], name, where) for name in dimensions}
+            segments = {name: value_array(batch[name]) for name in dimensions}
             rows.append((users, segments))
             size += users.nbytes + sum(column.nbytes for column in segments.values())
             check_size(size, self._table.max_bytes, where)
         return user_table(rows, where)
 
-    def close(self) -> None:
-        """Close the table."""
-        self._table.close()
 
-
-class TableItemWeights:
+class TableItemWeights(_TableReader):
     """Weights of items in a table. Port: ItemWeightSource."""
 
     def __init__(self, table: Table, options: WeightColumnOptions) -> None:
-        self._table = table
+        super().__init__(table)
         self._columns = (options.item, options.weight)
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights of the table as of this slot."""
         return item_weights(self._batches(slot), self._table.where(slot))
-
-    def close(self) -> None:
-        """Close the table."""
-        self._table.close()
 
     def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
         size, (item, weight) = 0, self._columns
@@ -108,34 +111,30 @@ class TableItemWeights:
             yield columns[item], columns[weight]
 
 
-class TableItemTitles:
+class TableItemTitles(_TableReader):
     """Titles of items in a table. Port: ItemTitleSource."""
 
     def __init__(self, table: Table, options: TitleColumnOptions) -> None:
-        self._table = table
+        super().__init__(table)
         self._columns = (options.item, options.title)
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles that the table has of these items as of this slot."""
         return item_titles(self._batches(slot), items, self._table.where(slot))
 
-    def close(self) -> None:
-        """Close the table."""
-        self._table.close()
-
     def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, TitleColumn]]:
         item, title = self._columns
         return ((arrow_array(batch[item]), batch[title]) for batch in self._table.batches(slot, self._columns))
 
 
-class TableRelevance:
+class TableRelevance(_TableReader):
     """What users found relevant, in a table. Port: RelevanceSource.
 
     A table that gives a batch has arrived; if that has no row, nobody found anything relevant.
     """
 
     def __init__(self, table: Table, options: GradeColumnOptions) -> None:
-        self._table = table
+        super().__init__(table)
         self._options = options
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
@@ -152,10 +151,6 @@ class TableRelevance:
             return None
         return graded.table() if has_arrived else None
 
-    def close(self) -> None:
-        """Close the table."""
-        self._table.close()
-
     def _add(self, graded: GradedItems, batch: TableBatch, where: str) -> None:
         options, users = self._options, batch[self._options.user]
         if options.item:
@@ -171,7 +166,3 @@ class TableRelevance:
         else:
             require_lists(lists, str(options.items), where, "grade")
             graded.add_lists(users, lists, grades)
-
-
-def _segment(column: Any, name: str, where: str) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
-    return column if isinstance(column, pa.Array) else label_array(column, name, where)

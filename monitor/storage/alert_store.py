@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from monitor.model import AlertState, Silence, State, Transition
+from monitor.model import ACCEPTED, AlertState, Silence, State, Transition
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
     announce,
@@ -126,6 +126,18 @@ class SqlAlertStore:
             announce(connection, [level], ())
             found = read_accepted(connection, level.comparison)
         return next(each for each in found if each.slot == level.slot)
+
+    def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
+        with self._database.write() as connection:
+            lock_comparisons(connection, [comparison])
+            found = next((each for each in read_accepted(connection, comparison) if each.slot == slot), None)
+            of_it = (
+                transitions.c.comparison == comparison,
+                transitions.c.alert == ACCEPTED,
+                transitions.c.scheduled_for == slot,
+            )
+            connection.execute(delete(transitions).where(*of_it))
+        return found
 
     def add_silence(self, silence: Silence) -> Silence:
         values = to_row(silence, silences)

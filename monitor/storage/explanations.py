@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select
 
 from monitor.model import (
+    ALL,
     Briefing,
-    Change,
     EvidenceKind,
     ExampleLists,
     Explanation,
@@ -33,9 +31,9 @@ if TYPE_CHECKING:
 def store_explanation(connection: Connection, result: RunResult) -> None:
     """Insert the run's split and explanation, those that it has."""
     run_id, split, explanation = result.claim.run_id, result.split, result.explanation
-    if split is not None and split.means:
-        rows = [{"run_id": run_id, **_split_row(split, position, row)} for position, row in enumerate(split.means)]
-        connection.execute(splits.insert(), rows)
+    if split is not None:
+        about = {"run_id": run_id, "segment": ALL, "position": 0, "metric": split.metric, "asked": split.asked}
+        connection.execute(splits.insert().values(to_row(split.means, splits, **about, kinds={_HABITS: split.habits})))
     if explanation is not None:
         details = {name: value for name, value in asdict(explanation).items() if name != "sentence"}
         connection.execute(explanations.insert().values(run_id=run_id, sentence=explanation.sentence, details=details))
@@ -48,41 +46,19 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
     return {run_id: explanation for run_id, explanation in read.items() if explanation is not None}
 
 
-def _split_row(split: Split, position: int, row: PartMeans) -> dict[str, Any]:
-    kinds: Any = split.kinds.get(row.segment)
-    # Habits are of all users, and stand beside their kinds of change.
-    if position == 0 and split.habits:
-        kinds = {**(kinds or {}), _HABITS: split.habits}
-    return to_row(row, splits, position=position, metric=split.metric, kinds=kinds)
-
-
 def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
     """Splits of those of the runs that have one."""
-    rows: dict[int, list[Any]] = defaultdict(list)
-    query = select(splits).where(splits.c.run_id.in_(run_ids)).order_by(splits.c.position)
-    for row in connection.execute(query):
-        rows[row.run_id].append(row)
-    return {run_id: _split(of_run) for run_id, of_run in rows.items()}
-
-
-def _split(rows: Sequence[Any]) -> Split:
-    # Shares of the kinds that this version knows.
-    kinds = {
-        row.segment: {change: row.kinds[change] for change in Change if change in row.kinds}
-        for row in rows
-        if row.kinds is not None
-    }
-    stored = (rows[0].kinds or {}).get(_HABITS, {})
-    habits = {arm: {habit: tuple(shares) for habit, shares in of_arm.items()} for arm, of_arm in stored.items()}
-    return Split(metric=rows[0].metric, means=tuple(_means(row) for row in rows), kinds=kinds, habits=habits)
+    query = select(splits).where(splits.c.run_id.in_(run_ids), splits.c.segment == ALL, splits.c.n > 0)
+    return {row.run_id: _split(row) for row in connection.execute(query)}
 
 
 _HABITS = "habits"
 
 
-def _means(row: Any) -> PartMeans:  # noqa: ANN401 - a row of splits
-    found = from_row(PartMeans, row)
-    return found if found.n else replace(found, membership=math.nan, order=math.nan, length=math.nan, spread=math.nan)
+def _split(row: Any) -> Split:  # noqa: ANN401 - a row of splits
+    stored = (row.kinds or {}).get(_HABITS, {})
+    habits = {arm: {habit: tuple(shares) for habit, shares in of_arm.items()} for arm, of_arm in stored.items()}
+    return Split(metric=row.metric, asked=row.asked, means=from_row(PartMeans, row), habits=habits)
 
 
 def _explanation(sentence: str, details: Any) -> Explanation | None:  # noqa: ANN401 - a document

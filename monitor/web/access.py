@@ -1,11 +1,10 @@
-"""Who may read the pages: passwords, rate, certificates and headers of a web configuration file, in force."""
+"""Who may read the pages: passwords, certificates and headers of a web configuration file, in force."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -64,24 +63,6 @@ class Credentials:
         return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
 
 
-class TokenBucket:
-    """Lets ``burst`` through at once, and one more each ``interval_s``."""
-
-    def __init__(self, interval_s: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval_s, self._burst, self._clock = interval_s, burst, clock
-        self._tokens, self._counted_at = float(burst), clock()
-
-    def take(self) -> bool:
-        """Whether there was a token left."""
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._counted_at) / self._interval_s)
-        self._counted_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
     """Access in force. Without arguments: everybody who reaches the port, unencrypted.
@@ -91,7 +72,6 @@ class Access:
 
     credentials: Credentials = field(default_factory=lambda: Credentials({}))
     headers: Mapping[str, str] = field(default_factory=dict)
-    bucket: TokenBucket | None = None
     certificates: CertificateStore | None = None
     names: frozenset[str] | None = None
     options: AccessOptions = field(default_factory=AccessOptions)
@@ -119,17 +99,13 @@ class Access:
 def open_access(options: AccessOptions | None, *, name: str | None = None, old: Access | None = None) -> Access:
     """Read the certificates and make ready. ConfigError, which begins with the file's ``name``, when they cannot be used.
 
-    Of the ``old`` one, passwords that were right and what is left of the rate are kept while their options stay the same.
+    Of the ``old`` one, passwords that were right are kept while the users stay the same.
     """
     options, old = options or AccessOptions(), old or Access()
-    tls, users, rate = options.tls_server_config, options.basic_auth_users, options.rate_limit
-    bucket = old.bucket
-    if old.options.rate_limit != rate:
-        bucket = TokenBucket(rate.interval.total_seconds(), rate.burst) if rate.interval else None
+    tls, users = options.tls_server_config, options.basic_auth_users
     return Access(
         credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
         headers={name: value for name, value in options.http_server_config.headers.items() if value},
-        bucket=bucket,
         certificates=_open_certificates(tls, name) if tls.is_on else None,
         names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
         options=options,

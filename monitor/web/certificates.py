@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
-from pydantic import SecretStr
 
 from monitor.errors import ConfigError
 from monitor.files import read_bounded
-from monitor.web.access_options import CURVES, SUITES, TlsOptions
+from monitor.web.access_options import TlsOptions
 
 _LARGEST_FILE = 1 << 20
-_VERSIONS = {
-    "TLS10": ssl.TLSVersion.TLSv1_2,
-    "TLS11": ssl.TLSVersion.TLSv1_2,
-    "TLS12": ssl.TLSVersion.TLSv1_2,
-    "TLS13": ssl.TLSVersion.TLSv1_3,
-}
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     """Read certificate, key and the clients' authority. ConfigError, which names file and key, when they cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
-    context.maximum_version = _VERSIONS[options.max_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if not options.prefer_server_cipher_suites:
-        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if suites := [SUITES[name] for name in options.cipher_suites if name in SUITES]:
-        context.set_ciphers(":".join(suites))
-    if len(options.curve_preferences) == 1:
-        context.set_ecdh_curve(CURVES[options.curve_preferences[0]])
     context.set_alpn_protocols(["http/1.1"])
     _load_pair(context, options)
     if options.verifies_certificates:
@@ -47,15 +32,14 @@ def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
-    with ExitStack() as opened:
-        cert = _place(opened, options.cert, options.cert_file, "cert_file")
-        key = _place(opened, options.key, options.key_file, "key_file")
-        try:
-            context.load_cert_chain(cert, key, password=_no_password)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            files = f"cert_file {options.cert_file or '(cert)'} and key_file {options.key_file or '(key)'}"
-            msg = f"tls_server_config: {files} cannot be used together: {_why(error)}"
-            raise ConfigError(msg) from None
+    cert, key = str(options.cert_file), str(options.key_file)
+    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device to its end
+    _read(key, "key_file")
+    try:
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        msg = f"tls_server_config: cert_file {cert} and key_file {key} cannot be used together: {_why(error)}"
+        raise ConfigError(msg) from None
 
 
 def _no_password() -> str:
@@ -75,48 +59,19 @@ def _why(error: Exception) -> str:
     }.get(reason, reason)
 
 
-def _place(opened: ExitStack, text: str | SecretStr | None, path: str | None, key: str) -> str:
-    """A path under which OpenSSL can read it."""
-    if text is not None:
-        # A text of the configuration never reaches a disk.
-        plain = text.get_secret_value() if isinstance(text, SecretStr) else text
-        return opened.enter_context(_in_memory(plain, key))
-    _read(str(path), key)  # OpenSSL would wait for a pipe, and read a device to its end
-    return str(path)
-
-
-@contextmanager
-def _in_memory(text: str, key: str) -> Iterator[str]:
-    try:
-        number = os.memfd_create(key)
-    except (AttributeError, OSError):
-        msg = f"tls_server_config: a certificate or key in the file itself cannot be used on this system: give {key}"
-        raise ConfigError(msg) from None
-    try:
-        os.write(number, _ascii(text))
-        yield f"/proc/self/fd/{number}"
-    finally:
-        os.close(number)
-
-
 def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
-    text = options.client_ca if options.client_ca is not None else _read(str(options.client_ca_file), "client_ca_file")
+    text = _read(str(options.client_ca_file), "client_ca_file")
     try:
-        context.load_verify_locations(cadata=_ascii(text).decode())
+        context.load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
-        msg = f"tls_server_config: client_ca_file {options.client_ca_file or '(client_ca)'} holds no certificate in PEM"
+        msg = f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in PEM"
         raise ConfigError(msg) from None
-
-
-def _ascii(text: str) -> bytes:
-    """The text as bytes of ASCII."""
-    # PEM is ASCII, and what stands around its blocks is read by people only.
-    return text.encode("ascii", errors="replace")
 
 
 def _read(path: str, key: str) -> str:
     try:
-        return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="replace")
+        # PEM is ASCII, and what stands around its blocks is read by people only.
+        return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
     except OSError as error:
         msg = f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
         raise ConfigError(msg) from None

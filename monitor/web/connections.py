@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitor.web.access import Access
 
 _GOODBYE_S = 5.0
-_CONNECTION = "rankwatch.connection"
+CONNECTION = "rankwatch.connection"
+"""In the state of a request: the `Connection` that it came by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Front:
     def __call__(self, *, app_state: dict[str, Any], **options: Any) -> Connection:  # noqa: ANN401 - uvicorn's, handed on
         """A new connection; its requests find it in their ASGI state."""
         connection = Connection(self)
-        connection.served = H11Protocol(app_state={**app_state, _CONNECTION: connection}, **options)
+        connection.served = H11Protocol(app_state={**app_state, CONNECTION: connection}, **options)
         return connection
 
     def make_room(self, newest: Connection) -> None:
@@ -199,19 +199,3 @@ class Connection(asyncio.Protocol):
     def _cut_off(self) -> None:
         if self._is_busy or self._unsent:
             self.abort()
-
-
-class AnswerTracker:
-    """ASGI middleware that notes on each connection when a request begins and when its answer ends."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        connection: Connection = scope["state"][_CONNECTION]
-        connection.begin_answer()
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            connection.end_answer()

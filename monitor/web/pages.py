@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from monitor.model import AlertState, CoverageRow, LatestRun, format_instant
-from monitor.presentation import arm_rows, drop_bounds, explanation_tables, explanation_title, score_by_chance
+from monitor.presentation import arm_rows, explanation_tables, explanation_title, score_by_chance
 from monitor.redaction import escape_controls
 
 
@@ -84,5 +84,5 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(count=_count, firing=_firing, instant=_instant, path_part=partial(quote, safe=""))
-    environment.filters.update((each.__name__, each) for each in (drop_bounds, explanation_tables, explanation_title))
+    environment.filters.update((each.__name__, each) for each in (explanation_tables, explanation_title))
     return environment

@@ -1,4 +1,4 @@
-"""ASGI middleware before the pages: asks for credentials, limits the rate, refuses oversized requests, adds headers."""
+"""ASGI middleware before the pages: asks for credentials, refuses oversized requests, adds headers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.web.access import Access, Credentials
+from monitor.web.connections import CONNECTION
 
 # Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
@@ -44,10 +45,14 @@ class RequestGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or let the application do so."""
-        access = self.access
+        access, connection = self.access, scope["state"][CONNECTION]
         scope[IS_AUTHENTICATED] = False
-        refusal = await self._refuse(access, scope)
-        await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
+        connection.begin_answer()
+        try:
+            refusal = await self._refuse(access, scope)
+            await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
+        finally:
+            connection.end_answer()
 
     async def _refuse(self, access: Access, scope: Scope) -> Response | None:
         """The refusal of a request; None where it may go on, and then the scope holds whether the client is authenticated."""
@@ -57,8 +62,6 @@ class RequestGuard:
             return refusal
         if scope["path"] == RELOAD and not access.options.authenticates:
             return _say(403, "reloading needs a web configuration file with basic_auth_users or verified client certificates")
-        if access.bucket is not None and scope["path"] not in PROBES and not access.bucket.take():
-            return _say(429, "too many requests", {"Retry-After": "1"})
         return None
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:

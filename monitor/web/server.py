@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, MonitorError
 from monitor.web.access import Access
-from monitor.web.connections import AnswerTracker, Front, Limits
+from monitor.web.connections import Front, Limits
 from monitor.web.request_guard import RequestGuard
 
 _BACKLOG = 128  # asyncio accepts as many in one go, before any can be made to give way
@@ -43,7 +43,7 @@ class WebServer:
         limits = limits or Limits()
         self._front = Front(limits=limits, access=access or Access())
         self._guard = RequestGuard(app, self._front.access, header_bytes=limits.header_bytes)
-        self._server = uvicorn.Server(_configuration(AnswerTracker(self._guard), self._front))
+        self._server = uvicorn.Server(_configuration(self._guard, self._front))
         self._thread: Thread | None = None
 
     def start(self) -> None:

@@ -249,7 +249,7 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         pytest.param(
             (replace(SEGMENT, slot=SLOT, users=100),),
             (FRENCH,),
-            "it concerns about 10 users, and about 5 at the last page",
+            "it concerns about 200 users, and about 100 at the last page",
             id="as many users again",
         ),
         pytest.param(
@@ -272,21 +272,21 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         ),
         pytest.param(
             (START,),
-            (replace(START, alert="B", value=0.11, dedup_key="b", slot=LATER, **SHARE),),
-            None,
-            id="a few users after the mean",
-        ),
-        pytest.param(
-            (START,),
             (replace(START, alert="B", value=0.32, dedup_key="b", slot=LATER, **SHARE),),
-            "it concerns about 300 users, and about 94 at the last page",
+            None,
             id="many users after the mean",
         ),
         pytest.param(
-            (START,),
+            (replace(START, value=0.12, **SHARE),),
             (replace(START, alert="B", metric="coverage", statistic="missing", value=0.2, dedup_key="m", slot=LATER),),
-            "it concerns about 375 users, and about 94 at the last page",
+            "it concerns about 375 users, and about 100 at the last page",
             id="lists that are lacking",
+        ),
+        pytest.param(
+            (replace(START, value=0.12, **SHARE),),
+            (replace(START, alert="B", metric="coverage", statistic="first_differs(candidate)", dedup_key="f", slot=LATER),),
+            None,
+            id="another first item",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
-from monitor.attribution import EarlierLists, PairChanges, compare_pairs
+from monitor.attribution import PairChanges, compare_pairs
 from monitor.metrics import parse, score_all
 from monitor.model import Arm, PairBatch
 
@@ -26,10 +26,10 @@ def change(name: str, former: list[tuple[Lists, Lists]], present: list[tuple[Lis
     def score(batch: PairBatch) -> np.ndarray:
         return score_all(batch, [metric])[name]
 
-    earlier = EarlierLists(rows=np.arange(len(former)), batch=then)
-    found = compare_pairs(now, earlier, score, higher_is_more_alike=metric.higher_is_more_alike)
+    found = compare_pairs(now, then, score, higher_is_more_alike=metric.higher_is_more_alike)
     sign = 1 if metric.higher_is_more_alike else -1
-    np.testing.assert_allclose(found.parts.whole, sign * (score(then) - score(now)), atol=1e-9)
+    expected = np.where(found.is_known, sign * (score(then) - score(now)), np.nan)
+    np.testing.assert_allclose(found.parts.whole, expected, atol=1e-9)
     return found
 
 
@@ -110,6 +110,12 @@ def test_an_arms_share_is_the_mean_of_the_two_ways_there() -> None:
 def test_a_user_whose_score_is_undefined_has_no_parts() -> None:
     found = change("extended_tau", [(A, B), (A, B)], [([], []), (A, B)])
     assert np.isnan(found.parts.whole).tolist() == [True, False]
+
+
+def test_of_who_had_no_list_nothing_is_known() -> None:
+    found = change("overlap", [([], A), (A, []), (A, B)], [(A, B)] * 3)
+    assert found.is_known.tolist() == [False, False, True]
+    assert np.isnan(found.parts.whole).tolist() == [True, True, False]
 
 
 def test_what_became_of_an_arms_own_lists() -> None:

@@ -28,17 +28,17 @@ def test_exposure_moves_as_by_hand() -> None:
     """7 leaves the top of one list of two; 8 comes in its place, and 9 swaps places with 5 in the other list."""
     found = compare_exposure(codes([[7, 1], [9, 5]]), codes([[8, 1], [5, 9]]), 10)
     second = 1 / math.log2(3)
-    assert [item.code for item in (*found.gained, *found.lost)] == [8, 5, 7, 9]
-    assert [item.change for item in found.gained] == pytest.approx([0.5, (1 - second) / 2])
-    assert [item.change for item in found.lost] == pytest.approx([-0.5, (second - 1) / 2])
+    assert [item.item for item in (*found.gained, *found.lost)] == ["8", "5", "7", "9"]
+    assert [item.after - item.before for item in found.gained] == pytest.approx([0.5, (1 - second) / 2])
+    assert [item.after - item.before for item in found.lost] == pytest.approx([-0.5, (second - 1) / 2])
     assert (found.entered, found.left) == (1, 1)
     assert (found.lost[0].share_before, found.lost[0].share_after) == (0.5, 0)
 
 
 def test_only_the_top_is_told_and_equals_go_by_code() -> None:
     found = compare_exposure(codes([[1], [2], [3]]), codes([[6], [5], [4]]), 2)
-    assert [item.code for item in found.gained] == [4, 5]
-    assert [item.code for item in found.lost] == [1, 2]
+    assert [item.item for item in found.gained] == ["4", "5"]
+    assert [item.item for item in found.lost] == ["1", "2"]
     assert (found.entered, found.left) == (3, 3)
 
 
@@ -62,12 +62,12 @@ def test_exposure_agrees_with_adding_up_place_by_place(before: Lists, after: Lis
             for rank, item in enumerate(ranking, 1):
                 change[item] += sign / math.log2(rank + 1) / len(drawn)  # type: ignore[assignment]
     found = compare_exposure(codes(before), codes(after), 20)
-    told = {item.code: item.change for item in (*found.gained, *found.lost)}
+    told = {int(item.item): item.after - item.before for item in (*found.gained, *found.lost)}
     expected = {item: amount for item, amount in change.items() if abs(amount) > 1e-12}
     assert told == pytest.approx(expected, abs=1e-12)
     ours, theirs = ({item for ranking in drawn for item in ranking} for drawn in (before, after))
     assert (found.entered, found.left) == (len(theirs - ours), len(ours - theirs))
-    amounts = [item.change for item in found.gained]
+    amounts = [item.after - item.before for item in found.gained]
     assert amounts == sorted(amounts, reverse=True)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from monitor.attribution import find_place
+from monitor.attribution import find_place, rows_of_place
 
 N = 1000
 COUNTRY, ACTIVITY = np.arange(N) % 5, np.arange(N) // 250
@@ -14,7 +14,7 @@ SEGMENTS = {
 
 
 def place(hit: np.ndarray, usual: float = 0.0) -> str:
-    return find_place(hit, usual, SEGMENTS).segment
+    return find_place(hit, usual, SEGMENTS)
 
 
 def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better() -> None:
@@ -33,3 +33,10 @@ def test_who_would_be_hit_anyhow_does_not_hide_the_segment() -> None:
     anyhow = np.arange(N) % 7 == 0
     assert place((COUNTRY == 2) | anyhow, usual=1 / 7) == "country=2"
     assert place(anyhow, usual=1 / 7) == "all"
+
+
+def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two() -> None:
+    segments = {"all": np.arange(4), "genre=rock and pop": np.array([1, 2]), "country=DE": np.array([2, 3])}
+    assert rows_of_place("country=DE and genre=rock and pop", segments).tolist() == [2]
+    assert rows_of_place("genre=rock and pop", segments).tolist() == [1, 2]
+    assert rows_of_place("genre=jazz", segments).tolist() == []

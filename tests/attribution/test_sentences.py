@@ -1,113 +1,174 @@
-import math
+"""What is said of an explanation, sentence by sentence."""
+
 import unicodedata
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.attribution import MeanDrop, SegmentDrop, shorten_name, write_sentence
-from monitor.attribution.sentences import LONGEST_SENTENCE
-from monitor.model import Part
+from monitor.attribution import MeanDrop, shorten_name, write_alert_text, write_distance, write_drop, write_finding
+from monitor.attribution.sentences import LONGEST_SENTENCE, write_fall
+from monitor.model import Arm, Explanation, ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
 
 
-def segment(name: str, share: float, *amounts: float) -> SegmentDrop:
-    """What it adds by membership, order, length, composition and missing."""
-    parts = dict(zip(Part, (*amounts, *[0.0] * (5 - len(amounts))), strict=True))
-    return SegmentDrop(segment=name, share=share, share_before=share, parts=parts)
+def parts_of(**parts: float) -> dict[Part, float]:
+    return dict.fromkeys(Part, 0.0) | {Part(name): amount for name, amount in parts.items()}
 
 
-def drop_of(*segments: SegmentDrop, noise: float = 0.001) -> MeanDrop:
-    whole = math.fsum(each.whole for each in segments)
-    return MeanDrop(dimension="c", before=0.5, now=0.5 + whole, segments=segments, noise=noise)
+def fall(segment: str = "country=DE", *, share: float = 0.25, **parts: float) -> SegmentFall:
+    return SegmentFall(segment=segment, share=share, share_before=share, parts=parts_of(**parts), excess=0.1)
 
 
-GERMANY, KINGDOM = segment("c=DE", 0.1, 0.071, 0.004), segment("c=UK", 0.9, 0.01, 0.005, 0, 0.006, 0.004)
-
-
-def test_the_sentence_is_that_of_the_purpose() -> None:
-    assert write_sentence(drop_of(GERMANY, KINGDOM), GERMANY, left=14) == (
-        "71 % of the drop: c=DE, 14 items left their lists; membership elsewhere 10 %; order 9 %; composition 6 %; missing 4 %."
+def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts: float) -> MeanDrop:
+    return MeanDrop(
+        before=0.5, now=0.5 + sum(parts.values()), noise=noise, parts=parts_of(**parts), falls=(fall(),), leader=leader
     )
 
 
 @pytest.mark.parametrize(
-    ("amounts", "left", "says"),
+    ("drop", "says"),
     [
-        ((0.1,), 1, "All of the drop: everywhere, 1 item left their lists."),
-        ((0.1,), 0, "All of the drop: everywhere, items replaced."),
-        ((0.0, 0.1), 5, "All of the drop: everywhere, items moved."),
-        ((0.0, 0.0, 0.1), 0, "All of the drop: everywhere, lists of other lengths."),
-        ((0.0, 0.0, 0.0, 0.1), 0, "All of the drop: everywhere, other users asked than before."),
-        ((0.0, 0.0, 0.0, 0.0, 0.1), 0, "All of the drop: everywhere, other users answered than before."),
-        ((0.12, -0.02), 1200, "All of the drop: everywhere, 1,200 items left their lists; offset by order 20 %."),
+        (drop_of(membership=0.1), "No clear cause. The mean fell by 0.1000: items replaced 100 %."),
         (
-            (-0.1, -0.04, 0.25),
-            0,
-            "All of the drop: everywhere, lists of other lengths; offset by membership 91 %, order 36 %.",
+            drop_of(membership=0.12, order=-0.02),
+            "No clear cause. The mean fell by 0.1000: items replaced 120 %, items moved -20 %.",
         ),
         (
-            (-0.1, -0.04, 0.15),
-            0,
-            "0.1500 against a drop of 0.0100: everywhere, lists of other lengths; offset by membership 0.1000, order 0.0400.",
+            drop_of(membership=-0.14, length=0.15),
+            "No clear cause. The mean fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.",
+        ),
+        (
+            drop_of(fall(order=0.125), order=0.125, membership=0.125),
+            (
+                "No clear cause. In country=DE the mean fell by 0.5000, 50 % of everybody's drop: items moved 100 %. "
+                "The mean fell by 0.2500: items replaced 50 %, items moved 50 %."
+            ),
+        ),
+        # Other users are a clear cause.
+        (drop_of(composition=0.1), "The mean fell by 0.1000: other users asked than before 100 %."),
+        # Of what is no drop beyond doubt no parts are told.
+        (drop_of(order=-0.0205), "No drop: the mean rose by 0.0205."),
+        (drop_of(), "No drop: the mean rose by 0.0000."),
+        (drop_of(order=0.0019), "No clear drop: the mean fell by 0.0019."),
+        (
+            drop_of(fall(order=0.125), order=-0.02),
+            "No drop: the mean rose by 0.0200. In country=DE the mean fell by 0.5000: items moved 100 %.",
         ),
     ],
 )
-def test_a_drop_is_put_in_plain_words(amounts: tuple[float, ...], left: int, says: str) -> None:
-    assert write_sentence(drop_of(segment("all", 1, *amounts)), left=left) == says
+def test_a_drop_without_a_fault_is_put_in_plain_words(drop: MeanDrop, says: str) -> None:
+    assert write_drop(drop) == says
 
 
 @pytest.mark.parametrize(
-    ("amount", "says"),
+    ("found", "drop", "expected"),
     [
-        (-0.0205, "No drop: the mean rose by 0.0205."),
-        (0.0, "No drop: the mean rose by 0.0000."),
-        (0.0019, "No clear drop: the mean fell by 0.0019."),
+        # 0.125 of 0.25 by a quarter of the users: each of them fell by 0.5.
+        (
+            fall(membership=0.1, order=0.025),
+            0.25,
+            "In country=DE the mean fell by 0.5000, 50 % of everybody's drop: items replaced 80 %, items moved 20 %.",
+        ),
+        # Others rose as much: what is left of the drop is nothing to have a share of.
+        (fall(order=0.125), 0.01, "In country=DE the mean fell by 0.5000: items moved 100 %."),
+        (fall(order=0.125), -0.1, "In country=DE the mean fell by 0.5000: items moved 100 %."),
+        (fall(order=-0.125), 0.25, "In country=DE the mean rose by 0.5000."),
+        (fall(), 0.25, "In country=DE there is no fall to explain."),
+        (fall(share=0.0, composition=0.1), 0.25, "In country=DE there is no fall to explain."),
     ],
 )
-def test_without_a_clear_drop_nothing_is_said_of_its_parts(amount: float, says: str) -> None:
-    assert write_sentence(drop_of(segment("all", 1, amount)), left=14) == says
+def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(
+    found: SegmentFall, drop: float, expected: str
+) -> None:
+    assert write_fall(found, drop) == expected
 
 
-def test_a_segment_that_fell_is_named_even_without_a_clear_drop() -> None:
-    other = segment("c=UK", 0.9, -0.08)
-    assert write_sentence(drop_of(GERMANY, other), GERMANY, left=14) == (
-        "No drop: the mean rose by 0.0050, but fell by 0.7500 in c=DE, 14 items left their lists."
+def test_without_a_past_the_distance_is_told_by_parts() -> None:
+    apart = PartMeans(n=9, membership=0.3, order=0.1, length=0.0)
+    assert write_distance(apart) == (
+        "No earlier lists to hold this against. Lists lie 0.4000 from identical ones: items replaced 75 %, items moved 25 %."
     )
-    assert write_sentence(drop_of(GERMANY, other, noise=1), GERMANY).startswith("No drop: the mean rose by")
-    assert write_sentence(drop_of(GERMANY, noise=1), GERMANY) == (
-        "No clear drop: the mean fell by 0.0750, by 0.7500 in c=DE, items replaced."
+    same = PartMeans(n=9, membership=0.0, order=0.0, length=0.0)
+    assert write_distance(same) == "No earlier lists to hold this against. Lists lie 0.0000 from identical ones."
+
+
+CUT = Finding(
+    kind=FaultKind.CUT_SHORT,
+    arms=(Arm.CANDIDATE,),
+    segment="country=FR",
+    segment_share=1.0,
+    users=250,
+    compared=1000,
+    detail={"now": 5.0, "before": 10.0},
+)
+
+
+def test_a_fault_is_told_with_what_the_mean_and_the_other_arm_did() -> None:
+    told = (
+        "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists from the candidate: "
+        "5 items instead of 10."
     )
+    assert write_finding(CUT, None) == f"{told} (No earlier lists to hold this against.)"
+    assert write_finding(CUT, drop_of(order=-0.1)) == f"{told} The mean of all users did not fall."
+    assert write_finding(CUT, drop_of(order=0.0019)) == f"{told} The mean of all users hardly fell."
 
 
 HOSTILE = "c=\x1b]0;owned\x07\n\r\u202eDE\u2066 \ud800" + "x" * 5000
+amounts = st.floats(-1, 1).map(lambda value: round(value, 6))
 
 
 def test_hostile_names_stay_on_one_short_line() -> None:
-    nasty = SegmentDrop(segment=HOSTILE, share=0.1, share_before=0.1, parts=GERMANY.parts)
-    found = write_sentence(drop_of(nasty, KINGDOM), nasty)
-    assert found.isprintable()
-    assert len(found) <= LONGEST_SENTENCE
     assert shorten_name(HOSTILE) == "c= ]0;owned DE " + "x" * 24 + "…"
     assert shorten_name(f"{HOSTILE} and a=new") == shorten_name(HOSTILE) + " and a=new"
 
 
-amounts = st.floats(-1, 1).map(lambda value: round(value, 6))
-
-
-@given(
-    st.lists(st.tuples(st.text(), st.lists(amounts, min_size=5, max_size=5)), min_size=1, max_size=3),
-    st.integers(0, 10**9),
-    st.booleans(),
-    st.sampled_from([0.0, 0.01, 5.0]),
-)
+@given(st.text(), st.lists(amounts, min_size=4, max_size=4), st.booleans(), st.sampled_from([0.0, 0.01, 5.0]))
 def test_whatever_happened_is_one_printable_line_of_bounded_length(
-    drawn: list[tuple[str, list[float]]], left: int, has_leader: Any, noise: float
+    name: str, values: list[float], has_leader: bool, noise: float
 ) -> None:
-    segments = [segment(name, 0.4, *values) for name, values in drawn]
-    leader = segments[0] if has_leader and segments[0].whole > 0 else None
-    found = write_sentence(drop_of(*segments, noise=noise), leader, left=left)
-    assert len(found) <= LONGEST_SENTENCE
-    assert found.endswith(".")
-    assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in found)
-    assert found == write_sentence(drop_of(*segments, noise=noise), leader, left=left)
+    parts = dict(zip(map(str, Part), values, strict=True))
+    drop = drop_of(fall(name, share=0.4, **parts) if has_leader else None, noise=noise, **parts)
+    for found in (write_drop(drop), write_drop(drop_of(fall(HOSTILE, order=0.1), order=0.1))):
+        assert len(found) <= LONGEST_SENTENCE
+        assert found.endswith(".")
+        assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in found)
+
+
+def item(name: str, title: str | None = None) -> ExposedItem:
+    return ExposedItem(item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0)
+
+
+def explanation(**changes: object) -> Explanation:
+    given: dict[str, object] = {
+        "metric": "extended_tau",
+        "sentence": "No clear cause.",
+        "segment": "all",
+        "now": 0.75,
+        "before": 0.5,
+        "gained": (),
+        "lost": (),
+        "entered": 4,
+        "left": 1,
+        "groups": (),
+        "falls": (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125)),
+    } | changes
+    return Explanation(**given)  # type: ignore[arg-type] # each is of its field's type
+
+
+def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known() -> None:
+    shown = explanation(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
+    told = write_alert_text(shown, metric="extended_tau", segment="all")
+    assert told == "No clear cause. Items shown more: Tea, b, c; less: x."
+    local = write_alert_text(explanation(segment="country=DE", lost=(item("x"),)), metric="extended_tau", segment="all")
+    assert local == "No clear cause. Items shown in country=DE less: x."
+
+
+def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known() -> None:
+    assert write_alert_text(explanation(), metric="extended_tau", segment="country=UK") == (
+        "In country=UK the mean fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
+    )
+    assert write_alert_text(explanation(), metric="extended_tau", segment="activity=new") == "No clear cause."
+
+
+def test_a_message_about_another_metric_names_the_one_explained() -> None:
+    assert write_alert_text(explanation(), metric="overlap", segment="all") == "By extended_tau: No clear cause."

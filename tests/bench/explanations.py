@@ -1,4 +1,4 @@
-"""Whether the sentence on an incident names its kind, segment, share of users and arm: `make bench ARGS=explanations`.
+"""Whether what reaches receivers names an incident's kind, segment, share of users and arm: `make bench ARGS=explanations`.
 
 Incidents of `faults`, in shops of their own, each explained on its first day (a slow loss on its tenth) by what eight healthy
 days left. Prints what is right and the confusion of kinds; ``--count`` incidents, 200 by default.
@@ -7,6 +7,8 @@ days left. Prints what is right and the confusion of kinds; ``--count`` incident
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +16,14 @@ from dataclasses import dataclass
 
 from factories import comparison, pull
 from faults import Fault, Kind, Shop, draw_faults
-from monitor.model import Arm, Explanation, FaultKind, Keep, Memory
+from messages import message, start
+from monitor.attribution import write_alert_text
+from monitor.model import ALL, Arm, Briefing, Explanation, FaultKind, Keep, Memory, RunResult
+from monitor.receivers.message import content_of
+from monitor.receivers.message.plain_text import plain_text
+from monitor.receivers.pagerduty import pagerduty_events
+from monitor.receivers.slack import slack_body
+from monitor.receivers.webhook import webhook_body
 from pipeline.canned import ran, users
 
 HEALTHY = 8
@@ -39,61 +48,131 @@ KINDS = {
 }
 """Kinds that a sentence may tell of each kind of fault."""
 
+_URL = "http://rankwatch.test"
 _OFF = 0.1
 """By how much of all users a share may be off, and still be right."""
 
 
+_WORDS = {
+    FaultKind.MISSING: "got no list from",
+    FaultKind.SHARED_LIST: "(?:all get the same list|get one of [0-9]+ lists) from",
+    FaultKind.CUT_SHORT: "get shorter lists from",
+    FaultKind.STALE: "get the same list from the [a-z]+ as in the last run",
+    FaultKind.ITEMS_GONE: "had items that nobody gets from",
+    FaultKind.MIXED_UP: "get lists from the [a-z]+ that are those of other users",
+    FaultKind.NOISE: "get lists from the [a-z]+ that look random",
+    FaultKind.REPLACED: "are shown other items by",
+    FaultKind.REORDERED: "get the same (?:first three )?items from the [a-z]+, but in another order",
+}
+"""By what a reader knows the kind."""
+_SENTENCE = re.compile(
+    r"users \((?P<share>[0-9.]+) %\)(?:, mostly in (?P<segment>.+?) \([0-9.]+ % of its users\),)? (?P<what>.*?"
+    r"(?:from|by) the (?P<arm>baseline|candidate)(?! and)[^.]*)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """What a message tells its reader of an incident."""
+
+    kind: FaultKind
+    segment: str
+    share: float
+    arm: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """One incident, what was said of it, and what of that is wrong."""
+    """One incident, what was said of it, what readers of the messages take from that, and what of it is wrong."""
 
     fault: Fault
-    explanation: Explanation
+    sentence: str
+    kind: FaultKind | None
     wrong: tuple[str, ...]
 
 
-def explain(fault: Fault, shop: Shop) -> Explanation:
-    """What the run of the incident says."""
-    past = Memory()
-    segments = {name: list(values) for name, values in shop.values.items()}
-    asked = users(*shop.names, **segments)
+def write_messages(explanation: Explanation) -> dict[str, str]:
+    """The text of a page about it, by receiver."""
+    why = write_alert_text(explanation, metric=explanation.metric, segment=ALL)
+    sent = message(start(explanation=why), briefing=Briefing(explanation=explanation))
+    content = content_of(sent, _URL)
+    return {
+        "webhook": json.dumps(webhook_body(sent, receiver="hook", external_url=_URL)),
+        "slack": json.dumps(slack_body(content)),
+        "pagerduty": json.dumps(pagerduty_events(sent, "key", _URL)),
+        "email": plain_text(content),
+    }
+
+
+def read(text: str) -> Read | None:
+    """What is told of a fault; None where it is none."""
+    found = _SENTENCE.search(text)
+    kinds = [] if found is None else [kind for kind, words in _WORDS.items() if re.search(words, found["what"])]
+    if found is None or not kinds:
+        return None
+    return Read(kind=kinds[0], segment=found["segment"] or ALL, share=float(found["share"]) / 100, arm=found["arm"])
+
+
+def remember(shop: Shop, begins: int) -> Memory:
+    """What the healthy days before leave."""
+    healthy, past = Fault(kind=Kind.NOISE, begins=begins), Memory()
+    for day in range(begins - HEALTHY, begins):
+        found = measure(healthy, shop, day, past)
+        assert found.split is not None, found.reason
+        past = Memory(splits=(*past.splits, found.split), last_lists=found.lists, former_lists=found.lists)
+    return past
+
+
+def measure(fault: Fault, shop: Shop, day: int, past: Memory) -> RunResult:
+    """The run of that day."""
     what = comparison(
         k=shop.k, metrics=("extended_tau",), keep_lists=Keep.ALL, rules=(), evidence_users=2, min_paired_share=0.2
     )
-    days = range(fault.begins - HEALTHY, fault.begins)
-    day = fault.begins + (GROWN if fault.kind is Kind.SLOW_LOSS else 0)
-    for each in (*days, day):
-        baseline, candidate = (pull(fault.lists(shop, arm, each)) for arm in Arm)
-        found = ran(what, baseline, candidate, asked, memory=past)
-        assert found.split is not None, found.reason
-        past = Memory(splits=(*past.splits, found.split), last_lists=found.lists, former_lists=found.lists)
-    assert found.explanation is not None
-    return found.explanation
+    segments = {name: list(values) for name, values in shop.values.items()}
+    baseline, candidate = (pull(fault.lists(shop, arm, day)) for arm in Arm)
+    return ran(what, baseline, candidate, users(*shop.names, **segments), memory=past)
 
 
-def judge(fault: Fault, shop: Shop, told: Explanation) -> Told:
-    """What is wrong about it."""
-    finding = told.finding
-    if finding is None:
-        return Told(fault=fault, explanation=told, wrong=("kind", "segment", "share", "arm"))
-    day = fault.begins + (GROWN if fault.kind is Kind.SLOW_LOSS else 0)
-    truth = len(fault.concerned(shop, day)) / shop.users
-    # Whoever had one of the items is concerned where items are gone, which depends on the model.
-    is_share = fault.kind in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE} or abs(finding.share - truth) <= _OFF
+def explain(fault: Fault, shop: Shop, past: Memory) -> Explanation:
+    """What the run of the incident says."""
+    found = measure(fault, shop, looked_at(fault), past).explanation
+    assert found is not None
+    return found
+
+
+def looked_at(fault: Fault) -> int:
+    """The day that is explained."""
+    return fault.begins + (GROWN if fault.kind is Kind.SLOW_LOSS else 0)
+
+
+def judge(fault: Fault, shop: Shop, explanation: Explanation) -> Told:
+    """What is wrong about it in any of the messages."""
+    seen = {name: read(text) for name, text in write_messages(explanation).items()}
+    wrong = {what for each in seen.values() for what in _find_wrong(fault, shop, each)}
+    kinds = {None if each is None else each.kind for each in seen.values()}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return Told(fault=fault, sentence=explanation.sentence, kind=kind, wrong=tuple(sorted(wrong)))
+
+
+def _find_wrong(fault: Fault, shop: Shop, found: Read | None) -> list[str]:
+    if found is None:
+        return ["kind", "segment", "share", "arm"]
+    truth = len(fault.concerned(shop, looked_at(fault))) / shop.users
     checks = {
-        "kind": finding.kind in KINDS[fault.kind],
-        "segment": finding.segment == fault.segment,
-        "share": is_share,
-        "arm": finding.arms == (fault.arm,),
+        "kind": found.kind in KINDS[fault.kind],
+        "segment": found.segment == fault.segment,
+        # Whoever had one of the items is concerned where items are gone, which depends on the model.
+        "share": fault.kind in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE} or abs(found.share - truth) <= _OFF,
+        "arm": found.arm == fault.arm,
     }
-    return Told(fault=fault, explanation=told, wrong=tuple(name for name, is_right in checks.items() if not is_right))
+    return [name for name, is_right in checks.items() if not is_right]
 
 
 def tell(count: int, *, seed: int = 0) -> Iterator[Told]:
     """So many incidents, each in a shop of its own."""
     for number, fault in enumerate(draw_faults(count, seed=seed, begins=HEALTHY + 1)):
         shop = Shop(seed=seed + number)
-        yield judge(fault, shop, explain(fault, shop))
+        yield judge(fault, shop, explain(fault, shop, remember(shop, fault.begins)))
 
 
 def run() -> Iterator[tuple[str, float, str, float, str]]:
@@ -115,8 +194,8 @@ def main(args: list[str]) -> None:
         if asked.verbose or each.wrong:
             fault = each.fault
             truth = f"{fault.kind}, {fault.arm}, {fault.segment} {fault.share:.0%}, seed {fault.seed}"
-            sys.stdout.write(f"{truth}\n  {each.explanation.sentence}\n  wrong: {', '.join(each.wrong) or 'nothing'}\n")
-    confusion = Counter((each.fault.kind, _kind(each.explanation)) for each in told)
+            sys.stdout.write(f"{truth}\n  {each.sentence}\n  wrong: {', '.join(each.wrong) or 'nothing'}\n")
+    confusion = Counter((each.fault.kind, _kind(each)) for each in told)
     for kind in Kind:
         row = ", ".join(f"{count} {name}" for (of, name), count in sorted(confusion.items()) if of is kind)
         sys.stdout.write(f"{kind.value:20} {row}\n")
@@ -125,5 +204,5 @@ def main(args: list[str]) -> None:
     sys.stdout.write(f"{right} of {len(told)} right; wrong: {dict(wrong)}\n")
 
 
-def _kind(told: Explanation) -> str:
-    return "no clear cause" if told.finding is None else told.finding.kind.value
+def _kind(told: Told) -> str:
+    return "no clear cause" if told.kind is None else told.kind.value

@@ -138,7 +138,7 @@ def _pass_day(watched: Watched, runs: int) -> None:
     """Let a day pass once so many runs have ended and what they found is sent."""
     store = watched.daemon.store
     wait_for(partial(_has_run, store, runs), "runs")
-    wait_for(lambda: not watched.daemon._scheduler.at_work, "the end of the runs")
+    wait_for(lambda: not watched.daemon._scheduler._at_work, "the end of the runs")
     wait_for(lambda: not store.outbox.pending(watched.clock.now()), "deliveries")
     watched.clock.let_pass(_DAY)
 

@@ -291,8 +291,8 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side(world: Pa
     (found,) = objects(rankwatch("show", "feed", "--slot", "2024-01-08", "--json", cwd=world))
     assert found["evidence"][0]["candidate"] == ["2", "1", "3", "4", "99"]
     assert {each["metric"] for each in found["summaries"]} == {"extended_tau", "rbo(p=0.9)"}
-    assert "What sets lists apart by extended_tau: No healthy run to hold this against: " in done.stdout
-    assert (found["explanation"]["metric"], found["explanation"]["runs"]) == ("extended_tau", 0)
+    assert "What sets lists apart by extended_tau: No earlier lists to hold this against. " in done.stdout
+    assert (found["explanation"]["metric"], found["explanation"]["before"]) == ("extended_tau", None)
     missing = rankwatch("show", "feed", "--slot", "2024-01-09", cwd=world)
     assert (missing.returncode, "2024-01-09" in one_line(missing)) == (2, True)
 
@@ -300,13 +300,15 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side(world: Pa
 def test_show_and_messages_say_why_a_run_fell_since_the_one_before(world: Path, collector: Collector) -> None:
     config = world / "rankwatch.yaml"
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
-    config.write_text(config.read_text().replace("for: 2", "for: 1") + hook)
+    config.write_text(
+        config.read_text().replace("for: 2", "for: 1").replace("    rules:", "    keep_lists: all\n    rules:") + hook
+    )
     objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))
     write_lists(world / "candidate.jsonl", APART)
     objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world))
 
     shown = rankwatch("show", "feed", cwd=world).stdout
-    assert "Why, by extended_tau against 1 healthy run: All of the drop: " in shown
+    assert "Why, by extended_tau against the lists that 60 users had before: " in shown
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = objects(rankwatch("show", "feed", "--json", cwd=world))

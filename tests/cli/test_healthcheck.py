@@ -103,10 +103,10 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
     files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key), "client_ca_file": str(authority.cert)}
     with serving(health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}) as site:
         code, text = told(ask(site.port))
-        assert (code, "give one with --cert" in text) == (1, True)
+        assert (code, "give one that it trusts with --cert" in text) == (1, True)
         stranger = found(tmp_path, "stranger").own
         code, text = told(ask(site.port, "--cert", str(stranger.cert), "--key", str(stranger.key)))
-        assert (code, "does it trust the certificate given with --cert?" in text) == (1, True)
+        assert (code, "give one that it trusts with --cert" in text) == (1, True)
         assert told(ask(site.port, "--cert", str(client_pair.cert), "--key", str(client_pair.key))) == (0, "healthy")
 
 
@@ -155,15 +155,9 @@ def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(ask: Any) -> Non
     ("arguments", "reason"),
     [
         (["a..b:80"], "HOST:PORT must be host:port"),
-        ([f"{'a' * 64}:80"], "HOST:PORT must be host:port"),
-        (["127.0.0.1:" + "1" * 5000], "HOST:PORT must be host:port"),
-        (["127.0.0.1:\u0661"], "HOST:PORT must be host:port"),
-        (["a b:80"], "HOST:PORT must be host:port"),
-        (["::1:29108"], "HOST:PORT must be host:port"),
         (["29108"], "HOST:PORT must be host:port, such as 127.0.0.1:29108"),
-        (["127.0.0.1:99999"], "HOST:PORT must be host:port"),
         (["--key", "x.key"], "--key needs --cert"),
-        (["--cert", "x.crt"], "x.crt: No such file or directory"),
+        (["--cert", "x.crt"], "x.crt: is no file"),
         (["--timeout", "0"], "greater than or equal to 0.1"),
     ],
 )
@@ -182,57 +176,21 @@ def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
     (tmp_path / "empty").touch()
 
     for arguments, reason in (
-        (("fifo",), "fifo: is no regular file"),
-        ((str(client_pair.cert), "--key", "fifo"), "fifo: is no regular file"),
-        ((str(client_pair.cert), "--key", "locked.key"), "locked.key: is encrypted: give a key without a password"),
-        ((str(client_pair.cert), "--key", str(server_pair.key)), "is not the key of this certificate"),
-        (("empty",), "empty: holds no certificate with its key in PEM"),
+        (("fifo",), "fifo: is no file"),
+        ((str(client_pair.cert), "--key", "fifo"), "fifo: is no file"),
+        (
+            (str(client_pair.cert), "--key", "locked.key"),
+            "and locked.key must be a certificate and its key in PEM, the key without",
+        ),
+        ((str(client_pair.cert), "--key", str(server_pair.key)), "must be a certificate and its key in PEM"),
+        (("empty",), "empty and empty must be a certificate and its key in PEM"),
     ):
         done = rankwatch("healthcheck", "--cert", *arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert reason in " ".join(done.stderr.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1:{}", "0.0.0.0:{}", ":{}", "localhost:{}"])
-def test_without_an_address_the_configuration_says_where_the_daemon_listens(
-    health: Health, tmp_path: Path, listen: str
-) -> None:
+def test_who_listens_everywhere_is_asked_at_the_loopback(health: Health, tmp_path: Path) -> None:
     with serving(health) as site:
-        (tmp_path / "rankwatch.yaml").write_text(f"listen: '{listen.format(site.port)}'\nreceivers: ${{NOT_SET_HERE}}\n")
-        assert told(rankwatch("healthcheck", cwd=tmp_path)) == (0, "healthy")
-        named = rankwatch("--config", "rankwatch.yaml", "healthcheck", cwd=tmp_path)
-        assert told(named) == (0, "healthy")
-
-
-def test_all_addresses_of_version_6_are_asked_at_its_loopback(tmp_path: Path) -> None:
-    (tmp_path / "rankwatch.yaml").write_text("listen: '[::]:1'\n")
-    done = rankwatch("healthcheck", cwd=tmp_path)
-    assert done.stderr.startswith("no answer from [::1]:1: ")
-
-
-def test_an_address_wins_over_the_configuration(health: Health, tmp_path: Path) -> None:
-    (tmp_path / "other.yaml").write_text("listen: [wrong\n")
-    with serving(health) as site:
-        asked = rankwatch("healthcheck", f"127.0.0.1:{site.port}", "--config", "other.yaml", cwd=tmp_path)
-        assert told(asked) == (0, "healthy")
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (None, "no.yaml: no such file"),
-        ("listen: [wrong", "no.yaml:1: "),
-        ("listen: nowhere", "no.yaml:1: listen: must be host:port"),
-        ("listen: 29108", "no.yaml:1: listen: must be host:port"),
-        ("listen: ${NOT_SET_HERE}:80", "no.yaml:1: listen: "),
-        ("listen: 127.0.0.1:0", "no.yaml: names port 0, which stands for one that nobody knows"),
-    ],
-)
-def test_a_configuration_that_says_nothing_is_wrong_usage(tmp_path: Path, text: str | None, reason: str) -> None:
-    if text is not None:
-        (tmp_path / "no.yaml").write_text(text)
-    named = rankwatch("healthcheck", "--config", "no.yaml", cwd=tmp_path)
-    by_variable = rankwatch("healthcheck", cwd=tmp_path, env={"RANKWATCH_CONFIG": "no.yaml"})
-    assert (named.returncode, by_variable.returncode) == (2, 2)
-    assert reason in named.stderr
-    assert by_variable.stderr == named.stderr
+        assert told(rankwatch("healthcheck", f"0.0.0.0:{site.port}", cwd=tmp_path)) == (0, "healthy")
+    assert rankwatch("healthcheck", "[::]:1", cwd=tmp_path).stderr.startswith("no answer from [::1]:1: ")

@@ -1,81 +1,66 @@
-"""Statuses, stores and daemons for the demo's tests."""
+"""Statuses and stores for the demo's tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import factories
 import published
+from monitor.demo.screen import SEGMENTS
 from monitor.demo.servers import ReceivedAlert
-from monitor.demo.simulation import SEGMENTS, ChapterStart, DemoStatus, StoreSnapshot
+from monitor.demo.simulation import DemoStatus
 from monitor.demo.story import Chapter, StoryDay
-from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, Workspace
+from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS
 from monitor.model import AlertState, Run, RunRecord, State, Summary, Transition
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+LOW, APART = ("SimilarityLow", "country=DE"), ("ManyUsersApart", "all")
 
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-class Make:
-    """Complete values, each field open to change."""
+def run(seconds: float, **changes: Any) -> Run:
+    own = {"id": int(seconds * 10), "comparison": DEMO_COMPARISON, "asked": 400, "paired": 399, "slot": at(seconds)}
+    return published.run(**own | {"started_at": at(seconds), "finished_at": at(seconds + 0.5)} | changes)
 
-    at = staticmethod(at)
 
-    @staticmethod
-    def run(seconds: float, **changes: Any) -> Run:
-        own = {"id": int(seconds * 10), "comparison": DEMO_COMPARISON, "asked": 400, "paired": 399, "slot": at(seconds)}
-        return published.run(**own | {"started_at": at(seconds), "finished_at": at(seconds + 0.5)} | changes)
+def alert(state: State, named: tuple[str, str] = LOW) -> AlertState:
+    return published.state(comparison=DEMO_COMPARISON, state=state, alert=named[0], segment=named[1], since=at(0))
 
-    @staticmethod
-    def alert(state: State, alert: str = "SimilarityLow", segment: str = "country=DE", **changes: Any) -> AlertState:
-        own = {"comparison": DEMO_COMPARISON, "state": state, "alert": alert, "segment": segment, "since": at(0)}
-        return published.state(**own | {"reason": f"reason of {alert} {segment}"} | changes)
 
-    @staticmethod
-    def transition(
-        seconds: float, from_state: State, to_state: State, alert: str = "SimilarityLow", segment: str = "country=DE"
-    ) -> Transition:
-        own = {"comparison": DEMO_COMPARISON, "alert": alert, "segment": segment, "from_state": from_state}
-        return factories.transition(
-            **own, to_state=to_state, slot=at(seconds), at=at(seconds), reason="mean 0.21 is below 0.45"
-        )
+def change(seconds: float, from_state: State, to_state: State, named: tuple[str, str] = LOW) -> Transition:
+    own = {"comparison": DEMO_COMPARISON, "alert": named[0], "segment": named[1], "from_state": from_state}
+    return factories.transition(**own, to_state=to_state, slot=at(seconds), at=at(seconds), reason="mean 0.21 is below 0.45")
 
-    @staticmethod
-    def seen(*runs: Run, **changes: Any) -> StoreSnapshot:
-        base: dict[str, Any] = {"runs": runs, "means": {run.slot: {} for run in runs}, "alerts": (), "transitions": ()}
-        return StoreSnapshot(**base | changes)
 
-    @classmethod
-    def seen_runs(cls, count: int, mean: float = 0.67, **changes: Any) -> StoreSnapshot:
-        """So many ok runs, two seconds apart, all with the same mean everywhere."""
-        runs = tuple(cls.run(2 * number) for number in reversed(range(count)))
-        means = {run.slot: {(segment, metric): mean for segment in SEGMENTS for metric in DEMO_METRICS} for run in runs}
-        return cls.seen(*runs, **{"means": means} | changes)
+def received(seconds: float, status: str, named: tuple[str, str] = LOW) -> ReceivedAlert:
+    return ReceivedAlert(at=at(seconds), status=status, alert=named[0], segment=named[1])
 
-    @classmethod
-    def status(cls, **changes: Any) -> DemoStatus:
-        base: dict[str, Any] = {
-            "workspace": Workspace(Path("rankwatch-demo")),
-            "url": "http://127.0.0.1:29108",
-            "every": "2s",
-            "elapsed_s": 61.4,
-            "scene": StoryDay(day=7),
-            "chapters": (ChapterStart(at=cls.at(-1), chapter=Chapter.HEALTHY),),
-            "seen": cls.seen(),
-            "received": (),
-        }
-        return DemoStatus(**base | changes)
 
-    @staticmethod
-    def received(seconds: float, status: str, alert: str = "SimilarityLow", segment: str = "country=DE") -> ReceivedAlert:
-        return ReceivedAlert(at=at(seconds), status=status, alert=alert, segment=segment)
+def runs_of(count: int, mean: float = 0.67) -> dict[str, Any]:
+    """So many ok runs, two seconds apart, all with the same mean everywhere."""
+    runs = tuple(run(2 * number) for number in reversed(range(count)))
+    means = {each.slot: {(segment, metric): mean for segment in SEGMENTS for metric in DEMO_METRICS} for each in runs}
+    return {"runs": runs, "means": means}
+
+
+def status(**changes: Any) -> DemoStatus:
+    base: dict[str, Any] = {
+        "elapsed_s": 61.4,
+        "scene": StoryDay(day=7),
+        "chapters": ((at(-1), Chapter.HEALTHY),),
+        "runs": (),
+        "means": {each.slot: {} for each in changes.get("runs", ())},
+        "alerts": (),
+        "transitions": (),
+        "received": (),
+    }
+    return DemoStatus(**base | changes)
 
 
 @dataclass
@@ -110,11 +95,6 @@ class ShownStore:
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         assert (comparison, limit) == (DEMO_COMPARISON, None)
         return ()
-
-
-@pytest.fixture
-def make() -> type[Make]:
-    return Make
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ import csv
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,14 +16,11 @@ from typer.testing import CliRunner
 
 from forking import ended, running
 from monitor.cli.main import app
-from monitor.demo import run_demo, run_recommenders, session
-from monitor.demo.servers import Recommenders
+from monitor.demo import run_demo, session
 from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
-from monitor.demo.workspace import EXPECTED_ALERTS
+from monitor.demo.story import CHAPTER_TEXTS, Chapter
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
-from monitor.settings.loader import load_settings
-from monitor.storage import open_store
 from servers.daemon import wait_for
 
 Factory = Callable[[Path], Any]
@@ -72,28 +68,19 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     directory = tmp_path_factory.mktemp("demo")
     before = set(threading.enumerate())
     code, text = perform(directory, Daemon, fast=True)
-    return Played(directory, code, text, set(threading.enumerate()) - before)
+    return Played(directory, code, text, {each for each in set(threading.enumerate()) - before if each.name != "http-pulls"})
 
 
 def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) -> None:
     assert played.code == 0, played.text
     lines = [line.split(maxsplit=2)[1:] for line in played.text.splitlines() if line[2:3] == ":"]
     told = [rest if kind == "STORY" else kind for kind, rest in lines if kind != "RUN"]
-    assert told[0] == "both arms are healthy"
-    assert told[1].startswith("fault let into the candidate")
-    assert told[2:4] == ["FIRING", "FIRING"]
-    assert told.index("fault repaired") < told.index("RESOLVED")
+    assert told[0] == CHAPTER_TEXTS[Chapter.HEALTHY]
+    assert told[1:4] == [CHAPTER_TEXTS[Chapter.BROKEN], "FIRING", "FIRING"]
+    assert told.index(CHAPTER_TEXTS[Chapter.HEALED]) < told.index("RESOLVED")
     assert told.count("NOTIFIED") == 4
     assert "The demo went as it should" in played.text
     assert not played.threads_left
-
-
-def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
-    store = open_store(load_settings(played.directory / "rankwatch.yaml").database, create=False)
-    transitions = store.alerts.transitions(comparison="home-feed", limit=None)
-    store.close()
-    firing = sorted((one.alert, one.segment) for one in transitions if one.is_start)
-    assert firing == sorted(EXPECTED_ALERTS)
 
 
 def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
@@ -152,10 +139,10 @@ def test_a_daemon_that_cannot_start_takes_the_servers_down_with_it(tmp_path: Pat
 def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(("demo", "--recommenders", "127.0.0.1:0", "--dir", "shop"), cwd=tmp_path, out=log) as process:
-        wait_for(lambda: log.exists() and "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day")
+        wait_for(lambda: log.exists() and "day 0" in log.read_text(encoding="utf-8"), "the first day")
         url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
         users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
-        asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
+        asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}" for arm in ("baseline", "candidate")]
         lists = [requests.get(one, timeout=60).json() for one in asked]
         os.kill(process.pid or 0, signal.SIGTERM)
         assert ended(process, 60) == 0
@@ -163,33 +150,6 @@ def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path:
     assert {user["country"] for user in users} >= {BROKEN_COUNTRY}
     assert [len(items) for items in lists] == [DEPTH, DEPTH]
     assert lists[0] != lists[1]
-
-
-def test_recommenders_alone_break_and_heal_again_and_again_and_say_so_until_they_are_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = Recommenders(Shop(users=60, items=60))
-    monkeypatch.setattr(session, "Recommenders", lambda _shop: served)
-    out, waits = StringIO(), list[float]()
-
-    def wait(seconds: float) -> None:
-        day = len(waits)
-        assert served.lists == served.shop.lists(day, is_broken=day in {6, 7, 8, 9, 21})
-        waits.append(seconds)
-        if day == 21:
-            raise KeyboardInterrupt
-
-    assert run_recommenders(("127.0.0.1", 0), directory=tmp_path / "shop", console=Console(file=out), wait=wait) == 0
-    assert set(waits) == {120.0}
-    told = [line.partition(":")[0] for line in out.getvalue().splitlines() if line.startswith("day")]
-    assert told == ["day 0", "day 6", "day 10", "day 21"]
-
-
-def test_an_address_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*choose another port"):
-            run_recommenders(("127.0.0.1", port), directory=tmp_path / "shop", console=Console(file=StringIO()))
 
 
 @pytest.mark.parametrize("wrong", [["--recommenders", "8000"], ["--recommenders", "127.0.0.1:8000", "--fast"]])

@@ -1,22 +1,18 @@
 import csv
-import socket
-import stat
 from pathlib import Path
 
 import pytest
 
+from monitor.demo.screen import SEGMENTS
 from monitor.demo.shop import Shop
-from monitor.demo.simulation import SEGMENTS
 from monitor.demo.story import FAST_STORY, NORMAL_STORY
 from monitor.demo.workspace import (
     DEMO_COMPARISON,
     DEMO_METRICS,
     EXPECTED_ALERTS,
     Workspace,
-    choose_port,
     open_workspace,
     write_configuration,
-    write_secret,
     write_users,
 )
 from monitor.errors import ConfigError
@@ -25,36 +21,39 @@ from monitor.settings.translation import to_comparison, to_schedule
 
 
 def test_a_new_directory_is_made_and_ignored_by_git(tmp_path: Path) -> None:
-    with open_workspace(tmp_path / "a" / "b") as workspace:
+    workspace = Workspace(tmp_path / "a" / "b")
+    with open_workspace(workspace):
         assert workspace.directory.is_dir()
         assert (workspace.directory / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_path: Path) -> None:
-    with open_workspace(tmp_path) as workspace:
+    workspace = Workspace(tmp_path)
+    with open_workspace(workspace):
         wal = workspace.database.with_name("rankwatch.db-wal")
-        ours = (workspace.config, workspace.database, wal, workspace.users, workspace.secret, workspace.log)
+        ours = (workspace.config, workspace.database, wal, workspace.users, workspace.log)
         for path in (*ours, tmp_path / "notes.txt"):
             path.write_text("old", encoding="utf-8")
-    with open_workspace(tmp_path):
+    with open_workspace(Workspace(tmp_path)):
         assert not any(path.exists() for path in ours)
         assert (tmp_path / "notes.txt").read_text(encoding="utf-8") == "old"
 
 
 def test_a_directory_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "rankwatch.yaml").write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="holds files that the demo did not write"), open_workspace(tmp_path):
+    with pytest.raises(ConfigError, match="holds files that the demo did not write"), open_workspace(Workspace(tmp_path)):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["rankwatch.yaml"]
 
 
 def test_a_second_demo_in_the_same_directory_is_refused_while_the_first_runs(tmp_path: Path) -> None:
-    with open_workspace(tmp_path) as workspace:
+    workspace = Workspace(tmp_path)
+    with open_workspace(workspace):
         workspace.config.write_text("the first one's", encoding="utf-8")
-        with pytest.raises(ConfigError, match="another demo is running"), open_workspace(tmp_path):
+        with pytest.raises(ConfigError, match="another demo is running"), open_workspace(Workspace(tmp_path)):
             pass
         assert workspace.config.exists()
-    with open_workspace(tmp_path):
+    with open_workspace(Workspace(tmp_path)):
         pass
 
 
@@ -63,25 +62,15 @@ def test_a_file_in_the_way_is_a_one_line_error(tmp_path: Path) -> None:
     taken.touch()
     with (
         pytest.raises(ConfigError, match=r"cannot write to .*taken: File exists; name another directory with --dir"),
-        open_workspace(taken),
+        open_workspace(Workspace(taken)),
     ):
         pass
 
 
-def test_the_secret_is_new_each_time_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
-    secrets = []
-    for name in ("one", "two"):
-        with open_workspace(tmp_path / name) as workspace:
-            secrets.append(write_secret(workspace))
-            assert workspace.secret.read_text(encoding="utf-8") == secrets[-1] + "\n"
-            assert stat.S_IMODE(workspace.secret.stat().st_mode) == 0o600
-    assert len(set(secrets)) == 2
-    assert all(len(secret) == 64 for secret in secrets)
-
-
 def test_the_users_file_lists_everyone_with_activity_and_country_under_the_segments_that_are_shown(tmp_path: Path) -> None:
     shop = Shop(users=60, items=20)
-    with open_workspace(tmp_path) as workspace:
+    workspace = Workspace(tmp_path)
+    with open_workspace(workspace):
         write_users(workspace, shop)
         with workspace.users.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -90,27 +79,12 @@ def test_the_users_file_lists_everyone_with_activity_and_country_under_the_segme
     assert found | {"all"} == set(SEGMENTS)
 
 
-def test_a_taken_port_is_not_chosen() -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            taken.bind(("127.0.0.1", 29108))
-            taken.listen()
-        except OSError:
-            pass  # somebody else holds it, which is just as well
-        port = choose_port()
-    assert port != 29108
-    assert port > 1023
-
-
 @pytest.mark.parametrize("every", [NORMAL_STORY.every, FAST_STORY.every])
 def test_the_configuration_is_that_of_the_demo_at_each_storys_pace(tmp_path: Path, every: str) -> None:
     workspace = Workspace(tmp_path)
-    write_secret(workspace)
-    write_configuration(workspace, listen="127.0.0.1:29108", url="http://127.0.0.1:1001", every=every)
+    write_configuration(workspace, url="http://127.0.0.1:1001", every=every)
     settings = load_settings(workspace.config)
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
-    assert settings.listen_address == ("127.0.0.1", 29108)
     (options,) = settings.comparisons
     assert to_schedule(options).interval.total_seconds() == float(every.removesuffix("s"))
     comparison = to_comparison(options)

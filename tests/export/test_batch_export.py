@@ -100,8 +100,8 @@ def test_a_textfile_may_be_read_by_everybody(tmp_path: Path) -> None:
     ("name", "reason"),
     [
         ("rankwatch.txt", "rankwatch.txt is no textfile for node_exporter, which reads files whose names end in .prom"),
-        ("gone/rankwatch.prom", "there is no directory"),
-        ("taken.prom", "taken.prom cannot be written: it must be a file in a directory that this user may write to"),
+        ("gone/rankwatch.prom", "gone/rankwatch.prom cannot be written: No such file or directory"),
+        ("taken.prom", "taken.prom cannot be written: Is a directory"),
     ],
 )
 def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path: Path, name: str, reason: str) -> None:

@@ -54,7 +54,7 @@ ARROW_SHAPES: dict[str, Callable[[dict[str, list[str]]], Any]] = {
     "another library's, lists": lambda lists: Foreign(wide(lists, pa.list_(pa.string()))),
     "frame of Arrow types": lambda lists: wide(lists, pa.list_(DICTIONARY)).to_pandas(types_mapper=pd.ArrowDtype),
 }
-"""Beside those of `test_compare_many`, where every shape meets every other."""
+"""Beside those of `test_compare_many`, where every shape meets others."""
 
 
 @pytest.mark.parametrize("kind", TEXTS, ids=str)

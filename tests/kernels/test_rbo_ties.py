@@ -163,19 +163,6 @@ def test_items_without_a_score_are_tied_with_nothing() -> None:
     assert scores([(unknown, known)], 0.9)[:, 0].tolist() == pytest.approx([0.9] * 3, abs=1e-15)
 
 
-@pytest.mark.parametrize("length", [1, 2, 10, 50, 120])
-@pytest.mark.parametrize("p", [0.01, 0.5, 0.9, 0.9999])
-def test_the_ends_of_the_ranges_are_exact(length: int, p: float) -> None:
-    whole, other = list(range(length)), list(range(length, 2 * length))
-    top, none = cut_into_groups(whole, [3, 2]), tied()
-
-    found = scores([(top, tied(other)), (top, none), (none, top), (none, none), (tied(other), tied(other))], p)
-
-    np.testing.assert_array_equal(found[:, :3], np.zeros((3, 3)))
-    assert np.isnan(found[:, 3]).all()
-    assert found[[0, 2], 4].tolist() == [1.0, 1.0]
-
-
 def test_scores_that_were_not_given_are_asked_for() -> None:
     with pytest.raises(ValueError, match="scores, which were not given"):
         rbo_w(align(reference.batch([([1], [1])])), 0.9)

@@ -134,16 +134,6 @@ def scores(batch: PairBatch, arm: str = "difference") -> np.ndarray:
     )
 
 
-@given(cases=CASES)
-def test_one_arms_scores_keep_their_range_and_the_difference_is_candidate_less_baseline(cases: list[Case]) -> None:
-    baseline, candidate, difference = (scores(batch(cases), arm) for arm in ("baseline", "candidate", "difference"))
-
-    for found in (baseline, candidate):
-        assert (np.isnan(found) | (found >= 0)).all()
-        assert (np.isnan(found[3:]) | (found[3:] <= 1)).all()
-    np.testing.assert_array_equal(difference, candidate - baseline)
-
-
 @given(known=GRADES.filter(lambda known: any(known.values())), k=st.integers(1, 12))
 def test_the_ideal_list_has_ndcg_one(known: dict[int, float], k: int) -> None:
     best = sorted(known, key=lambda item: -known[item])[:k]

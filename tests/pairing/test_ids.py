@@ -1,4 +1,4 @@
-"""Ids as codes: equal where Python says so, and 42 is "42", whatever the arms are made of and whoever codes them."""
+"""Ids as codes: equal where Python says so, and 42 is "42", whatever the arms are made of."""
 
 from typing import Any
 
@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.frames.lists import from_array, from_objects
-from monitor.kernels.engines.choice import VARIABLE
 from monitor.kernels.exposure import distinct_items
 from monitor.pairing import ids
-
-pytestmark = pytest.mark.usefixtures("machine_code")
 
 PARTS: dict[str, Any] = {
     "text": pd.Series(["1", "b", "1", "a"], dtype="str"),
@@ -35,14 +32,6 @@ def spelt(item: Any) -> Any:
     return str(int(item)) if isinstance(item, int | float) and item == int(item) else item
 
 
-@pytest.fixture(params=["numpy", "numba"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Code by this engine."""
-    monkeypatch.setenv(VARIABLE, request.param)
-    return str(request.param)
-
-
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize("ours", PARTS)
 def test_codes_are_equal_exactly_where_ids_are(ours: str, threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,14 +69,12 @@ def test_ranks_by_text_follow_text_then_the_name_of_the_type(items: list[Any]) -
     assert by_rank == sorted(by_rank, key=lambda item: (str(item), type(item).__name__))
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
 def test_distinct_codes_are_found(top: int) -> None:
     assert distinct_items(np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)).tolist() == [0, 1, top]
     assert not len(distinct_items(np.array([], dtype=np.int64)))
 
 
-@pytest.mark.usefixtures("engine")
 def test_what_is_given_is_never_overwritten() -> None:
     numbers, texts = np.array([2**40, 5, 2**40]), pd.array(["b", "a", "b"], dtype="str")
 
@@ -105,7 +92,6 @@ def test_what_is_given_is_never_overwritten() -> None:
 TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
 
 
-@pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize(
     ("baseline", "candidate", "codes", "known"),
     [
@@ -116,11 +102,7 @@ TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
         (TEXT[:0], TEXT[:0], ([], []), []),
     ],
 )
-def test_codes_follow_first_appearance(
-    baseline: Any, candidate: Any, codes: Any, known: Any, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, engine)
-
+def test_codes_follow_first_appearance(baseline: Any, candidate: Any, codes: Any, known: Any) -> None:
     found, vocabulary = ids.encode(baseline, candidate)
 
     assert tuple(part.tolist() for part in found) == codes

@@ -1,6 +1,5 @@
 """What a run explains, by which metric, and what its alerts say of it."""
 
-import math
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -11,24 +10,25 @@ import pytest
 from factories import changed, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
-from monitor.model import Comparison, Memory, RunResult, RunStatus, Split, State
-from monitor.pipeline.run_explanation import add_explanations, choose_metric, find_farthest
+from monitor.model import Comparison, Keep, Memory, RunResult, RunStatus, State
+from monitor.pipeline.run_explanation import add_explanations, choose_metric
 from pipeline.canned import CannedTitles, ran, users
 
-NAMES = [f"u{number}" for number in range(8)]
+NAMES = [f"u{number}" for number in range(80)]
 SAME = {name: [1, 2, 3] for name in NAMES}
-OTHER = {name: [7, 8, 9] if name in NAMES[:4] else [1, 2, 3] for name in NAMES}
-TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2)
-COUNTRIES = ["DE"] * 4 + ["UK"] * 4
+OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
+TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
+COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
-def run(candidate: dict[str, list[int]], past: tuple[Split, ...] = (), what: Comparison = TWO, **more: Any) -> RunResult:
-    return ran(what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=Memory(splits=past, **more))
+def run(candidate: dict[str, list[int]], what: Comparison = TWO, memory: Memory | None = None) -> RunResult:
+    return ran(what, pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES), memory=memory or Memory())
 
 
-def split_of(result: RunResult) -> Split:
-    assert result.split is not None
-    return result.split
+def after(*runs: RunResult) -> Memory:
+    """What these runs leave for the next."""
+    splits = tuple(each.split for each in runs if each.split is not None)
+    return Memory(splits=splits, last_lists=runs[-1].lists, former_lists=runs[-1].lists)
 
 
 def chosen(metrics: list[str], *watched: str) -> str | None:
@@ -50,39 +50,48 @@ def test_a_metric_of_relevance_is_never_explained() -> None:
     assert chosen(["ndcg", "overlap"], "ndcg") == "overlap"
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("extended_tau", 2.0), ("rbo(p=0.9)", 1.0), ("kendall_distance", 3.0), ("generalized_footrule", math.inf)],
-)
-def test_the_farthest_that_lists_can_be_is_what_the_bounds_say(name: str, expected: float) -> None:
-    assert find_farthest(parse(name), 3) == pytest.approx(expected)
-
-
 def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> None:
     found = run(OTHER).explanation
     assert found is not None
-    assert found.sentence == "No healthy run to hold this against: lists lie 1.0000 from identical ones; membership 100 %."
-    assert (found.runs, found.before, found.causes, found.falls) == (0, None, (), ())
+    assert found.sentence == (
+        "No earlier lists to hold this against. Lists lie 1.0000 from identical ones: items replaced 100 %."
+    )
+    assert (found.before, found.drop, found.causes, found.falls, found.paired, found.arm) == (None, 0.0, (), (), 0, None)
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
 
 
-def test_a_run_with_a_past_explains_its_drop_by_segment_items_and_users() -> None:
-    past = (split_of(run(SAME)), split_of(run(SAME)))
-    found = run(OTHER, past).explanation
+def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users() -> None:
+    found = run(OTHER, memory=after(run(SAME), run(SAME))).explanation
     assert found is not None
-    assert (found.runs, found.before, found.now, found.segment) == (2, 0.0, 1.0, "country=DE")
-    assert found.sentence.startswith("All of the drop: country=DE, 3 items left their lists")
+    assert (found.paired, found.before, found.now, found.segment, str(found.arm)) == (80, 0.0, 1.0, "country=DE", "candidate")
+    assert found.sentence == (
+        "About 40 of 80 users (50 %), mostly in country=DE (100 % of its users), get lists from the candidate that look random:"
+        " no user had such lists before. This explains all of the drop. The baseline did not change."
+    )
     assert {fall.segment: fall.whole for fall in found.falls} == {"country=DE": 1.0, "country=UK": 0.0}
-    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 4, 0.0)]
+    assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
+    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
 
 
+def test_missing_users_are_told_where_it_is_known_how_many_are_usual() -> None:
+    what = changed(TWO, min_paired_share=0.1)
+    half = {name: SAME[name] for name in NAMES[::2]}
+    first, later = run(half, what).explanation, run(half, what, after(run(SAME, what))).explanation
+    assert first is not None
+    assert first.finding is None
+    assert later is not None
+    assert later.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
+
+
 def test_splits_of_another_metric_are_no_past() -> None:
-    past = (replace(split_of(run(SAME)), metric="overlap"),)
-    found = run(OTHER, past).explanation
+    what = changed(TWO, min_paired_share=0.1)
+    before = after(run(SAME, what))
+    other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
+    found = run({name: SAME[name] for name in NAMES[::2]}, what, other).explanation
     assert found is not None
-    assert found.runs == 0
+    assert found.finding is None
 
 
 def test_where_no_lists_are_to_be_kept_no_user_is_told() -> None:
@@ -106,14 +115,14 @@ def test_an_alert_fires_and_is_told_where_nothing_can_be_explained() -> None:
 
 def test_an_alert_says_why_for_its_segment_first() -> None:
     each = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
-    result = run(OTHER, (split_of(run(SAME)),), each)
+    result = run(OTHER, each, after(run(SAME)))
     said = {alert.segment: alert.explanation for alert in result.transitions}
     items = "Items shown in country=DE more: 7, 8, 9; less: 1, 2, 3."
     sentence = result.explanation.sentence if result.explanation else ""
     assert said == {
         "all": f"{sentence} {items}",
         "country=DE": (
-            "In country=DE the mean fell by 2.0000, 100 % of everybody's drop; membership 100 %. "
+            "In country=DE the mean fell by 2.0000, 100 % of everybody's drop: items replaced 100 %. "
             f"All users: a{sentence[1:]} {items}"
         ),
     }
@@ -130,8 +139,8 @@ def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_
     )
     said = [alert.explanation for alert in add_explanations(alerts, found)]
     assert said[:2] == [None, None]
-    assert str(said[2]).startswith("By extended_tau: No healthy run")
-    assert str(said[3]).startswith("No healthy run")
+    assert str(said[2]).startswith("By extended_tau: No earlier lists")
+    assert str(said[3]).startswith("No earlier lists")
     assert [alert.explanation for alert in add_explanations(alerts, None)] == [None] * 4
 
 

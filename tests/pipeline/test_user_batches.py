@@ -205,8 +205,8 @@ def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(
     assert found.coverage == whole.coverage == again.coverage
     assert found.run.explanation is not None
     assert found.run.explanation == again.run.explanation
-    looked_at = {each.asked for each in found.run.split.means if each.segment == ALL} if found.run.split else set()
-    (count,) = looked_at
+    assert found.run.split is not None
+    count = found.run.split.asked
     assert 70 < count < 130
     assert found.run.explanation.sentence.endswith(f"(seen in a sample of {count} of 300 users)")
     assert whole.run.explanation is not None

@@ -1,17 +1,15 @@
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import SLOT, HeldClock
+from factories import SLOT
 from messages import acknowledgement, briefing, end, hostile_message, many, message, start
 from monitor.errors import DeliveryError
 from monitor.model import Message, Treatment
 from monitor.receivers.message import content_of
-from monitor.receivers.slack import Pace, Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
+from monitor.receivers.slack import Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
 from servers.slack import PATH, FakeSlack, find_errors
 from servers.webhook import Reply, answer, trickle_body
 
@@ -20,26 +18,23 @@ BRITISH = start(segment="country=UK", dedup_key="uk")
 LINK = "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
 
 
-@contextmanager
-def posting(url: str, clock: HeldClock | None = None, **options: Any) -> Iterator[Slack]:
-    held = clock or HeldClock()
+def posting(url: str, **options: Any) -> Slack:
     given = SlackOptions.model_validate({"url": url, **options})
-    pace = Pace(monotonic=held.monotonic, pause=held.pass_by)
-    with closing(Slack(given, external_url="http://rankwatch.test:29108", pace=pace)) as receiver:
-        yield receiver
+    return Slack(given, external_url="http://rankwatch.test:29108")
 
 
 def post(fake: FakeSlack, sent: Message) -> list[str]:
     """The texts of the blocks that were taken, fields behind their section."""
-    with posting(fake.url) as receiver:
-        receiver.send(sent, now=SLOT)
+    receiver = posting(fake.url)
+    receiver.send(sent, now=SLOT)
     blocks = fake.posts[-1]["blocks"]
     return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
 
 
 def failure(fake: FakeSlack, *replies: Reply, **options: Any) -> DeliveryError:
     fake.collector.replies.extend(replies)
-    with posting(fake.url, **options) as receiver, pytest.raises(DeliveryError) as caught:
+    receiver = posting(fake.url, **options)
+    with pytest.raises(DeliveryError) as caught:
         receiver.send(message(EVERYBODY), now=SLOT)
     assert not caught.value.of_message
     assert "canary" not in str(caught.value)
@@ -60,9 +55,8 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         "*in breach since*\n2024-01-07T00:00:00Z",
         "*run*\n2024-01-08T00:00:00Z",
         (
-            "*Why*\n62 % of the drop: everywhere, 12 items left their lists; order 38 %.\n"
+            "*Why*\nNo clear cause. The mean fell by 0.2500: items replaced 62 %, items moved 38 %.\n"
             "14 items entered the lists, 1 item left them.\n"
-            "Drop of all users asked, whatever the lists of the missing ones: 0.2400 to 0.3100.\n"
             "Of the drop: items replaced 62 %, items moved 38 %\n"
             "*Entered or rose*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists\n"
             "*Left or fell*\n• sku-2: in 70 % of baseline lists, 0 % of candidate lists"
@@ -107,29 +101,10 @@ def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack, sent: Me
     assert post(slack, sent)[0] == f"*{headline}*"
 
 
-def test_messages_go_out_a_second_apart(slack: FakeSlack) -> None:
-    clock = HeldClock()
-    slack.monotonic = clock.monotonic
-    with posting(slack.url, clock) as receiver:
-        for wait_s in (0.0, 0.25, 5.0):
-            clock.pass_by(wait_s)
-            receiver.send(message(EVERYBODY), now=SLOT)
-    assert len(slack.posts) == 3
-    assert clock.seconds == 0.0 + 0.25 + 0.75 + 5.0
-
-
 REFUSALS = {
     (400, "invalid_payload"): True,
-    (400, "invalid_blocks"): True,
     (400, "no_text"): True,
-    (400, "too_many_attachments"): True,
-    (400, "user_not_found"): True,
-    (403, "action_prohibited"): True,
     (403, "posting_to_general_channel_denied"): True,
-    (403, "invalid_token"): True,
-    (404, "channel_not_found"): True,
-    (404, "no_service"): True,
-    (404, "no_team"): True,
     (410, "channel_is_archived"): True,
     (429, "rate_limited"): False,
     (500, "rollup_error"): False,
@@ -144,7 +119,7 @@ def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
     error = failure(slack, answer(status, body=code.encode()))
     assert (error.permanent, error.may_be_known) == (is_permanent, status == 500)
     assert f"answered {status} " in str(error)
-    assert f"({code}: " in str(error)
+    assert f"({code})" in str(error)
 
 
 def test_a_body_that_is_not_known_is_not_shown(slack: FakeSlack) -> None:
@@ -161,8 +136,8 @@ def test_a_200_that_does_not_say_ok_is_no_webhook(slack: FakeSlack, body: bytes)
 
 def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) -> None:
     slack.collector.replies.append(trickle_body)
-    with posting(slack.url, timeout="300ms") as receiver:
-        receiver.send(message(EVERYBODY), now=SLOT)
+    receiver = posting(slack.url, timeout="300ms")
+    receiver.send(message(EVERYBODY), now=SLOT)
 
 
 def test_what_slack_reads_as_markup_is_escaped() -> None:
@@ -185,7 +160,7 @@ def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> 
 
 
 def test_by_default_what_lasts_is_notified_again_once_a_day() -> None:
-    with posting("https://hooks.slack.com/services/x") as receiver:
-        assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
-    with posting("https://hooks.slack.com/services/x", repeat_every=None) as receiver:
-        assert receiver.treatment == Treatment()
+    receiver = posting("https://hooks.slack.com/services/x")
+    assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
+    receiver = posting("https://hooks.slack.com/services/x", repeat_every=None)
+    assert receiver.treatment == Treatment()

@@ -3,11 +3,11 @@
 import csv
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import pandas as pd
 import pyarrow as pa
@@ -47,66 +47,54 @@ def long_rows(lists: Lists) -> Rows:
     return sorted(rows, key=lambda row: (row[2] * 7 % 5, row[0]))
 
 
-def items_type(lists: Lists) -> pa.DataType:
-    texts = any(isinstance(item, str) for items in lists.values() for item in items)
-    return pa.large_string() if texts else pa.int64()
+def write_csv(rows: Sequence[Mapping[str, Any]], path: Path, names: Sequence[str] = ()) -> None:
+    """Lists as JSON, which tables of texts hold them as; ``names`` of the columns where there is no row."""
+    with _written(path) as file:
+        table = csv.DictWriter(file, list(rows[0]) if rows else names)
+        table.writeheader()
+        table.writerows(map(as_text, rows))
 
 
-def one_type(lists: Lists) -> dict[str, list[Any]]:
+def write_jsonl(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    with _written(path) as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def as_text(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+def _written(path: Path) -> IO[str]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    return cast("IO[str]", opened(path, "wt", newline="", encoding="utf-8"))
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """A column has one type: with a text among the ids all are texts."""
-    spell = str if pa.types.is_large_string(items_type(lists)) else int
-    return {user: [spell(item) for item in items] for user, items in lists.items()}
+    ids = [item for row in rows for item in (row["what"] if isinstance(row["what"], list) else [row["what"]])]
+    kind, spell = (pa.large_string(), str) if any(isinstance(item, str) for item in ids) else (pa.int64(), int)
+    is_wide = "wide" in path.name
+    spelt = [row | {"what": [*map(spell, row["what"])] if is_wide else spell(row["what"])} for row in map(dict, rows)]
+    kinds = {"who": pa.string()} | ({"what": pa.list_(kind)} if is_wide else {"what": kind, "place": pa.int32()})
+    pq.write_table(pa.Table.from_pylist(spelt, pa.schema(kinds)), path, row_group_size=7)
 
 
-@contextmanager
-def parquet_wide(lists: Lists, folder: Path) -> Iterator[Given]:
-    items = pa.array(list(one_type(lists).values()), type=pa.list_(items_type(lists)))
-    pq.write_table(pa.table({"who": pa.array(list(lists), type=pa.string()), "what": items}), folder / "wide.parquet")
-    yield {"file": {"path": str(folder / "wide.parquet"), "user": "who", "items": "what"}}
+def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
+    """A file of this name, whose form and format it says."""
+    columns = {"items": "what"} if "wide" in name else {"item": "what", "rank": "place"}
 
+    @contextmanager
+    def opened(lists: Lists, folder: Path) -> Iterator[Given]:
+        names = ("who", *columns.values())
+        rows = lists.items() if "wide" in name else long_rows(lists)
+        named = [dict(zip(names, row, strict=True)) for row in rows]
+        if ".csv" in name:
+            write_csv(named, folder / name, names)
+        else:
+            (write_jsonl if ".jsonl" in name else _parquet)(named, folder / name)
+        yield {"file": {"path": str(folder / name), "user": "who", **columns}}
 
-@contextmanager
-def parquet_long(lists: Lists, folder: Path) -> Iterator[Given]:
-    users, items, ranks = zip(*long_rows(one_type(lists)), strict=True) if any(lists.values()) else ((), (), ())
-    columns = {
-        "who": pa.array(users, pa.string()),
-        "what": pa.array(items, items_type(lists)),
-        "place": pa.array(ranks, pa.int32()),
-    }
-    pq.write_table(pa.table(columns), folder / "long.parquet", row_group_size=7)
-    yield {"file": {"path": str(folder / "long.parquet"), "user": "who", "item": "what", "rank": "place"}}
-
-
-@contextmanager
-def csv_wide(lists: Lists, folder: Path) -> Iterator[Given]:
-    path = folder / "wide.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["who", "what"], *([user, json.dumps(items)] for user, items in lists.items())])
-    yield {"file": {"path": str(path), "user": "who", "items": "what"}}
-
-
-@contextmanager
-def csv_long(lists: Lists, folder: Path) -> Iterator[Given]:
-    path = folder / "long.csv.gz"
-    with gzip.open(path, "wt", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([["who", "what", "place"], *long_rows(lists)])
-    yield {"file": {"path": str(path), "user": "who", "item": "what", "rank": "place"}}
-
-
-@contextmanager
-def jsonl_wide(lists: Lists, folder: Path) -> Iterator[Given]:
-    path = folder / "wide.jsonl.gz"
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps({"who": user, "what": items, "more": 1}) + "\n" for user, items in lists.items())
-    yield {"file": {"path": str(path), "user": "who", "items": "what"}}
-
-
-@contextmanager
-def jsonl_long(lists: Lists, folder: Path) -> Iterator[Given]:
-    path = folder / "long.jsonl"
-    rows = ({"who": user, "what": item, "place": rank} for user, item, rank in long_rows(lists))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    yield {"file": {"path": str(path), "user": "who", "item": "what", "rank": "place"}}
+    return opened
 
 
 def fill_database(url: str, lists: Lists) -> None:
@@ -159,12 +147,12 @@ def http(lists: Lists, folder: Path) -> Iterator[Given]:
 # What puts lists somewhere and gives the options that read them there, {kind: options}. Every kind has at least one; its name
 # begins with the kind, and ends with "long" where an empty list cannot be told from none.
 SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
-    "file parquet wide": parquet_wide,
-    "file parquet long": parquet_long,
-    "file csv wide": csv_wide,
-    "file csv long": csv_long,
-    "file jsonl wide": jsonl_wide,
-    "file jsonl long": jsonl_long,
+    "file parquet wide": _file("wide.parquet"),
+    "file parquet long": _file("long.parquet"),
+    "file csv wide": _file("wide.csv"),
+    "file csv long": _file("long.csv.gz"),
+    "file jsonl wide": _file("wide.jsonl.gz"),
+    "file jsonl long": _file("long.jsonl"),
     "sql table wide": _sqlite("sql table wide"),
     "sql table long": _sqlite("sql table long"),
     "sql query long": _sqlite("sql query long"),

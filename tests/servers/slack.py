@@ -5,7 +5,7 @@ https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../r
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +22,11 @@ _ANGLES = re.compile(r"<([^>]*)>")
 
 @dataclass(slots=True)
 class FakeSlack:
-    """``posts``: what was taken; ``complaints``: what should not have come. ``monotonic``: its clock, where rates count."""
+    """``posts``: what was taken; ``complaints``: what should not have come."""
 
     collector: Collector
     posts: list[dict[str, Any]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
-    monotonic: Callable[[], float] | None = None
-    taken_at: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.collector.respond = self.respond
@@ -38,12 +36,6 @@ class FakeSlack:
         return self.collector.url + PATH
 
     def respond(self, request: Request) -> Reply:
-        if self.monotonic is not None:
-            now = self.monotonic()
-            if self.taken_at and now - self.taken_at[-1] < 1.0:
-                self.complaints.append("more than one message a second")
-                return answer(429, {"Retry-After": "1"}, b"rate_limited")
-            self.taken_at.append(now)
         errors = list(_errors(request))
         self.complaints += errors
         if errors:

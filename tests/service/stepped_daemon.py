@@ -82,7 +82,7 @@ class Watched:
 
         def is_done() -> bool:
             jobs = self.daemon._scheduler
-            return jobs._due_s[name] > self.clock.monotonic() and name not in jobs.at_work
+            return jobs._due_s[name] > self.clock.monotonic() and name not in jobs._at_work
 
         wait_for(is_done, f"work of {name}")
 
@@ -97,7 +97,7 @@ class Watched:
         def seen() -> bool:
             if look():
                 return True
-            if not (is_idle and self.daemon._scheduler.at_work):
+            if not (is_idle and self.daemon._scheduler._at_work):
                 self.clock.let_pass(step)
             return False
 

@@ -108,7 +108,6 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     log = world.log.read_text()
     assert "basic_auth_users.kim: must be a bcrypt hash" in log
     assert "cannot be used together" in log
-    assert "http_server_config.http2" in log
     body = (world.folder / "web.key").read_text().splitlines()[1]
     assert not [secret for secret in ("hunter2", KIM[1], JOE[1], "$2b$04$", body) if secret in log]
 
@@ -124,12 +123,3 @@ def test_serve_and_check_refuse_a_bad_file_with_exit_code_2(world: World) -> Non
     checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
     assert getattr(checked.exception, "exit_code", None) == 2
     assert message in str(checked.exception)
-
-
-def test_check_takes_a_good_file_and_tells_what_is_not_done_to_the_letter(world: World) -> None:
-    world.write(basic_auth_users=users(KIM), http_server_config={"http2": True})
-
-    checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
-
-    assert checked.exit_code == 0, checked.output
-    assert "http_server_config.http2: HTTP/1.1 is used" in checked.output

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from monitor.model import State
 from monitor.service.clock import JumpFinder
-from monitor.service.daemon.job_plan import JobPlan
+from monitor.service.daemon.job_plan import JobPlan, SlotTrigger, time_after_jump
 from monitor.service.daemon.scheduler import JobScheduler
-from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
-from monitor.settings.schedule import Cron, Every, Schedule
+from monitor.settings.schedule import Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, Watched, scheduling, watching
@@ -97,30 +96,8 @@ def shown(watched: Watched) -> datetime | None:
 # ------ when jobs are due
 
 
-def due_at(schedule: Schedule, start: datetime, end: datetime) -> list[datetime]:
-    """Times at which the schedule's trigger fires after the start's."""
-    trigger, moments = SlotTrigger(schedule), [start]
-    while (following := trigger.get_next_fire_time(moments[-1], moments[-1])) <= end:
-        moments.append(following)
-    return moments[1:]
-
-
 def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
-def test_a_daily_run_happens_once_on_the_days_on_which_clocks_change() -> None:
-    daily = Cron.parse("30 2 * * *", "Europe/Berlin")
-    spring = due_at(daily, utc("2024-03-30 12:00"), utc("2024-04-01 12:00"))
-    autumn = due_at(daily, utc("2024-10-26 12:00"), utc("2024-10-28 12:00"))
-    assert spring == [utc("2024-03-31 01:00"), utc("2024-04-01 00:30")]
-    assert autumn == [utc("2024-10-27 00:30"), utc("2024-10-28 01:30")]
-
-
-def test_a_run_every_half_hour_follows_the_wall_through_a_repeated_hour() -> None:
-    often = Cron.parse("*/30 * * * *", "Europe/Berlin")
-    moments = due_at(often, utc("2024-10-26 23:45"), utc("2024-10-27 02:10"))
-    assert moments == [utc("2024-10-27 00:00") + timedelta(minutes=30 * n) for n in range(5)]
 
 
 class Planned:
@@ -187,12 +164,12 @@ def idle(jobs: JobScheduler) -> None:
     seen = Event()
     jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
     assert seen.wait(60)
-    wait_for(lambda: not jobs.at_work, "the end of all jobs")
+    wait_for(lambda: not jobs._at_work, "the end of all jobs")
     jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
 
 
 def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
-    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR, is_put_off_by_jump=True)) as (clock, jobs, done):
+    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR)) as (clock, jobs, done):
         clock.set(100 * HOUR)
         idle(jobs)
         assert done == []

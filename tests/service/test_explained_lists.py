@@ -20,6 +20,7 @@ K = 10
 
 REST = """    users: {{all: true, segments: [activity, country]}}
     metrics: [extended_tau, "rbo(p=0.9)"]
+    keep_lists: all
     rules:
       - {{alert: MeanDrop, metric: "{metric}", learned: drop, segments: each}}
       - {{alert: FarUsers, metric: "{metric}", statistic: share_below({floor}), learned: drop, segments: each}}
@@ -88,7 +89,7 @@ def test_the_split_sums_to_the_whole_on_every_run(replayed: Replayed) -> None:
 @pytest.mark.parametrize("day", BAD)
 def test_the_country_on_popular_items_comes_first(day: int, replayed: Replayed) -> None:
     told = replayed[1]["seg2-nonUK-pop", day]["explanation"]
-    assert told["segment"] == told["causes"][0]["segment"] == told["falls"][0]["segment"] == "country=nonUK"
+    assert told["segment"] == told["falls"][0]["segment"] == "country=nonUK"
     assert told["causes"][0]["part"] == "membership"
     assert {item["item"] for item in told["gained"][:3]} <= popular(day)
     assert " users (9 %), mostly in country=nonUK (100 % of its users), all get the same list from the cand" in told["sentence"]
@@ -113,9 +114,9 @@ def test_short_lists_come_first(day: int, replayed: Replayed) -> None:
     assert told["segment"] == "all"
     if metric == "extended_tau":
         assert told["causes"][0]["part"] == "length"
-    else:  # a prefix is as good as the whole list to rbo
-        lengths = [cause["amount"] for cause in told["causes"] if cause["part"] == "length"]
-        assert math.fsum(lengths) == pytest.approx(0, abs=1e-9)
+    else:  # a prefix is as good as the whole list to rbo, or better
+        (length,) = [cause["amount"] for cause in told["causes"] if cause["part"] == "length"]
+        assert length < 0
     assert "users (100 %) get shorter lists from the candidate: 5 items instead of 10. " in told["sentence"]
 
 
@@ -124,25 +125,18 @@ def test_missing_users_come_first(day: int, replayed: Replayed) -> None:
     told = replayed[1]["missing5", day]["explanation"]
     assert " users (5 %) got no list from the candidate (0 % before). " in told["sentence"]
     assert (told["finding"]["kind"], told["finding"]["segment"]) == ("missing", "all")
-    assert told["least"] < told["now"] - told["before"] < told["most"]
 
 
 @pytest.mark.parametrize("day", [7, *BAD])
-def test_items_replaced_come_first_for_a_frozen_model_and_those_it_lacks_have_become_popular_since(
-    day: int, replayed: Replayed
-) -> None:
-    """Frozen on day 4, so that what it lacks is what the baseline came to list since then."""
+def test_a_frozen_model_is_said_to_list_what_it_listed_in_the_last_run(day: int, replayed: Replayed) -> None:
+    """Frozen on day 4."""
     told = replayed[1]["stale3", day]["explanation"]
-    assert told["causes"][0]["part"] == "membership"
-    then, now = (
-        Counter(str(item) for items in candidate("baseline", each)["items"] for item in items[:K]) for each in (4, day)
-    )
-    risen = [now[item["item"]] > then[item["item"]] for item in told["lost"]]
-    assert sum(risen) > len(risen) / 2
+    assert (told["finding"]["kind"], told["finding"]["arms"], told["segment"]) == ("stale", ["candidate"], "all")
+    assert "get the same list from the candidate as in the last run" in told["sentence"]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_no_segment_and_no_lack_is_blamed_for_a_healthy_candidate(name: str, replayed: Replayed) -> None:
+def test_nothing_is_blamed_for_a_healthy_candidate(name: str, replayed: Replayed) -> None:
     for day in DAYS[1:]:
         told = replayed[1][name, day]["explanation"]
-        assert (told["segment"], "no list" in told["sentence"], "cut short" in told["sentence"]) == ("all", False, False)
+        assert (told["segment"], told["finding"]) == ("all", None)

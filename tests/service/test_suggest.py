@@ -156,12 +156,6 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Compa
     assert easier.rule.threshold > -1.0
 
 
-def test_constant_runs_propose_a_threshold_just_below(what: Comparison, store: SqlStore) -> None:
-    fill(store, what, [1.0] * 8)
-
-    assert propose(what, store).rule.threshold == pytest.approx(0.9999)
-
-
 def test_a_statistic_that_was_not_summarized_is_said_so(what: Comparison, store: SqlStore) -> None:
     fill(store, what)
 

@@ -1,7 +1,5 @@
 """The same rows in every kind of table: a file of each format, a database."""
 
-import csv
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
+
+from servers.lists import as_text, write_csv, write_jsonl
 
 Row = dict[str, Any]
 
@@ -19,15 +19,12 @@ def parquet(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
 
 
 def in_csv(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
-    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, rows[0] if rows else columns.values())
-        table.writeheader()
-        table.writerows(map(_as_text, rows))
+    write_csv(rows, folder / "table.csv", list(columns.values()))
     return {"file": {"path": str(folder / "table.csv"), **columns}}
 
 
 def jsonl(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
-    (folder / "table.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    write_jsonl(rows, folder / "table.jsonl")
     return {"file": {"path": str(folder / "table.jsonl"), **columns}}
 
 
@@ -42,7 +39,7 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
     with engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE IF EXISTS filled")
         connection.exec_driver_sql(f"CREATE TABLE filled ({', '.join(f'{name} {types[name]}' for name in names)})")
-        for row in map(_as_text, rows):
+        for row in map(as_text, rows):
             values = {name: str(value) if types[name] == "text" and value is not None else value for name, value in row.items()}
             into = f"INSERT INTO filled VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - names of the tests
             connection.execute(sa.text(into), values)
@@ -52,11 +49,6 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _as_text(row: Row) -> Row:
-    """Lists as JSON, which tables of texts hold them as."""
-    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.

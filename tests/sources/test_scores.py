@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull
@@ -249,21 +247,3 @@ def test_an_answer_without_fitting_scores_is_malformed(body: Any, recommender: R
     http = {"url": recommender.url, "items": "items || @", "scores": "scores"}
 
     assert source_of(http=http).pull(request("u")).failures == {"u": CoverageReason.MALFORMED}
-
-
-scored_lists = st.dictionaries(
-    st.sampled_from("abcdef"),
-    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([0.5, 0.25, -1.0, None])), min_size=1, max_size=6).map(
-        lambda pairs: ([item for item, _ in pairs], [score for _, score in pairs])
-    ),
-)
-
-
-@every_kind
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lists=scored_lists.filter(bool))
-def test_any_scores_survive_the_way(kind: str, tmp_path: Path, lists: Scored) -> None:
-    pull = KINDS[kind](lists, tmp_path).pull(request(*lists))
-
-    assert scores_of(pull) == {user: scores for user, (_, scores) in lists.items()}
-    assert as_lists(pull) == {user: [str(item) for item in items] for user, (items, _) in lists.items()}

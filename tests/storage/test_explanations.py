@@ -14,7 +14,6 @@ from factories import SLOT
 from monitor.model import (
     Arm,
     Cause,
-    Change,
     Expectation,
     ExposedItem,
     FaultKind,
@@ -33,11 +32,9 @@ from monitor.storage.tables import explanations
 from storage import worked
 
 DAY = timedelta(days=1)
-MEANS = PartMeans(segment="all", asked=5, n=3, membership=0.1, order=1 / 3, length=-0.25, spread=0.5)
-NOBODY = PartMeans(segment="activity=new", asked=2, n=0, membership=math.nan, order=math.nan, length=math.nan, spread=math.nan)
-KINDS = dict.fromkeys(Change, 0.0) | {Change.REPLACED: 1 / 3, Change.UNCHANGED: 2 / 3}
+MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
 HABITS = {"baseline": {"replaced": (0.5, 0.25, 0.25), "still": (1.0,)}}
-SPLIT = Split(metric="extended_tau", means=(MEANS,), kinds={"all": KINDS}, habits=HABITS)
+SPLIT = Split(metric="extended_tau", asked=5, means=MEANS, habits=HABITS)
 FINDING = Finding(
     kind=FaultKind.STALE,
     arms=(Arm.CANDIDATE,),
@@ -51,20 +48,19 @@ FINDING = Finding(
 ITEM = ExposedItem(item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0)
 EXPLANATION = published.explanation(
     segment="activity=new",
-    most=None,
     finding=FINDING,
     paired=18,
     arm=Arm.CANDIDATE,
     gained=(ITEM,),
     lost=(replace(ITEM, item="i1", title=None),),
     groups=tuple(replace(group, share_before=None) for group in published.explanation().groups),
-    causes=(Cause(part=Part.ORDER, amount=0.3, segment="activity=new"), Cause(part=Part.ORDER, amount=-0.05, is_rest=True)),
+    causes=(Cause(part=Part.ORDER, amount=0.3), Cause(part=Part.LENGTH, amount=-0.05)),
 )
 
 
 def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any) -> int:
     claim = worked.claimed(store, SLOT + day * DAY, config_hash=config_hash)
-    split = replace(SPLIT, means=(replace(MEANS, membership=membership),))
+    split = replace(SPLIT, means=replace(MEANS, membership=membership))
     summaries = (factories.summary(mean=membership),)
     result = worked.result(claim, **{"config_hash": config_hash, "split": split, "summaries": summaries, **changes})
     assert store.runs.finish(result, receivers=())
@@ -91,7 +87,7 @@ def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
     found = splits(store, SLOT + day * DAY, limit)
-    return [split.means[0].membership for split in found]
+    return [split.means.membership for split in found]
 
 
 def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_run(store: SqlStore) -> None:
@@ -102,10 +98,10 @@ def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_
 
 
 def test_what_is_no_finite_number_is_stored_as_nothing(store: SqlStore) -> None:
-    run_id = stored(store, 0, explanation=replace(EXPLANATION, least=math.nan, most=math.inf))
+    run_id = stored(store, 0, explanation=replace(EXPLANATION, before=math.nan))
     found = worked.record(store, run_id).explanation
     assert found is not None
-    assert (found.least, found.most) == (None, None)
+    assert found.before is None
 
 
 def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> None:
@@ -116,12 +112,9 @@ def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> No
     assert store.history.latest(["home-feed"])[0].explanation is None
 
 
-def test_splits_are_read_back_as_they_were_stored_with_segments_of_which_nobody_was_compared(store: SqlStore) -> None:
-    stored(store, 0, split=replace(SPLIT, means=(MEANS, NOBODY)))
-    (found,) = splits(store, SLOT + DAY)
-    assert (found.metric, found.means[0], found.kinds) == ("extended_tau", MEANS, {"all": KINDS})
-    assert (found.means[1].segment, found.means[1].asked, found.means[1].n) == ("activity=new", 2, 0)
-    assert math.isnan(found.means[1].whole)
+def test_splits_are_read_back_as_they_were_stored(store: SqlStore) -> None:
+    stored(store, 0)
+    assert splits(store, SLOT + DAY) == (SPLIT,)
 
 
 @pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])

@@ -86,13 +86,3 @@ def test_readers_that_take_no_answer_make_room_for_one_that_does(health: Any, ma
                 reader = many.enter_context(_open(site, ASK))
                 assert reader.recv(1, socket.MSG_PEEK)  # is being answered: as many at once would not make room but be answered
             assert site.get("/metrics")[::2] == (200, page)
-
-
-def test_a_scraper_is_answered_while_strangers_guess_passwords(health: Any, many: ExitStack) -> None:
-    with serving(health) as site:
-        assert site.status("/metrics", KIM) == 200
-        for number in range(200):
-            head = f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('kim', str(number))}\r\n\r\n"
-            many.enter_context(_open(site, head.encode()))
-            if number % 20 == 0:
-                assert site.status("/metrics", KIM) == 200

@@ -3,10 +3,10 @@
 The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
 ``auto``, the default. Numba is the extra ``[fast]``. To load its machine code takes 0.8 s of one processor, to make it, once a
 machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
-take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled_pairs` and
-`compiled_codes`, in the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the
-code loaded: nobody waits longer than that, and of two threads only one. Where numba is absent, where nothing can be cached,
-or where the system forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
+take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled_pairs`, in the
+user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the code loaded: nobody waits
+longer than that, and of two threads only one. Where numba is absent, where nothing can be cached, or where the system forbids
+to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
 
 To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
@@ -25,16 +25,13 @@ from pathlib import Path
 from types import ModuleType
 
 from monitor.errors import ConfigError
-from monitor.kernels.engines.results import Compiled
 
 VARIABLE = "RANKWATCH_ENGINE"
 
-_MODULES = ("monitor.kernels.engines.compiled_pairs", "monitor.kernels.engines.compiled_codes")
-
+MAX_K = 4096
+"""Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits."""
 WORTH_LOADING = 4_000_000_000
-"""Comparisons by numpy, or as much other work, until loading is worth while: one to three seconds, by the length of lists.
-
-A pair counts k**2; an id that is coded what `monitor.kernels.engines.codes` says."""
+"""Comparisons by numpy, k**2 a pair, until loading is worth while: one to three seconds, by the length of lists."""
 
 
 class Engine(StrEnum):
@@ -54,10 +51,10 @@ class Engines:
         self._done = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._is_refused = False
-        self._compiled: Compiled | None = None
+        self._compiled: ModuleType | None = None
 
-    def compiled(self, comparisons: int = 0) -> Compiled | None:
-        """The machine code to use now, None for numpy; ``comparisons`` are about to be made.
+    def compiled(self, comparisons: int = 0) -> ModuleType | None:
+        """`compiled_pairs` where it is to be used now, None for numpy; ``comparisons`` are about to be made.
 
         ConfigError for an engine that there is not, or not here.
         """
@@ -89,21 +86,16 @@ class Engines:
             if not self._is_refused:
                 self._load()
 
-    def _load(self) -> Compiled:
+    def _load(self) -> ModuleType:
         if self._compiled is None:
             if reason := _obstacle():
                 msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
                 raise ConfigError(msg)
             try:
-                pairs, codes = load()
+                self._compiled = load()
             except RuntimeError as error:  # numba finds no place for its cache
                 msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
                 raise ConfigError(msg) from None
-            self._compiled = Compiled(
-                find=pairs.find,
-                weigh=pairs.weigh_counts,
-                code_by_table=codes.code_by_table,
-            )
         return self._compiled
 
 
@@ -117,9 +109,9 @@ def asked() -> Engine:
         raise ConfigError(msg) from None
 
 
-def load() -> list[ModuleType]:
-    """The modules of machine code, compiled now as far as they lie in no cache."""
-    return [import_module(name) for name in _MODULES]
+def load() -> ModuleType:
+    """The module of machine code, compiled now unless it lies in the cache."""
+    return import_module("monitor.kernels.engines.compiled_pairs")
 
 
 def _obstacle() -> str | None:

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from monitor.kernels.engines.positions import Ranks
-from monitor.kernels.engines.results import AlignedRanks
+from monitor.kernels.engines.positions import AlignedRanks, Ranks
 from monitor.model.arrays import Codes
 
 Step = TypeVar("Step", bound=Callable[..., Any])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,17 @@ from monitor.kernels.ragged import PAD
 from monitor.model.arrays import Codes
 
 Ranks = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignedRanks:
+    """``positions`` and ``agreement`` (k, n), ``position_sums`` and ``inversions`` int32 (n,), as `Alignment` has them."""
+
+    positions: Ranks
+    agreement: Ranks
+    position_sums: npt.NDArray[np.int32]
+    inversions: npt.NDArray[np.int32]
+
 
 # Longest lists that all pairs are tried on. Measured for {extended tau, RBO}: all pairs twice as fast at 20, equal near 50.
 ALL_PAIRS_MAX_K = 48

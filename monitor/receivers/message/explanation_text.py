@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from monitor.attribution import write_falls
-from monitor.model import ALL, Arm, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
-from monitor.presentation import drop_bounds, explanation_title
+from monitor.attribution import PART_WORDS, write_falls
+from monitor.model import ALL, Arm, Briefing, ExampleLists, Explanation, ExposedItem, Transition
+from monitor.presentation import explanation_title
 from monitor.receivers.message.safe_text import bounded_line, clean
 
 MAX_ITEMS = 5
@@ -25,13 +24,6 @@ _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
 _CANCELLED = 3.0
-_PARTS: Mapping[Part, str] = {
-    Part.MEMBERSHIP: "items replaced",
-    Part.ORDER: "items moved",
-    Part.LENGTH: "lists of other lengths",
-    Part.COMPOSITION: "other users asked",
-    Part.MISSING: "other users answered",
-}
 _NOTHING = frozenset({"0 %", "0.0000"})
 
 
@@ -52,21 +44,17 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
         return (bounded_line(speaker.explanation or "", 3 * _LONGEST_SENTENCE),)
     first, *further = write_falls(explanation, speaker.segment)
     head = "" if speaker.metric == explanation.metric else f"{explanation_title(explanation)}: "
-    bounds = drop_bounds(explanation)
     lines = [f"{head}{first}", *further, *_item_counts(explanation)]
-    lines += [] if bounds is None else [f"{bounds[:1].upper()}{bounds[1:]}."]
     return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     """Each part of the drop and its share of it; amounts where parts cancel out."""
-    amounts = {part: math.fsum(cause.amount for cause in explanation.causes if cause.part is part) for part in _PARTS}
-    parts = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
-    drop = 0.0 if explanation.before is None else explanation.now - explanation.before
+    drop, causes = explanation.drop, explanation.causes
     # Parts that cancel out leave a small drop, shares of which would mislead.
-    is_shared = drop > 0 and max((abs(amount) for _, amount in parts), default=0.0) <= _CANCELLED * drop
-    shown = ((part, _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in parts)
-    return tuple((_PARTS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
+    is_shared = drop > 0 and max((abs(cause.amount) for cause in causes), default=0.0) <= _CANCELLED * drop
+    shown = ((each.part, _percent(each.amount / drop) if is_shared else f"{each.amount:+.4f}") for each in causes)
+    return tuple((PART_WORDS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
 
 
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:

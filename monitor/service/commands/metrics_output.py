@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from html import escape
@@ -42,9 +41,9 @@ class Gateway:
         """Replace the group of a comparison, or for "" of none, by the page; DeliveryError when it is rejected."""
         url = self.url + group_path(instance=self.instance, comparison=comparison)
         ca_file = None if self.ca_file is None else str(self.ca_file)
-        with closing(HttpClient(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)) as client:
-            answer = client.put(page, {**_CONTENT, **self.headers})
-            require_accepted(answer, who=client.who, now=now, reason=self._fit((answer.body or b"").decode(errors="replace")))
+        client = HttpClient(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)
+        answer = client.put(page, {**_CONTENT, **self.headers})
+        require_accepted(answer, who=client.who, now=now, reason=self._fit((answer.body or b"").decode(errors="replace")))
 
     def _fit(self, text: str) -> str:
         # Masked before it is cut, or half of a secret would be shown.

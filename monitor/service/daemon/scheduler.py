@@ -26,10 +26,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
-from monitor.service.daemon.job_plan import JobPlan
+from monitor.service.daemon.job_plan import HousekeepingTrigger, JobPlan, SlotTrigger, time_after_jump
 from monitor.service.daemon.places import Places, Ticket
 from monitor.service.daemon.threads import ThreadPerJob
-from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
 
 STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
@@ -121,12 +120,11 @@ class JobScheduler:
         self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
-        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping by the steady clock."""
+        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping after its interval."""
         with self._planning:
             for name, plan in self._plans.items():
                 if isinstance(plan.when, timedelta):
-                    if plan.is_put_off_by_jump:
-                        self._due_s[name] = self._clock.monotonic() + plan.when.total_seconds()
+                    self._due_s[name] = self._clock.monotonic() + plan.when.total_seconds()
                     self._modify(name, next_run_time=self._next_by_steady_clock(name))
                 elif job := self._scheduler.get_job(name):
                     at = time_after_jump(plan.when, job.next_run_time, self._clock.now())
@@ -144,12 +142,6 @@ class JobScheduler:
     def waiting(self) -> int:
         """How many runs wait for a place."""
         return self._places.waiting
-
-    @property
-    def at_work(self) -> frozenset[str]:
-        """Names of the jobs at work, and of those that wait for a place."""
-        with self._ended:
-            return frozenset(self._at_work)
 
     def overdue(self) -> tuple[str, ...]:
         """Names of the jobs that have been at work for longer than their limit."""

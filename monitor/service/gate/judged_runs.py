@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.model import ALL, Comparison, Panel, Run, RunStatus, format_instant
+from monitor.model import ALL, Comparison, Keep, Panel, Run, RunStatus, format_instant
 from monitor.model.arrays import Floats, Rows
 from monitor.ports import History, UserSource
-from monitor.sampling import draw, fixed_among
+from monitor.sampling import draw, kept_among
 from monitor.sequential import Scale
 from monitor.service.gate.question import Question
 
@@ -109,7 +109,7 @@ def read_run(
     values = scores.by_metric[excess.series]
     # Fixed users without a score cannot be distinguished from rotating ones. All of them are taken for rotating, so that bounds
     # are never too narrow.
-    is_rotating = ~fixed_among(scores.users, question.comparison) | question.is_census
+    is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}
     record = None if users is None or question.segments == (ALL,) else history.record(run.id)

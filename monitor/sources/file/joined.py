@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,42 +25,21 @@ _T = TypeVar("_T")
 
 
 class JoinedFiles:
-    """Two arms' files, files of users, and where there are any the baseline's second lists. Port: JoinedSource."""
+    """Files of lists by name, see `SourceKind`, and files of users. Port: JoinedSource."""
 
-    def __init__(
-        self,
-        baseline: FileSourceOptions,
-        candidate: FileSourceOptions,
-        users: FileUsersOptions,
-        dimensions: Sequence[str],
-        again: FileSourceOptions | None = None,
-    ) -> None:
-        lists = {"baseline": baseline, "candidate": candidate, "noise_floor": again}
-        self._lists = {name: options for name, options in lists.items() if options is not None}
-        self._users = users
-        self._dimensions = tuple(dimensions)
-
-    @contextmanager
-    def _late_is_an_error(self) -> Iterator[None]:
-        try:
-            yield
-        except OverdueError:
-            msg = "the files were not read in time: raise deadline, or sample fewer users"
-            raise SourceError(msg, permanent=False) from None
-
-    def read(self, request: JoinRequest) -> AbstractContextManager[_JoinedAnswers]:
-        """Begin to read."""
-        return self._read(request)
+    def __init__(self, lists: Mapping[str, FileSourceOptions], users: FileUsersOptions, dimensions: Sequence[str]) -> None:
+        self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
 
     def close(self) -> None:
         """Nothing is held between reads."""
 
     @contextmanager
-    def _read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
+    def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
+        """Begin to read."""
         deadline, unread = Deadline.after(request.timeout_s), _Unread()
         nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
         timely = partial(_timely, deadline)
-        with self._late_is_an_error():
+        with _late_is_an_error():
             users, found = timely(find_files, self._users, request.slot), dict[str, FileSet]()
             for name, options in self._lists.items():
                 with unread.of(name):
@@ -78,6 +57,15 @@ class JoinedFiles:
                 yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
                 for each in files:
                     each.require_unchanged()
+
+
+@contextmanager
+def _late_is_an_error() -> Iterator[None]:
+    try:
+        yield
+    except OverdueError:
+        msg = "the files were not read in time: raise deadline, or sample fewer users"
+        raise SourceError(msg, permanent=False) from None
 
 
 def _timely(deadline: Deadline, call: Callable[..., _T], *given: Any) -> _T:  # noqa: ANN401 - what it takes

@@ -1,4 +1,4 @@
-"""One event loop and one pool of connections for all pulls of this process; both end by themselves once nothing is pulled.
+"""One event loop and one pool of connections for all pulls of this process.
 
 A connection that one pull leaves is used by the next one to the same host: at hundreds of runs a minute opening connections
 costs more than asking. They carry nothing of whose request it was: headers go with each request, cookies are not kept, and
@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -28,8 +27,6 @@ T = TypeVar("T")
 
 _IDLE_S = 0.5
 """How long a connection waits for another request: less than servers wait, and not so long that many hosts take all sockets."""
-_LINGER_S = 2.0
-"""How long the thread waits for another pull."""
 _ADDRESS_S = 10
 """How long a host's address is kept."""
 _RESOLVERS = 256
@@ -56,25 +53,10 @@ class _PullLoop:
         """The outcome of the pull, which ends by its own deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
-    def end_if_idle(self) -> None:
-        """End the thread unless another pull has begun; from the loop."""
-        global _current  # noqa: PLW0603 - one a process
-        with _lock:
-            if self.under_way or _current is not self:
-                return
-            _current = None
-        self._loop.stop()
-
-    def end_later(self) -> None:
-        """Let the thread end once nothing has been pulled for a while."""
-        self._loop.call_soon_threadsafe(self._loop.call_later, _LINGER_S, self.end_if_idle)
-
-    def end_now(self) -> None:
-        """End the thread, where nothing is under way, before the interpreter takes its parts away."""
-        if not self.under_way:
-            with suppress(RuntimeError):  # it has just ended by itself
-                self._loop.call_soon_threadsafe(self.end_if_idle)
-            self._thread.join(1.0)
+    def end(self) -> None:
+        """End the thread and its connections."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(1.0)
 
     async def _with_session(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
         if self._session is None:
@@ -120,8 +102,6 @@ def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) 
     finally:
         with _lock:
             mine.under_way -= 1
-            if not mine.under_way:
-                mine.end_later()
 
 
 def is_busy() -> bool:
@@ -130,10 +110,10 @@ def is_busy() -> bool:
 
 
 @atexit.register
-def end_unused() -> None:
-    """End the thread and its connections now where nothing is pulled; another pull begins anew."""
-    if (unused := _current) is not None:
-        unused.end_now()
+def _end() -> None:
+    # Before the interpreter takes its parts away.
+    if _current is not None and not _current.under_way:
+        _current.end()
 
 
 def _forget() -> None:

@@ -14,12 +14,10 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
 
 import monitor
 from monitor.deadline import Deadline
@@ -30,81 +28,64 @@ from monitor.sources.http.connection_pool import is_busy
 
 _IDLE_S = 60.0
 _LATE_S = 15
-"""A child that reads nothing, or answers nobody for so long after a deadline, is ended."""
-_READY = 0
+"""A child that reads nothing, or does not answer for so long after a deadline, is ended."""
+_WORD = b"."
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[1]); from monitor.sources.http.pull_process import serve; serve(int(sys.argv[2]))"
 )
 
 
 class PullProcess:
-    """A child process and the pulls that wait for it; ConnectionError for those that it did not live to answer."""
+    """A child process, and a socket over which it is handed one of its own for each pull."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _LATE_S, 0))
+        self._control, theirs = socket.socketpair()
+        with theirs:
             # The folder that the caller stands in may hold another package of our name.
             command = [sys.executable, "-P", "-c", _PROGRAM, str(Path(monitor.__file__).parents[1]), str(theirs.fileno())]
             # A session of its own: Ctrl-C is the parent's to answer.
             self._child = subprocess.Popen(  # noqa: S603 - this very program
                 command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
             )
-            self._connection = Connection(ours.detach())
-        self._sending, self._lock = threading.Lock(), threading.Lock()
-        self._waiting: dict[int, Future[Pull]] = {}
-        self._heard_s = time.monotonic()
-        self.is_ready = self.is_gone = False
-        threading.Thread(target=self._receive, name="pull-process", daemon=True).start()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended."""
+        return self._child.poll() is not None
+
+    def end(self) -> None:
+        """Kill the child."""
+        self._child.kill()
+        self._child.wait()
+        self._control.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has said that it can pull."""
+        return bool(wait([self._control], 0))
 
     def pull(self, options: HttpSourceOptions, request: PullRequest) -> Pull:
-        """What the child pulls, or raises."""
-        deadline, answer = Deadline.after(request.timeout_s), Future[Pull]()
-        with self._lock:
-            if self.is_gone:
-                raise ConnectionError
-            self._waiting[id(answer)] = answer
+        """What the child pulls, or raises; ConnectionError where it did not live to answer."""
+        deadline = Deadline.after(request.timeout_s)
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _LATE_S, 0))
         try:
-            self._send((id(answer), options, request, deadline))
-            return answer.result(deadline.remaining_s + _LATE_S)
-        except TimeoutError:
-            if time.monotonic() - self._heard_s > _LATE_S:
-                self._child.kill()  # it is stopped, or out of memory
-            msg = "the process that pulls did not answer in time"
-            raise SourceError(msg, permanent=False) from None
-        finally:
-            with self._lock:
-                self._waiting.pop(id(answer), None)
-
-    def _send(self, asked: object) -> None:
-        try:
-            with self._sending:
-                self._connection.send(asked)
-        except OSError:  # what was sent in part cannot be taken back
+            with Connection(ours.detach()) as connection, theirs:
+                socket.send_fds(self._control, [_WORD], [theirs.fileno()])
+                theirs.close()
+                connection.send((options, request, deadline))
+                if not connection.poll(deadline.remaining_s + _LATE_S):
+                    self._child.kill()  # it is stopped, or out of memory
+                    msg = "the process that pulls did not answer in time"
+                    raise SourceError(msg, permanent=False)
+                pull, error = connection.recv()
+        except (EOFError, OSError):
             self._child.kill()
             raise ConnectionError from None
-
-    def _receive(self) -> None:
-        # It ends when the child does, or says what cannot be read: another version may have been installed meanwhile.
-        with suppress(Exception):
-            while True:
-                key, pull, error = self._connection.recv()
-                self.is_ready, self._heard_s = True, time.monotonic()
-                with self._lock:
-                    answer = self._waiting.pop(key, None)
-                if answer is not None and error is None:
-                    answer.set_result(pull)
-                elif answer is not None:
-                    answer.set_exception(error)
-        self._child.kill()
-        with self._lock:
-            self.is_gone = True
-            left = list(self._waiting.values())
-        for answer in left:
-            answer.set_exception(ConnectionError())
-        with self._sending:
-            self._connection.close()
-        self._child.wait()
+        if error is not None:
+            raise error
+        answered: Pull = pull
+        return answered
 
 
 _lock = threading.Lock()
@@ -128,6 +109,7 @@ def pull_elsewhere(options: HttpSourceOptions, request: PullRequest) -> Pull | N
 def _living() -> PullProcess | None:
     global _current, _not_before_s  # noqa: PLW0603 - one a process
     if _current is not None and _current.is_gone:
+        _current.end()
         _current = None
     if _current is None and is_busy() and (os.cpu_count() or 1) > 1 and time.monotonic() >= _not_before_s:
         _not_before_s = time.monotonic() + _IDLE_S
@@ -138,7 +120,7 @@ def _living() -> PullProcess | None:
 
 def _forget() -> None:
     global _lock, _current
-    # The process that forked this one has the thread that receives answers.
+    # It is the child of the process that forked this one.
     _lock, _current = threading.Lock(), None
 
 
@@ -150,30 +132,29 @@ def serve(descriptor: int) -> None:
     from monitor.sources.http.source import pull_here  # noqa: PLC0415 - which imports this module
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a service manager sends it to all: runs that end in time still pull
-    connection, sending, under_way = Connection(descriptor), threading.Lock(), set[int]()
 
-    def say(key: int, pull: Pull | None, error: Exception | None) -> None:
-        with sending:
-            under_way.discard(key)
+    def answer(descriptor: int) -> None:
+        with suppress(EOFError, OSError), Connection(descriptor) as connection:  # nobody may wait any more
+            options, request, deadline = connection.recv()
             try:
-                connection.send((key, pull, error))
-            except OSError:
-                os._exit(0)  # nobody waits
-            except Exception as fault:  # noqa: BLE001 - what cannot be sent is said at least
-                connection.send((key, None, RuntimeError(repr(fault))))
+                connection.send((pull_here(options, replace(request, timeout_s=deadline.remaining_s)), None))
+            except SourceError as error:
+                connection.send((None, error))
+            except Exception as fault:  # noqa: BLE001 - raised where it was asked for, whatever it holds
+                connection.send((None, RuntimeError(repr(fault))))
 
-    def answer(key: int, options: HttpSourceOptions, request: PullRequest, deadline: Deadline) -> None:
+    control, answering = socket.socket(fileno=descriptor), list[threading.Thread]()
+    control.settimeout(_IDLE_S)
+    control.send(_WORD)
+    while True:
+        answering = [each for each in answering if each.is_alive()]
         try:
-            say(key, pull_here(options, replace(request, timeout_s=deadline.remaining_s)), None)
-        except Exception as error:  # noqa: BLE001 - raised where it was asked for
-            say(key, None, error)
-
-    say(_READY, None, None)
-    try:
-        while connection.poll(_IDLE_S) or under_way:
-            if connection.poll():
-                asked: tuple[Any, ...] = connection.recv()
-                under_way.add(asked[0])
-                threading.Thread(target=answer, args=asked, daemon=True).start()
-    except (EOFError, OSError):
-        os._exit(0)
+            word, descriptors, _, _ = socket.recv_fds(control, len(_WORD), 1)
+        except TimeoutError:
+            if not answering:
+                return
+            continue
+        if not word:
+            os._exit(0)
+        answering.append(threading.Thread(target=answer, args=descriptors, daemon=True))
+        answering[-1].start()

@@ -7,7 +7,6 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -50,9 +49,9 @@ class RequestTemplate:
         self._url = url.replace("{k}", str(request.k))
         self._has_user_in_path = "user" in placeholders(url.partition("?")[0])
         self._body = None if options.body is None else _map_texts(options.body, lambda text: _without_user(text, request))
-        self._items = _selector(options.items)
-        self._scores = _selector(options.scores) if options.scores else None
-        self._user = _selector(options.user) if options.user else None
+        self._items = jmespath.compile(options.items).search
+        self._scores = jmespath.compile(options.scores).search if options.scores else None
+        self._user = jmespath.compile(options.user).search if options.user else None
         self.method = options.method
 
     def is_askable(self, user: str) -> bool:
@@ -117,13 +116,6 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
     if not inflate.eof:
         raise zlib.error
     return b"".join(parts)
-
-
-def _selector(expression: str) -> Callable[[Any], Any]:
-    if expression.strip() == "@":
-        return lambda answer: answer
-    search: Callable[[Any], Any] = jmespath.compile(expression).search
-    return search
 
 
 def _without_user(text: str, request: PullRequest) -> object:

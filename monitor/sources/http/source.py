@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 from monitor.deadline import Deadline
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.http.connection_pool import end_unused, run_pull, trust
+from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.pace import PullPace
 from monitor.sources.http.pull_process import pull_elsewhere
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
@@ -59,8 +59,7 @@ class HttpSource:
         return pull_here(self._options, replace(request, timeout_s=deadline.remaining_s)) if pull is None else pull
 
     def close(self) -> None:
-        """Close the connections that all sources share, where none of them is pulling."""
-        end_unused()
+        """Connections are shared, and close by themselves."""
 
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:

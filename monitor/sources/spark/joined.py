@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import fields
 from datetime import datetime
 from functools import reduce
 
@@ -27,8 +28,8 @@ from monitor.sources.spark.connect_session import (
     ship_program,
 )
 from monitor.sources.spark.connect_session import functions as F  # noqa: N812 - its usual name
-from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPartition, ShippedColumns
-from monitor.sources.table_lists import TableLists
+from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPartition
+from monitor.sources.table_lists import ListColumns, TableLists
 
 PARTS_HERE = 64
 """Most parts that come back as they are; more of them are merged on the cluster first, `_TOGETHER` in one task."""
@@ -38,17 +39,12 @@ _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 
 def join_in_spark(
-    baseline: SparkSourceOptions,
-    candidate: SparkSourceOptions,
-    users: SparkUsersOptions,
-    dimensions: Sequence[str],
-    again: SparkSourceOptions | None,
+    lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]
 ) -> JoinedTables | None:
     """These tables joined, None where they are not of one server."""
-    tables: list[SparkOptions] = [each for each in (baseline, candidate, users, again) if each is not None]
-    if any((each.remote, each.conf) != (baseline.remote, baseline.conf) for each in tables):
+    if any((each.remote, each.conf) != (users.remote, users.conf) for each in lists.values()):
         return None
-    return JoinedTables(baseline, candidate, users, dimensions, again)
+    return JoinedTables(lists, users, dimensions)
 
 
 class _OnlyJoined:
@@ -77,30 +73,17 @@ def only_joined(_: SparkOptions) -> _OnlyJoined:
 
 
 class JoinedTables:
-    """Two arms' tables, a table of users, and where there are any the baseline's second lists. Port: JoinedSource."""
+    """Tables of lists by name, see `SourceKind`, and a table of users. Port: JoinedSource."""
 
-    def __init__(
-        self,
-        baseline: SparkSourceOptions,
-        candidate: SparkSourceOptions,
-        users: SparkUsersOptions,
-        dimensions: Sequence[str],
-        again: SparkSourceOptions | None = None,
-    ) -> None:
-        lists = {"baseline": baseline, "candidate": candidate, "noise_floor": again}
-        self._lists = {name: options for name, options in lists.items() if options is not None}
-        self._users = users
-        self._dimensions = tuple(dimensions)
-
-    def read(self, request: JoinRequest) -> AbstractContextManager[_MeasuredThere]:
-        """Begin to read."""
-        return self._read(request)
+    def __init__(self, lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]) -> None:
+        self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
 
     def close(self) -> None:
         """Nothing is held between reads."""
 
     @contextmanager
-    def _read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
+    def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
+        """Begin to read."""
         with open_session(self._users, Deadline.after(request.timeout_s)) as session:
             users = _AskedUsers(session, self._users, self._dimensions, request)
             lists, troubles, lacks = dict[str, _Lists](), list[str](), list[str]()
@@ -222,13 +205,12 @@ class _Lists(_Table):
 
     def __init__(self, session: SparkSession, side: str, options: SparkSourceOptions, request: JoinRequest) -> None:
         super().__init__(session, options, request.slot, options.columns)
-        names = ("user", "items", "item", "rank", "scores")
-        self.columns = ShippedColumns(**{name: getattr(options, name) for name in names})
+        self.columns = ListColumns(**{each.name: getattr(options, each.name) for each in fields(ListColumns)})
         key = self.key(options.user)
         # Without a row: columns that cannot hold lists are refused before anything is joined.
         nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, request=nobody, where=self.where).pull([empty])
-        taken = (column_of(name).alias(f"{side}_{name}") for name in self.columns.beside_user)
+        taken = (column_of(name).alias(f"{side}_{name}") for name in options.columns if name != options.user)
         marks = {"side": F.lit(side), "asked": F.expr("false")}
         self.rows = self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)

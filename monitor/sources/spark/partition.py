@@ -14,28 +14,12 @@ from monitor.model import Panel, Pull, PullRequest, UserBatch
 from monitor.ports import Measurer
 from monitor.sources.id_columns import one_array
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
-from monitor.sources.table_lists import TableLists
+from monitor.sources.table_lists import ListColumns, TableLists
 
 MERGED_BYTES = 16 << 20
 """Parts are merged until they hold this much: far from what Spark sends in one message."""
 PARTS = "asked long, part binary"
 """Columns of what comes back: how many users were asked, and what was found of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShippedColumns:
-    """Which columns hold users and lists, as in ``ListColumnOptions``."""
-
-    user: str
-    items: str | None
-    item: str | None
-    rank: str | None
-    scores: str | None
-
-    @property
-    def beside_user(self) -> tuple[str, ...]:
-        """Columns to read but that of the users."""
-        return tuple(dict.fromkeys(filter(None, (self.items, self.item, self.rank, self.scores))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +31,7 @@ class MeasuredPartition:
 
     measurer: Measurer
     values: Mapping[str, SegmentValues]
-    columns: Mapping[str, ShippedColumns]
+    columns: Mapping[str, ListColumns]
     where: Mapping[str, str]
     k: int
     slot: datetime
@@ -78,9 +62,8 @@ class MeasuredPartition:
             return None
         request = PullRequest(users=users, k=self.k, slot=self.slot, timeout_s=1.0)
         rows = (batch.filter(pc.equal(batch["side"], side)) for batch in held)
-        lists = (
-            {columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in columns.beside_user}} for batch in rows
-        )
+        names = [name for name in (columns.items, columns.item, columns.rank, columns.scores) if name is not None]
+        lists = ({columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in names}} for batch in rows)
         return TableLists(options=columns, request=request, where=self.where[side]).pull(lists)
 
 

@@ -183,8 +183,8 @@ splits = table_of_runs(
     Column("kinds", Document),
     key=("segment",),
 )
-"""The mean distance from identical lists by part, of one metric a run, and shares of lists by kind of change: what later runs
-are held against. NULL where nobody was compared."""
+"""What later runs are held against: the mean distance of all users from identical lists by part, of one metric a run, and in
+``kinds`` how much each arm's lists changed since the run before. Earlier versions stored a row a segment."""
 
 explanations = table_of_runs(
     "explanations",

@@ -42,7 +42,7 @@ def long_items(path: Path) -> None:
 
 
 def long_list(path: Path) -> None:
-    lists = pa.LargeListArray.from_arrays(pa.array([0, 10**8]), pa.array(np.zeros(10**8, np.int8)))
+    lists = pa.LargeListArray.from_arrays(pa.array([0, 10**7]), pa.array(np.zeros(10**7, np.int8)))
     pq.write_table(pa.table({"user": ["1"], "items": lists}), path)
 
 
@@ -52,7 +52,7 @@ def many_columns(path: Path) -> None:
 
 def many_users(path: Path) -> None:
     rows = gzip.compress(b"\n".join(b"%d,1" % number for number in range(1_000_000)) + b"\n", 1)
-    path.write_bytes(gzip.compress(b"user,items\n") + rows * 4)
+    path.write_bytes(gzip.compress(b"user,items\n") + rows * 2)
 
 
 _READ = """
@@ -82,7 +82,7 @@ print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - be
         ("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
         ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
         ("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
-        ("list.parquet", long_list, "holds lists of 100000000 items", "UserTable"),
+        ("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
         ("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
     ],

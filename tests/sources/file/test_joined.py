@@ -1,14 +1,12 @@
 """Files joined by user find what pulling both of them finds, whatever stands in them, in each format and in parts."""
 
-import csv
-import json
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import numpy as np
@@ -30,8 +28,9 @@ from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
 from servers.disk import small_disk
-from servers.lists import as_lists, request
+from servers.lists import as_lists, request, write_csv, write_jsonl
 
+T = TypeVar("T")
 PLAN = comparison(
     k=4,
     metrics=("extended_tau", "rbo(p=0.9)", "footrule_normalized"),
@@ -82,20 +81,6 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, row_group_size=64)
 
 
-def write_csv(table: pa.Table, path: Path) -> None:
-    rows = table.to_pylist()
-    with path.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.DictWriter(file, table.column_names)
-        lines.writeheader()
-        lines.writerows(
-            {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
-        )
-
-
-def write_jsonl(table: pa.Table, path: Path) -> None:
-    path.write_text("\n".join(map(json.dumps, table.to_pylist())), encoding="utf-8")
-
-
 def write_parts(table: pa.Table, path: Path) -> None:
     path.mkdir()
     (path / "_SUCCESS").touch()
@@ -104,7 +89,12 @@ def write_parts(table: pa.Table, path: Path) -> None:
         pq.write_table(part, path / f"{name}.parquet")
 
 
-WRITERS = {".parquet": write_parquet, ".csv": write_csv, ".jsonl": write_jsonl, ".parts": write_parts}
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".parquet": write_parquet,
+    ".csv": lambda table, path: write_csv(table.to_pylist(), path),
+    ".jsonl": lambda table, path: write_jsonl(table.to_pylist(), path),
+    ".parts": write_parts,
+}
 
 
 @pytest.fixture
@@ -117,6 +107,16 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def lists_of(*lists: T | None) -> dict[str, T]:
+    """Baseline, candidate, and where they are given the baseline's second lists, by name."""
+    return {name: each for name, each in zip(("baseline", "candidate", "noise_floor"), lists, strict=False) if each is not None}
+
+
+def joined_files(*files: FileSourceOptions) -> JoinedFiles:
+    """These lists, for the users of the first."""
+    return JoinedFiles(lists_of(*files), asked_of(files[0]), ())
+
+
 def arms_of(
     baseline: FileSourceOptions, candidate: FileSourceOptions, users: FileUsersOptions, again: FileSourceOptions | None = None
 ) -> Arms:
@@ -126,7 +126,7 @@ def arms_of(
         users=FileUsers(users),
         dimensions=("country", "tier"),
         again=None if again is None else FileLists(again),
-        joined=JoinedFiles(baseline, candidate, users, ("country", "tier"), again),
+        joined=JoinedFiles(lists_of(baseline, candidate, again), users, ("country", "tier")),
     )
 
 
@@ -143,17 +143,19 @@ def found(measurement: Measurement) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kept", "spell", "kind"),
+    ("kept", "spell", "kind", "form", "users"),
     [
-        ("parquet", str, "clean"),
-        ("parquet", int, "odd"),
-        ("csv", str, "odd"),
-        ("jsonl", int, "odd"),
-        ("parts", str, "odd"),
+        ("parquet", str, "clean", "wide", "of the baseline"),
+        ("parquet", int, "odd", "wide", "of the baseline"),
+        ("parquet", int, "odd", "long", "of a file"),
+        ("csv", str, "odd", "wide", "of a file"),
+        ("csv", str, "odd", "long", "of the baseline"),
+        ("jsonl", int, "odd", "wide", "of the baseline"),
+        ("jsonl", int, "odd", "long", "of a file"),
+        ("parts", str, "odd", "wide", "of a file"),
+        ("parts", str, "odd", "long", "of the baseline"),
     ],
 )
-@pytest.mark.parametrize("users", ["of the baseline", "of a file"])
-@pytest.mark.parametrize("form", ["wide", "long"])
 def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     tmp_path: Path, spill: Path, *, form: str, users: str, kept: str, spell: Any, kind: str
 ) -> None:
@@ -276,8 +278,7 @@ def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(*files)
     request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
     path = Path(files[1].path)
 
@@ -292,8 +293,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
         # Nothing else is asked of the database: only another interrupt ends this.
         answers._database.execute("SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1")
 
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(*files)
 
     with (
         pytest.raises(SourceError, match="were not read in time: raise deadline"),
@@ -307,7 +307,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
 def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
+    source = joined_files(*files)
     with pytest.raises(SourceError, match="were not read in time: raise deadline"):
         source.read(JoinRequest(k=4, slot=SLOT, timeout_s=0.5, max_segment_values=2)).__enter__()
     release.set()
@@ -324,8 +324,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
         files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
     monkeypatch.setattr(database, "MEMORY_MB", 60)
-    source = JoinedFiles(files[0], files[1], asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(files[0], files[1])
     seen = 0
 
     request = JoinRequest(k=20, slot=SLOT, timeout_s=300, max_segment_values=2)
@@ -368,8 +367,7 @@ def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, 
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())
-    source = JoinedFiles(*files, asked_of(files[0]), (), None)
-    assert source is not None
+    source = joined_files(*files)
 
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
         for forbidden in (

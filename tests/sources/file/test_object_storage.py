@@ -22,13 +22,20 @@ except ImportError:
     missing("moto and s3fs are not installed: pip install 'moto[s3]' flask flask-cors s3fs")
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A bucket ``lists`` of a server that the environment names."""
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server of buckets."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A bucket ``lists`` of a server that the environment names."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3CR3T")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -37,7 +44,6 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     files.makedirs("lists", exist_ok=True)
     yield files
     s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
 
 
 def fill(folder: Path) -> None:
@@ -50,7 +56,7 @@ def fill(folder: Path) -> None:
 
 def joined(path: str) -> dict[str, list[Any]]:
     options = FileSourceOptions(path=path, user="user", items="items")
-    source = JoinedFiles(options, options, FileUsersOptions(path=path, user="user"), ())
+    source = JoinedFiles({"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ())
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
         return {user: items for batch in answers.batches(100) for user, items in as_lists(batch.candidate).items()}
 
@@ -58,7 +64,6 @@ def joined(path: str) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("path", ["day", "day/*.parquet", "day/a.parquet", "lists.csv"])
 def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path) -> None:
     fill(tmp_path)
-    # Its servers share one account in this process, so that a bucket may hold what another test put there.
     for name in ("day/a.parquet", "day/b.parquet", "lists.csv"):
         store.put_file(str(tmp_path / name), f"lists/{name}")
 

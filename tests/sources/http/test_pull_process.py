@@ -29,8 +29,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     begin()
     yield
     if isinstance(current := pull_process._current, PullProcess):
-        current._child.kill()
-        wait_for(lambda: current.is_gone, "its end")
+        current.end()
 
 
 def current() -> PullProcess:
@@ -80,7 +79,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
 
 @pytest.mark.usefixtures("busy")
 def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_process, "_LATE_S", 0.5)
+    monkeypatch.setattr(pull_process, "_LATE_S", 1)
     stopped = current()
     stopped._child.send_signal(signal.SIGSTOP)
     with pytest.raises(SourceError, match="did not answer in time") as caught:
@@ -98,8 +97,7 @@ def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommend
     child.send_signal(signal.SIGTERM)
     assert as_lists(source.pull(request("u", k=1))) == {"u": ["0"]}
     assert child.poll() is None
-    with socket.socket(fileno=os.dup(current()._connection.fileno())) as ours:
-        ours.shutdown(socket.SHUT_RDWR)  # as the parent's end does
+    current()._control.shutdown(socket.SHUT_RDWR)  # as the parent's end does
     child.wait(60)
 
 
@@ -111,5 +109,4 @@ def test_only_pulls_of_several_runs_are_worth_a_process(monkeypatch: pytest.Monk
     for under_way, is_worth_it in ((2, False), (4, True)):
         loop.under_way = under_way
         assert connection_pool.is_busy() is is_worth_it
-    loop.under_way = 0
-    loop.end_now()
+    loop.end()

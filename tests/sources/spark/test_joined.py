@@ -31,7 +31,7 @@ from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import PLAN, arms_of, found, rows_of, write
+from sources.file.test_joined import PLAN, arms_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -50,6 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
+REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)
 Files = tuple[FileSourceOptions, FileSourceOptions]
 
 
@@ -65,11 +66,8 @@ def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions
     shared = {"remote": f"sc://127.0.0.1:{port}", "conf": {name.replace("_", "."): value for name, value in conf.items()}}
     given = [None if each is None else each.model_dump(exclude={"format", "max_bytes"}) | shared for each in files]
     lists = [None if each is None else SparkSourceOptions(**each) for each in (given[0], given[1], given[3])]
-    assert lists[0] is not None
-    assert lists[1] is not None
-    return replace(
-        arms, joined=joined.join_in_spark(lists[0], lists[1], SparkUsersOptions(**given[2] or {}), arms.dimensions, lists[2])
-    )
+    users = SparkUsersOptions(**given[2] or {})
+    return replace(arms, joined=joined.join_in_spark(lists_of(*lists), users, arms.dimensions))
 
 
 def there(port: int, files: Files, **conf: str) -> Arms:
@@ -83,12 +81,12 @@ def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measuremen
     return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
 
 
-@pytest.mark.parametrize(("form", "spell", "odd"), [("wide", str, True), ("long", int, True), ("wide", int, False)])
+@pytest.mark.parametrize(("form", "spell", "batch_users"), [("wide", str, 4), ("long", int, 50)])
 def test_spark_finds_what_files_give_to_the_last_bit(
-    tmp_path: Path, spark: int, form: str, spell: Any, monkeypatch: pytest.MonkeyPatch, *, odd: bool
+    tmp_path: Path, spark: int, form: str, spell: Any, batch_users: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baseline, candidate, again = (
-        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3)
+        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, spell) for seed in (1, 2, 3)
     )
     listed = write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", spell)
     asked = FileUsersOptions(path=listed.path, user="user")
@@ -98,7 +96,6 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     monkeypatch.setattr(joined, "_TOGETHER", 4)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
-    batch_users = {(True, "wide"): 200, (True, "long"): 50, (False, "wide"): 4}[odd, form]
     measured = measure(in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN)
     assert found(measured) == found(here)
     assert (measured.coverage, measured.left_out, measured.troubles) == (here.coverage, here.left_out, here.troubles)
@@ -119,10 +116,13 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
 
 
 def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, files: Files) -> None:
-    pq.write_table(pa.concat_tables([pq.read_table(files[0].path)] * 2), Path(files[0].path).with_name("twice.parquet"))
-    asked = FileUsersOptions(path=str(Path(files[0].path).with_name("twice.parquet")), user="user")
-    arms = replace(arms_of(*files, asked), dimensions=())
-    assert measure(in_spark(arms, spark, *files, asked, None)).coverage.all.asked == 200
+    twice = Path(files[0].path).with_name("twice.parquet")
+    pq.write_table(pa.concat_tables([pq.read_table(files[0].path)] * 2), twice)
+    asked = FileUsersOptions(path=str(twice), user="user")
+    source = in_spark(replace(arms_of(*files, asked), dimensions=()), spark, *files, asked, None).joined
+    assert source is not None
+    with source.read(REQUEST) as answers:
+        assert answers.asked.count == 200
 
 
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spark: int, files: Files, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spar
     baseline = SparkSourceOptions(items="items", table=name, **shared)
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **shared)
     users = SparkUsersOptions(table=f"default.{name}", **shared)
-    joined_there = joined.join_in_spark(baseline, candidate, users, arms.dimensions, None)
+    joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
     assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms_of(*files, asked)))
     session.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
@@ -227,7 +227,6 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monk
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda path: path.unlink(), "does not exist: check table or path, and that the job which writes it has run"),
         (
             lambda path: pq.write_table(pa.table({"user": ["a"], "lists": [[1]]}), path),
             "has no column 'items': it has user, lists",
@@ -242,7 +241,7 @@ def test_a_candidate_that_cannot_be_read_is_said_before_anything_is_joined(
     damage(Path(files[1].path))
     source = there(spark, files).joined
     assert source is not None
-    with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)) as answers:
+    with source.read(REQUEST) as answers:
         (trouble,) = answers.troubles
     assert trouble.startswith("candidate: ")
     assert reason in trouble
@@ -250,7 +249,9 @@ def test_a_candidate_that_cannot_be_read_is_said_before_anything_is_joined(
 
 def test_without_the_candidate_everybody_is_unavailable(spark: int, files: Files) -> None:
     Path(files[1].path).unlink()
-    assert measure(there(spark, files)).coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
+    measured = measure(there(spark, files))
+    assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
+    assert "does not exist: check table or path, and that the job which writes it has run" in measured.troubles[0]
 
 
 def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from factories import SLOT
+from monitor import sinks
 from monitor.errors import OutputError
 from monitor.model import Scores
-from monitor.sinks import ScoresToOptions, open_score_sink, score_files
+from monitor.sinks import ScoresToOptions, open_score_sink
 
 NAN = float("nan")
 
@@ -33,7 +34,7 @@ def write(path: Path, *batches: Scores) -> None:
 def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_files, "CHUNK", 1)
+    monkeypatch.setattr(sinks, "CHUNK", 1)
     write(tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet", batch({"b": 0.5, "a": NAN}), batch({"\u00fc": -1.0}))
 
     file = pq.ParquetFile(tmp_path / "2024" / "01-08.parquet")

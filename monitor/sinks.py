@@ -1,4 +1,4 @@
-"""All scores of a run as one Parquet file a slot (zstd): a column `user`, and a column of doubles for each metric."""
+"""Where all scores of a run are written beside the database: one Parquet file a slot (zstd), a column of doubles a metric."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pydantic import AfterValidator, Field
 from monitor.errors import OutputError
 from monitor.files import folder_for, replacing
 from monitor.model import Scores
-from monitor.options import ConfigPath, Options
+from monitor.options import ConfigPath, OneOf, Options
+from monitor.ports import ScoreSink
 from monitor.slot_templates import check_placeholders, fill_slot
 
 if TYPE_CHECKING:
@@ -34,6 +35,17 @@ class ScoreFileOptions(Options):
         "without it each run replaces the file of the last one. Only rankwatch's own account may read it. "
         "A relative path starts at the configuration file's directory.",
     )
+
+
+class ScoresToOptions(OneOf):
+    """Where all scores of each run are written, beside what the database keeps: exactly one of these."""
+
+    file: ScoreFileOptions | None = Field(default=None, description="A Parquet file a slot.")
+
+
+def open_score_sink(options: ScoresToOptions) -> ScoreSink:
+    """The place that the options name; nothing is written yet."""
+    return ScoreFiles(path=options.given.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
