@@ -11,7 +11,7 @@ import scipy
 
 from monitor.model import Direction
 from monitor.model.arrays import Floats, Integers
-from monitor.reference.history import keep_newest, read_history
+from monitor.reference.history import keep_newest
 from monitor.reference.levels import PastAlarms, find_levels
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import Spread, measure_spread, pay
@@ -59,9 +59,11 @@ def refer(
     Of runs that ``alarms`` calls unhealthy only seasons and new levels are learned. The newest WINDOW others are weighed by
     1 / (run-to-run variance + own sampling variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986), after
     seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors these are mean and standard deviation,
-    so Student's t holds exactly for normal runs. Errors: InputError on odd shapes.
+    so Student's t holds exactly for normal runs.
     """
-    past, doubts = read_history(values, errors)
+    past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    # A run counts with a finite value and a finite sampling error of at least 0.
+    past = np.where(np.isfinite(past) & np.isfinite(doubts) & (doubts >= 0), past, np.nan)
     none = np.zeros(past.shape, dtype=np.bool_)
     alarms = alarms or PastAlarms(healthy=~none, alarms=none, firing=none)
     seasonal = remove_seasons(past, phases, alarms.alarms)
