@@ -33,8 +33,8 @@ class Reference:
     ``center`` is the expected value of the next run and ``center_error`` its standard error; ``spread`` the standard deviation
     from run to run of what was seen, sampling error included; ``sampling`` the part of its square that is sampling variance;
     ``df`` the degrees of freedom of ``spread`` (0: too little is known yet, ``spread`` NaN); ``runs`` how many runs carry it;
-    ``taught`` (runs, m) these runs without their season, at the newest level, else NaN; ``since`` the row at which a level
-    begins that nobody has accepted, -1 for none.
+    ``taught`` (runs, m) these runs without their season, at the newest level, else NaN, and ``errors`` theirs; ``since`` the
+    row at which a level begins that nobody has accepted, -1 for none.
     """
 
     center: Floats
@@ -44,6 +44,7 @@ class Reference:
     df: Floats
     runs: Integers
     taught: Floats
+    errors: Floats
     since: Integers
 
 
@@ -71,12 +72,14 @@ def refer(
     if levels.shift.any():  # or runs of two levels would look like a season
         seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
     taught = np.where(levels.teaches, seasonal.values, np.nan)
-    own = measure_spread(*keep_newest(taught, np.where(np.isnan(taught), np.nan, doubts), WINDOW))
-    return _bound(pay(own, seasonal.paid, seasonal.doubt + levels.doubt, seasonal.unrest), taught, levels.since)
+    doubts = np.where(np.isnan(taught), np.nan, doubts)
+    own = measure_spread(*keep_newest(taught, doubts, WINDOW))
+    return _bound(pay(own, seasonal.paid, seasonal.doubt + levels.doubt, seasonal.unrest), (taught, doubts), levels.since)
 
 
-def _bound(spread: Spread, taught: Floats, since: Integers) -> Reference:
+def _bound(spread: Spread, past: tuple[Floats, Floats], since: Integers) -> Reference:
     """The variance at least LEAST_OF_SAMPLING and RESOLUTION."""
+    taught, errors = past
     least = np.maximum(LEAST_OF_SAMPLING * spread.sampling, (RESOLUTION * np.maximum(1.0, np.abs(spread.center))) ** 2)
     # A bound brings no degrees of freedom: the calm may be chance.
     variance = np.where(spread.df > 0, np.maximum(spread.variance, least), np.nan)
@@ -88,6 +91,7 @@ def _bound(spread: Spread, taught: Floats, since: Integers) -> Reference:
         df=spread.df,
         runs=spread.runs,
         taught=taught,
+        errors=errors,
         since=since,
     )
 
