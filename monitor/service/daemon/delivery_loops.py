@@ -49,11 +49,6 @@ class DeliveryLoop:
         self._progressed_s = self.sender.clock.monotonic()
         self.thread.start()
 
-    def stop(self, timeout_s: float) -> None:
-        """Ask, wait at most so long for the end, and close the receiver."""
-        self.thread.stop(timeout_s)
-        self.receiver.close()
-
     @property
     def is_stalled(self) -> bool:
         """Whether it has ended, or made no progress for STALLED_S seconds."""
@@ -121,14 +116,14 @@ class DeliveryLoops:
             loop.thread.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask all, wait at most so long for the end of all, and close their receivers."""
+        """Ask all, and wait at most so long for the end of all."""
         with self._lock:
             loops, self._loops = self._loops, ()
         for loop in loops:
             loop.thread.ask_to_stop()
         ends_at = time.monotonic() + timeout_s
         for loop in loops:
-            loop.stop(timeout_s=ends_at - time.monotonic())
+            loop.thread.stop(timeout_s=ends_at - time.monotonic())
 
     def renew_stalled(self) -> None:
         """Put a new loop in the place of each that hangs or has died."""
