@@ -153,8 +153,8 @@ class ComparisonOptions(Options):
     )
     keep_lists: KeepChoice | None = Field(
         default=None,
-        description="Whose lists are stored, as in `keep_scores` (default: of all users if relevance, a temporal noise floor "
-        "or an arm metric needs them, else of none).",
+        description="Whose lists are stored, as in `keep_scores`: those that explanations hold the next run's against "
+        "(default: of all users if relevance, a temporal noise floor or an arm metric needs them, else of none).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
     reference: str | None = Field(
