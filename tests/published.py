@@ -212,7 +212,7 @@ def site(**given: Any) -> Site:
         configuration="comparisons: []",
     )
     nothing = {"store": None, "clock": factories.HeldClock(), "latest": tuple, "comparisons": dict, "notice": lambda: None}
-    return Site(**{**nothing, "titles": lambda *_: {}, "status": lambda: status, **given})  # type: ignore[arg-type]
+    return Site(**{**nothing, "titles": lambda *_: {}, "status": lambda: status, **given})
 
 
 def pages(**given: Any) -> Starlette:

@@ -22,11 +22,12 @@ LEAST_MOVED = 0.25
 """Unless so many of the other users' lists changed the arm was not trained, and lists that did not change are no news."""
 
 
-class Portion(NamedTuple):
-    """A share, and the users that it is a share of."""
+class Reading(NamedTuple):
+    """The value of a series in one segment of one run, and the users behind it."""
 
     value: float
     users: int
+    segment: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +36,30 @@ class Figures:
 
     summaries: Mapping[tuple[str, str], Summary]
     coverage: Mapping[str, CoverageRow]
-    traits: Mapping[tuple[str, CoverageShare], Portion]
+    traits: Mapping[tuple[str, CoverageShare], Reading]
 
     @classmethod
     def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = (), scores: Sequence[ArmScore] = ()) -> Self:
         """Of a run's summaries, coverage and arm-wide metrics; unchanged lists only where lists of other users changed."""
         found = {
-            (each.segment, CoverageShare(Lack(each.metric), each.arm)): Portion(each.value, each.n)
+            (each.segment, CoverageShare(Lack(each.metric), each.arm)): Reading(each.value, each.n, each.segment)
             for each in scores
             if each.metric in TRAITS and each.value is not None
         }
         traits = {
-            (segment, share): portion
-            for (segment, share), portion in found.items()
-            if share.lack is not Lack.UNCHANGED or _have_others_moved(portion, found.get((ALL, share)))
+            (segment, share): reading
+            for (segment, share), reading in found.items()
+            if share.lack is not Lack.UNCHANGED or _have_others_moved(reading, found.get((ALL, share)))
         }
         by_name = {(each.segment, each.metric): each for each in summaries}
         return cls(by_name, {row.segment: row for row in rows if row.asked}, traits)
 
-    def find_share(self, segment: str, share: CoverageShare) -> Portion | None:
+    def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
         """The share in the segment, None where it is not known."""
         if share.lack in TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
-        return None if row is None else Portion(share.count(row) / row.asked, row.asked)
+        return None if row is None else Reading(share.count(row) / row.asked, row.asked, segment)
 
     def segments(self, rule: SeriesRule) -> set[str]:
         """The segments in which the rule's series was measured."""
@@ -69,13 +70,13 @@ class Figures:
         return set(self.coverage)
 
 
-def _have_others_moved(part: Portion, whole: Portion | None) -> bool:
+def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
     """Whether lists outside of the segment changed; any list, where it has no outside."""
     if whole is None:
         return False
-    rest = Portion(0.0, 0) if part.users == whole.users else part
+    rest = part._replace(users=0) if part.users == whole.users else part
     return _moved(whole) - _moved(rest) >= LEAST_MOVED * (whole.users - rest.users)
 
 
-def _moved(unchanged: Portion) -> float:
+def _moved(unchanged: Reading) -> float:
     return unchanged.users * (1.0 - unchanged.value)

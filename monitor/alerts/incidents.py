@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from monitor.alerts.machine import stable_key
-from monitor.model import ALL, AlertState, JudgingPlan, RuleKind, Severity, State, Transition
+from monitor.model import ALL, AlertState, JudgingPlan, Lack, RuleKind, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
 """How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
@@ -99,20 +99,23 @@ def _is_share(change: Transition) -> bool:
     return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
 
 
-_GROWN, _FEW = 2.0, 0.05
+_GROWN = 2.0
+_OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 _LOUDEST = tuple(Severity)
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
     """Users concerned by these firings: as many as alerts on a share of users say, of several the one that says most.
 
-    Segments of one dimension are added. Where no alert counts users, they are taken to be a twentieth of those watched.
+    Segments of one dimension are added. Where no alert counts users, they are all of those watched: a count that comes later is
+    no growth then. Nor is one of another order of items, which more users have than items of their own.
     """
     users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
     for start in find_leads(starts):
-        share = abs(start.value - (start.normal or 0.0)) if _is_share(start) and start.value is not None else None
-        of_it = users[share is not None, start.alert, start.segment.partition("=")[0]]
-        of_it[start.segment] = max(of_it.get(start.segment, 0.0), start.users * (_FEW if share is None else share))
+        is_counted = _is_share(start) and start.value is not None and not start.statistic.startswith(_OF_ORDER)
+        share = abs((start.value or 0.0) - (start.normal or 0.0)) if is_counted else 1.0
+        of_it = users[is_counted, start.alert, start.segment.partition("=")[0]]
+        of_it[start.segment] = max(of_it.get(start.segment, 0.0), start.users * share)
     return max(((counts, sum(of_it.values())) for (counts, *_), of_it in users.items()), default=(False, 0.0))[1]
 
 
@@ -136,17 +139,13 @@ def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
     paging, last, seen = Paging(), None, list[Transition]()
     for slot, begun in groupby(starts, key=lambda start: start.slot):
         seen += begun
-        paging, last = _page(paging, seen, is_late=last is not None and slot - last > group_for), slot
+        severity, users = min((start.severity for start in seen), key=_LOUDEST.index), count_concerned(seen)
+        worse, is_late = None, last is not None and slot - last > group_for
+        if severity is not paging.severity:
+            worse = f"its severity rose from {paging.severity} to {severity}"
+        elif users >= max(_GROWN * paging.users, 1.0) and (paging.pages == 1 or is_late):
+            worse = f"it concerns about {users:,.0f} users, and about {paging.users:,.0f} at the last page"
+        if worse or not paging.pages:
+            paging = Paging(pages=paging.pages + 1, severity=severity, users=users, worse=worse if paging.pages else None)
+        last = slot
     return paging
-
-
-def _page(before: Paging, starts: Sequence[Transition], *, is_late: bool) -> Paging:
-    severity, users = min((start.severity for start in starts), key=_LOUDEST.index), count_concerned(starts)
-    now = Paging(pages=before.pages + 1, severity=severity, users=users)
-    if not before.pages:
-        return now
-    if severity is not before.severity:
-        return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
-    if users < max(_GROWN * before.users, 1.0) or (before.pages > 1 and not is_late):
-        return before
-    return replace(now, worse=f"it concerns about {users:,.0f} users, and about {before.users:,.0f} at the last page")

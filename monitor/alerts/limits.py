@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from monitor.alerts.verdicts import Reading, count_users, describe_value, format_value, is_beyond, judge_threshold, undecided
+from monitor.alerts.figures import Reading
+from monitor.alerts.verdicts import count_users, describe_value, format_value, is_beyond, judge_threshold, undecided
 from monitor.model import (
     MIN_HEALTHY_RUNS,
     CoverageRow,

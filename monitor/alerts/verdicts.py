@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from monitor.alerts.figures import Portion
+from monitor.alerts.figures import Reading
 from monitor.model import (
     ALL,
-    CHURN,
-    MIN_CHANGES,
     TRAITS,
-    Arm,
-    ArmScore,
     CoverageRow,
     CoverageRule,
-    CoverageShare,
     Direction,
     FixedLimit,
     Lack,
@@ -24,8 +18,6 @@ from monitor.model import (
     RunStatus,
     SeriesRule,
     SimilarityRule,
-    Standstill,
-    StandstillRule,
     Summary,
     Verdict,
 )
@@ -44,15 +36,6 @@ _LACK_WORDS = {
 }
 _UNKNOWN = "there are no lists to compare"
 _UNTOLD = {Lack.UNCHANGED: "too few lists of other users have changed since the last run to tell which ones should have"}
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The value of a rule's series in one segment of one run, fit to be compared, and the users behind it."""
-
-    value: float
-    users: int
-    segment: str
 
 
 def read_similarity(
@@ -86,7 +69,7 @@ def read_similarity(
 
 
 def read_coverage(
-    rule: CoverageRule, segment: str, status: RunStatus, portion: Portion | None, run_reason: str | None
+    rule: CoverageRule, segment: str, status: RunStatus, found: Reading | None, run_reason: str | None
 ) -> Reading | Verdict:
     """The share, in every run that knows its coverage, also one that failed for lack of lists; or why there is none.
 
@@ -96,18 +79,18 @@ def read_coverage(
     is_trait = rule.share.lack in TRAITS
     if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
-    if portion is None and is_trait:
+    if found is None and is_trait:
         return undecided(Outcome.NO_DATA, f"{_UNTOLD.get(rule.share.lack, _UNKNOWN)}{_of(segment)}", is_learning=True)
-    if portion is None:
+    if found is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
         return undecided(Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason))
     # Coverage is judged in failed runs too: missing lists are often why they fail.
-    if portion.users < rule.min_users:
+    if found.users < rule.min_users:
         was = "could be looked at" if is_trait else "were asked"
-        few = f"only {count_users(portion.users, segment)} {was}, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, portion.users, is_learning=is_trait)
-    return Reading(portion.value, portion.users, segment)
+        few = f"only {count_users(found.users, segment)} {was}, fewer than the {rule.min_users:,} needed"
+        return undecided(Outcome.TOO_FEW, few, found.users, is_learning=is_trait)
+    return found
 
 
 def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
@@ -161,81 +144,23 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     return undecided(Outcome.NO_DATA, f"no user of the panel belongs to {segment}; there is {named}{rest}")
 
 
-def judge_standstill(
-    rule: StandstillRule,
-    status: RunStatus,
-    scores: Sequence[ArmScore],
-    standstill: Standstill | None,
-    run_reason: str | None,
-) -> Verdict:
-    """Judge whether the arm stands still; the value counts the changes of the other arm since its own last one.
-
-    ``breach`` beyond the limit that was learned, recovered with the arm's next change. ``no_data`` where this run's lists could
-    not be compared with those of the last one, ``too_few`` while it is being learned how often the arm changes.
-    """
-    if (unjudged := judge_status(status, run_reason)) is not None:
-        return unjudged
-    churn = find_churn(scores)
-    if rule.arm not in churn or other_arm(rule.arm) not in churn or standstill is None:
-        return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
-    users = churn[rule.arm].n
-    if users < rule.min_users:
-        few = f"only {count_users(users, ALL)} had a list in the last run too, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, users)
-    # A rhythm needs two changes to be known.
-    if standstill.limit is None:
-        seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
-        learning = f"learning how often the lists of the {rule.arm} change: {seen}"
-        return undecided(Outcome.TOO_FEW, learning, users, is_learning=True)
-    return _compare_standstill(churn, standstill, standstill.limit)
-
-
-def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    arm, other, missed = standstill.arm, other_arm(standstill.arm), standstill.missed
-    is_breach = missed > most
-    seen = (
-        f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
-        if missed
-        else f"lists of the {arm} change"
-    )
-    replaced = f"replaced in this run: {churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
-    return Verdict(
-        outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{seen}, {'more than' if is_breach else 'at most'} {most} is normal; {replaced}",
-        value=float(missed),
-        users=churn[arm].n,
-        is_recovered=missed == 0,
-    )
-
-
-def find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
-    """Churn of each arm over all users, of those that have one."""
-    return {each.arm: each for each in scores if each.segment == ALL and each.metric == CHURN and each.value is not None}
-
-
-def other_arm(arm: Arm) -> Arm:
-    """The arm that it is compared with."""
-    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE
-
-
 def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:
     """A verdict without a value: there is none, or none that may be compared."""
     return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
 
 
 def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
-    """The value in words, ``shown`` as it is formatted, with the users behind it."""
+    """The value in words, ``shown`` as it is formatted, with the users behind it.
+
+    ``mean of rbo(p=0.9) is 0.512 over 690 users``, ``the candidate gave no list for 34 of 690 users (0.0493)``.
+    """
     users = count_users(reading.users, reading.segment)
-    if isinstance(rule, CoverageRule):
-        return f"{_describe_coverage(rule.share, round(reading.value * reading.users), users)} ({shown})"
-    return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
-
-
-def _describe_coverage(share: CoverageShare, count: int, asked: str) -> str:
-    """``the candidate gave no list for 34 of 690 users``; ``asked``: how many were asked, in words."""
+    if isinstance(rule, SimilarityRule):
+        return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
+    count, share = round(reading.value * reading.users), rule.share
     if share.arm is None:
-        return f"{count:,} of {asked} could not be compared"
-    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {asked}"
+        return f"{count:,} of {users} could not be compared ({shown})"
+    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users} ({shown})"
 
 
 def format_value(value: float, *limits: float) -> str:

@@ -92,14 +92,7 @@ class PairChanges:
         return _add(self.by_arm[Arm.BASELINE], self.by_arm[Arm.CANDIDATE])
 
 
-def compare_pairs(
-    present: PairBatch,
-    former: PairBatch,
-    score: ScoreBatch,
-    *,
-    higher_is_more_alike: bool = True,
-    last: PairBatch | None = None,
-) -> PairChanges:
+def compare_pairs(present: PairBatch, former: PairBatch, score: ScoreBatch, *, last: PairBatch | None = None) -> PairChanges:
     """Split the change of each pair's distance since an earlier run by arm and part, exactly.
 
     ``former``: the same users' lists then, in the same codes, empty for who had none; ``last``: those of the last run, where
@@ -116,8 +109,8 @@ def compare_pairs(
 
     baseline, candidate = lists.values()
     parts = {
-        Arm.BASELINE: _move(baseline, candidate, turned, higher_is_more_alike=higher_is_more_alike),
-        Arm.CANDIDATE: _move(candidate, baseline, score, higher_is_more_alike=higher_is_more_alike),
+        Arm.BASELINE: _move(baseline, candidate, turned),
+        Arm.CANDIDATE: _move(candidate, baseline, score),
     }
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
     whole = parts[Arm.BASELINE].whole + parts[Arm.CANDIDATE].whole
@@ -173,7 +166,7 @@ def _pair(ours: Codes, our_lengths: Codes, theirs: Codes, their_lengths: Codes) 
     return PairBatch(baseline=ours, candidate=theirs, baseline_lengths=our_lengths, candidate_lengths=their_lengths)
 
 
-def _move(own: OwnLists, other: OwnLists, score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
+def _move(own: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     """What the arm's own change costs, in the mean over the other arm's former lists and its present ones."""
     fixed = (other.former, other.former_lengths)
     walk = walk_to(_pair(*fixed, own.former, own.former_lengths), _pair(*fixed, own.present, own.lengths))
@@ -181,7 +174,7 @@ def _move(own: OwnLists, other: OwnLists, score: ScoreBatch, *, higher_is_more_a
     for codes, lengths in (fixed, (other.present, other.lengths)):
         # The walk is the same against other lists; steps that are one stay one.
         against = {id(step): replace(step, baseline=codes, baseline_lengths=lengths) for step in walk}
-        ways.append(share_steps([against[id(step)] for step in walk], score, higher_is_more_alike=higher_is_more_alike))
+        ways.append(share_steps([against[id(step)] for step in walk], score))
     return _add(ways[0], ways[1], weight=0.5)
 
 

@@ -105,7 +105,7 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
         if segment != ALL:
             found.setdefault(segment.partition("=")[0], {})[segment] = rows
     for dimension, of_dimension in found.items():
-        left = np.setdiff1d(segments[ALL], np.concatenate([*of_dimension.values()]))
+        left = np.delete(segments[ALL], np.concatenate([*of_dimension.values()]))
         if len(left):
             # A value from outside may bear that name itself: its users are then counted with the others.
             name = f"{dimension}={OTHERS}"

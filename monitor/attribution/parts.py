@@ -13,7 +13,7 @@ from monitor.model import ByArm, PairBatch, PartMeans
 from monitor.model.arrays import Codes, Flags, Floats, Rows
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
-"""Scores of n pairs, float64 (n,), NaN where undefined; a pair's score must not depend on the other pairs."""
+"""Scores of n pairs, float64 (n,), higher for lists that are more alike, NaN where undefined, each of its pair alone."""
 
 _DUST = 1e-12
 
@@ -38,15 +38,15 @@ class Parts:
         return self.membership + self.order + self.length
 
 
-def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike: bool = True) -> Parts:
+def split_distances(batch: PairBatch, score: ScoreBatch) -> Parts:
     """Split score(B, B) - score(B, C) of each pair exactly, by the walk from the baseline's list B to the candidate's C.
 
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
-    measures that never prefer a wrong order or item, membership and order are at least 0. A positive part always drives lists
-    apart, of distances (``higher_is_more_alike`` False) too. Where score(B, B) is no number, as with an empty baseline, or any
-    step's is none, all parts are NaN. Relevance is not looked at. At most six scorings, O(n k).
+    measures that never prefer a wrong order or item, membership and order are at least 0. A positive part drives lists apart.
+    Where score(B, B) is no number, as with an empty baseline, or any step's is none, all parts are NaN. Relevance is not
+    looked at. At most six scorings, O(n k).
     """
-    return share_steps(walk_to(_with_baseline_twice(batch), batch), score, higher_is_more_alike=higher_is_more_alike)
+    return share_steps(walk_to(_with_baseline_twice(batch), batch), score)
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
@@ -76,7 +76,7 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
     return before, start, hybrid, end, after, _exchange(start, is_gone, end, is_new)
 
 
-def share_steps(walk: Sequence[PairBatch], score: ScoreBatch, *, higher_is_more_alike: bool) -> Parts:
+def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
     """What the steps of `walk_to` cost, by part; at most six scorings, fewer where steps are one.
 
     A new item that stands higher than the one whose place it takes is both replaced and moved. L' to J is what replacing alone
@@ -85,11 +85,10 @@ def share_steps(walk: Sequence[PairBatch], score: ScoreBatch, *, higher_is_more_
     """
     by_step = {id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()}
     start, shortened, replaced, moved, end, alone = (by_step[id(step)] for step in walk)
-    sign = 1.0 if higher_is_more_alike else -1.0
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
     both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
     steps = (shortened - replaced - both, replaced - moved + both, (start - shortened) + (moved - end))
-    membership, order, length = (np.where(is_known, sign * step, np.nan) for step in steps)
+    membership, order, length = (np.where(is_known, step, np.nan) for step in steps)
     return Parts(membership=membership, order=order, length=length)
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli.output import number, pick, print_evidence, print_json, print_line, print_records, progress
+from monitor.cli.output import number, pick, print_evidence, print_json, print_line, print_records
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from monitor.metrics import Metric
     from monitor.model import CoverageRow
     from monitor.options import Options
-    from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison, ReportProgress
+    from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
@@ -100,8 +99,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         item_weights=None if item_weights is None else _options(FileItemWeightsOptions, item_weights, weighted),
         relevance=None if relevance is None else _options(FileRelevanceOptions, relevance, {"user": user, **graded}),
     )
-    with _progress() as report:
-        found = compare_files(files, metrics, k, worst=worst, catalogue=catalogue, progress=report)
+    found = compare_files(files, metrics, k, worst=worst, catalogue=catalogue)
     if as_json:
         print_json(_as_dict(found, k))
     else:
@@ -133,17 +131,6 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
         problems = "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors(include_input=False))
         msg = f"{path}: {problems}"
         raise InputError(msg) from None
-
-
-@contextmanager
-def _progress() -> Iterator[ReportProgress]:
-    with progress() as bar:
-        task = bar.add_task("", total=None)
-
-        def report(doing: str, users: int, done: int) -> None:
-            bar.update(task, description=f"{doing} of {users:,} users" if users else doing, total=users or None, completed=done)
-
-        yield report
 
 
 def _print(found: FileComparison, k: int, by: str | None) -> None:

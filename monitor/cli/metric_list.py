@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import number, pick, print_json, print_line, print_table
+from monitor.cli.output import pick, print_json, print_line, print_table
 from monitor.cli.parameters import AsJson
 from monitor.errors import MetricError
 
@@ -77,14 +77,8 @@ def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    rows = []
-    for key, value in facts.items():
-        if key not in {"metric", "meaning", "high"}:
-            rows.append((_LABELS.get(key, key.replace("_", " ")), _range(facts) if key == "low" else _text(value)))
+    rows = [(key.replace("_", " "), _text(value)) for key, value in facts.items() if key not in {"metric", "meaning"}]
     print_table(("", ""), rows, title=f"{facts['metric']}: {facts['meaning']}")
-
-
-_LABELS = {"low": "range", f"by_chance_k{CHANCE_K}": f"by chance, top {CHANCE_K} of N items"}
 
 
 def _describe(metric: Metric) -> dict[str, object]:
@@ -155,15 +149,9 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "any" if math.isinf(value) else f"{value:g}"
+        return "any" if math.isinf(value) else f"{value:.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_inner_text(each)}" for key, each in value.items()) or "-"
+        return ", ".join(
+            f"{key} ({_text(each)})" if isinstance(each, dict) else f"{key}: {_text(each)}" for key, each in value.items()
+        )
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _inner_text(value: object) -> str:
-    if isinstance(value, dict):
-        default = "" if value["value"] == value["default"] else f", by default {_text(value['default'])}"
-        choices = f" (one of {', '.join(value['choices'])})" if "choices" in value else ""
-        return f"{_text(value['value'])}{default}{choices}"
-    return number(value) if isinstance(value, float) or value is None else str(value)

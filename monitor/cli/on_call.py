@@ -162,10 +162,11 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     print_records(map(transition_dict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
 
-def accept(
+def accept(  # noqa: PLR0913 - the command's options
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     *,
     start: Annotated[str, typer.Option("--from", metavar="SLOT", help="Slot of the first run at the new level, ISO 8601.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Take back what was accepted from this slot on.")] = False,
     by: Author = None,
     comment: Comment = "",
     config: Config = DEFAULT_CONFIG,
@@ -173,7 +174,8 @@ def accept(
 ) -> None:
     """Accept what changed as normal: the runs from a slot on teach, and alerts end with the next run at this level.
 
-    Accepting a slot again changes nothing. `rankwatch alerts` and `rankwatch show` say who accepted what and when.
+    Accepting a slot again changes nothing; `--undo` takes it back for the next run. `rankwatch alerts` and `rankwatch show` say
+    who accepted what and when.
     """
     slot, now = parse_instant(start), datetime.now(UTC)
     if slot > now:
@@ -183,11 +185,15 @@ def accept(
         found = store.history.run_records(comparison, after=slot - timedelta(microseconds=1), limit=1)
         if not found:
             require_known(comparison, configured)
-        if not found or (found[0].run.slot, found[0].run.status) != (slot, "ok"):
+        level = store.alerts.undo_acceptance(comparison, slot) if undo else None
+        if undo and level is None:
+            msg = f"nothing of {comparison} was accepted from {instant(slot)} on: see `rankwatch show {comparison}`"
+            raise ConfigError(msg)
+        if level is None and (not found or (found[0].run.slot, found[0].run.status) != (slot, "ok")):
             msg = f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs {comparison}`"
             raise ConfigError(msg)
         reason = f"accepted by {author_name(by)}" + (f": {comment}" if comment else "")
         from monitor.model import accepted_level
 
-        level = store.alerts.accept(accepted_level(comparison, slot, reason, now))
+        level = level or store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_records([pick(level, "comparison", "slot", "at", "reason")], "comparison slot at reason", as_json=as_json)

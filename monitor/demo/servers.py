@@ -13,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from monitor.demo.shop import DEPTH, Shop
+from monitor.demo.shop import Shop
 from monitor.web.server import WebServer
 
 HOST = "127.0.0.1"
-_LENGTHS = {str(n): n for n in range(1, DEPTH + 1)}
 
 
 @contextmanager
@@ -48,15 +47,12 @@ class Recommenders:
 
     @property
     def route(self) -> Route:
-        """Where lists are had: ``/{arm}/api/recommend/{user}?n=``, the ``n`` best items, best first."""
+        """Where lists are had: ``/{arm}/api/recommend/{user}``, best items first."""
         return Route("/{arm}/api/recommend/{user}", self._recommend)
 
     async def _recommend(self, request: Request) -> Response:
-        n = _LENGTHS.get(request.query_params.get("n", "10"))
-        if n is None:
-            return JSONResponse({"error": f"n must be a whole number from 1 to {DEPTH}"}, 400)
         items = self.lists.get(request.path_params["arm"], {}).get(request.path_params["user"])
-        return JSONResponse({"error": "no such user"}, 404) if items is None else JSONResponse(items[:n])
+        return JSONResponse({"error": "no such user"}, 404) if items is None else JSONResponse(items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

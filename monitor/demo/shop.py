@@ -14,7 +14,7 @@ COUNTRIES = ("DE", "FR", "UK", "US")
 ACTIVITIES = ("low", "mid", "high")
 BROKEN_COUNTRY = "DE"
 DEPTH = 20
-"""Items kept a user; nobody can ask for more."""
+"""Items in each list."""
 
 ItemLists = dict[str, list[str]]
 """Item ids of each user, best first."""

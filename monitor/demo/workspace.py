@@ -85,11 +85,11 @@ comparisons:
 
     baseline:                             # the model in use
       http:
-        url: "{url}/baseline/api/recommend/{{user}}?n={{k}}"
+        url: "{url}/baseline/api/recommend/{{user}}"
         items: "@"                        # the answer itself is the list of items, best first
     candidate:                            # the model on trial
       http:
-        url: "{url}/candidate/api/recommend/{{user}}?n={{k}}"
+        url: "{url}/candidate/api/recommend/{{user}}"
         items: "@"
 
     users:

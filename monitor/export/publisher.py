@@ -21,6 +21,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import InfoMetricFamily
+from prometheus_client.exposition import gzip_accepted
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -66,15 +67,6 @@ def find_revision() -> str:
     except (PackageNotFoundError, ValueError):
         return "unknown"
     return str(noted.get("vcs_info", {}).get("commit_id", "unknown"))
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the header names gzip without refusing it by ``q=0``."""
-    for part in accept_encoding.split(","):
-        coding, *parameters = (word.strip().lower() for word in part.split(";"))
-        if coding == "gzip":
-            return not any(p.replace(" ", "").rstrip("0").rstrip(".") in {"q=", "q=0"} for p in parameters)
-    return False
 
 
 _Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
@@ -187,7 +179,7 @@ class PrometheusPublisher(DaemonMetrics):
         """The page for these request headers, and its own."""
         form = Format.accepted_by(accept)
         body, headers = self._page.render(form, self._hidden), {"Content-Type": form.content_type, "Vary": _VARY}
-        if accepts_gzip(accept_encoding):
+        if gzip_accepted(accept_encoding):
             return gzip.compress(body, compresslevel=_LEVEL, mtime=0), {**headers, "Content-Encoding": "gzip"}
         return body, headers
 

@@ -13,15 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts import (
-    GROUP_FOR,
-    Dispatch,
-    NotificationPolicy,
-    asked_pause_s,
-    compose_messages,
-    compose_repetitions,
-    next_attempt,
-)
+from monitor.alerts import GROUP_FOR, Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
 from monitor.model import Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
 from monitor.ports import Clock, Outbox, Publisher, Receiver
@@ -34,6 +26,8 @@ RESEND_ENDS_FOR = timedelta(minutes=5)
 """How long ends are sent again to receivers that want alerts resent."""
 _REPETITIONS_SLOWED = 4
 """A repetition that fails backs off as if so many attempts had failed before: it is not urgent."""
+_BASE_S, _CAP_S = 2.0, 300.0
+_LONGEST_ASKED_S = 3600.0
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
@@ -195,9 +189,10 @@ class OutboxSender:
         # Those that are held back now are decided on again soon.
         self.outbox.schedule_repetition(held, at=now + min(every, RECHECK_AFTER))
         group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
-        for message in compose_repetitions([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
+        for message in compose_messages([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
             if self.is_sure():
-                self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)
+                again = replace(message, changes=(), firing=message.changes, is_repetition=True)
+                self._send_again(again, [repeated[_change_key(start)] for start in again.firing], every)
         return len(repeated)
 
     def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
@@ -244,6 +239,22 @@ class OutboxSender:
         outcome = "retry" if status is DeliveryStatus.PENDING and reason else status.value
         for _ in deliveries if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING) else ():
             self.publisher.notified(self.receiver.name, outcome)
+
+
+def next_attempt(attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None) -> datetime:
+    """Time of the next attempt after one more failure, with ``attempts`` made before it.
+
+    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s * 2^attempts). A receiver that asks
+    for a pause gets it, up to an hour, and the jitter on top.
+    """
+    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
+    # Jitter, so that many waiting senders spread out.
+    return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
+
+
+def asked_pause_s(retry_after_s: float | None) -> float:
+    """The pause in seconds that a receiver asked for and gets, in [0, 3600]."""
+    return min(max(retry_after_s or 0.0, 0.0), _LONGEST_ASKED_S)
 
 
 def drain(

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from monitor.alerts import Figures, Portion
+from monitor.alerts import Figures, Reading
 from monitor.model import ALL, PARTS, PastRun, SeriesRule, SimilarityRule, State, Summary, describe_series
 from monitor.model.arrays import Flags, Floats
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
@@ -18,7 +18,6 @@ from monitor.reference import Phases, estimate_error, from_angle, to_angle
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
 HALF_A_USER = 0.5
-"""Less than this is nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class RuleSeries(Generic[RuleT_co]):
             return self.measure(found)
         if found is None or found.users < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(*found)
+        return _as_angle(found.value, found.users)
 
     def measure(self, summary: Summary) -> tuple[float, float]:
         """The same of a rule on similarity; NaN too where too few users stand behind the value."""
@@ -59,24 +58,18 @@ class RuleSeries(Generic[RuleT_co]):
         found = self._find(figures)
         return 0 if found is None else found.n if isinstance(found, Summary) else found.users
 
-    def _find(self, figures: Figures) -> Summary | Portion | None:
+    def _find(self, figures: Figures) -> Summary | Reading | None:
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
 
     def show(self, judged: float, users: int) -> float | None:
         """A value on the judged scale as people read it; None for what is not finite, and for a share of nobody."""
-        if not np.isfinite(judged):
+        if not np.isfinite(judged) or (self.rule.is_share and not users):
             return None
-        if self.rule.is_share:
-            return float(from_angle(judged, users)) if users else None
-        return float(judged)
-
-    def show_expected(self, judged: float, users: int) -> float | None:
-        """The same of what is expected: a share of less than half a user, as angles of rare shares come back, is 0."""
-        shown = self.show(judged, users)
-        is_trace = self.rule.is_share and shown is not None and shown * users < HALF_A_USER
-        return 0.0 if is_trace else shown
+        shown = float(from_angle(judged, users)) if self.rule.is_share else float(judged)
+        # As angles of rare shares come back: less than half a user is nobody.
+        return 0.0 if self.rule.is_share and shown * users < HALF_A_USER else shown
 
 
 def _as_angle(share: float, users: int) -> tuple[float, float]:
@@ -143,23 +136,19 @@ def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[in
 
 def find_alarms(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, in the segment or in all users, (runs, m)."""
-    columns: dict[str, list[int]] = defaultdict(list)
-    for column, each in enumerate(series):
-        columns[each.segment].append(column)
     found = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
-        for segment in {segment for alert, segment in run.states if alert in alerts}:
-            found[row, slice(None) if segment == ALL else columns.get(segment, [])] = True
+        if alarmed := {segment for alert, segment in run.states if alert in alerts}:
+            found[row] = [ALL in alarmed or each.segment in alarmed for each in series]
     return found
 
 
 def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> Flags:
     """Whether the very alert was firing after each past run, (runs, m)."""
-    columns = {each.key: column for column, each in enumerate(series)}
     found = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
-        firing = (columns.get(key) for key, state in run.states.items() if state is State.FIRING)
-        found[row, [column for column in firing if column is not None]] = True
+        if run.states:
+            found[row] = [run.states.get(each.key) is State.FIRING for each in series]
     return found
 
 

@@ -15,6 +15,7 @@ from monitor.attribution import (
     PairChanges,
     Parts,
     Scene,
+    ScoreBatch,
     average_parts,
     classify,
     compare_exposure,
@@ -71,11 +72,12 @@ def can_split(metric: Metric) -> bool:
 
 def split_metric(batch: PairBatch, metric: Metric) -> Parts:
     """The parts of each pair's distance by a metric that can be split. Costs six scorings of it."""
-    return split_distances(
-        batch,
-        lambda step: score_all(step, (metric,))[str(metric)],
-        higher_is_more_alike=metric.higher_is_more_alike,
-    )
+    return split_distances(batch, _scoring(metric))
+
+
+def _scoring(metric: Metric) -> ScoreBatch:
+    sign = 1.0 if metric.higher_is_more_alike else -1.0
+    return lambda batch: sign * score_all(batch, (metric,))[str(metric)]
 
 
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
@@ -134,13 +136,8 @@ def compare_metric(
     # What weights and scores the items had then is not known.
     if former is None or metric.need is not None:
         return None
-    found = compare_pairs(
-        batch,
-        former.batch,
-        lambda step: score_all(step, (metric,))[str(metric)],
-        higher_is_more_alike=metric.higher_is_more_alike,
-        last=None if last is None or last is former else last.batch,
-    )
+    since = None if last is None or last is former else last.batch
+    found = compare_pairs(batch, former.batch, _scoring(metric), last=since)
     return found if found.is_known.any() else None
 
 

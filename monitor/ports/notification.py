@@ -8,11 +8,13 @@ from typing import Protocol
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.model import Claim, DataKind, LatestRun, Message, Pruned, RunResult, Treatment
-from monitor.ports.sources import Closable
 
 
-class Receiver(Closable, Protocol):
-    """Somebody who is notified. Sending the same message twice must be harmless there (same incident, same dedup keys)."""
+class Receiver(Protocol):
+    """Somebody who is notified; it holds nothing that would have to be closed.
+
+    Sending the same message twice must be harmless there (same incident, same dedup keys).
+    """
 
     @property
     def name(self) -> str:
@@ -20,7 +22,7 @@ class Receiver(Closable, Protocol):
 
     @property
     def treatment(self) -> Treatment:
-        """How it wants to be treated; the same for as long as it is open."""
+        """How it wants to be treated; always the same."""
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Deliver this message. DeliveryError when it was not accepted.

@@ -10,7 +10,6 @@ from monitor.model import (
     CoveragePoint,
     HistogramPoint,
     IncidentHistory,
-    Run,
     SegmentMeans,
     Series,
     SeriesPoint,
@@ -21,9 +20,6 @@ from monitor.model import (
 
 class PageStore(Protocol):
     """Series over runs and single users, read for people. Changes nothing; DatabaseError when it cannot be read."""
-
-    def run_at(self, comparison: str, slot: datetime) -> Run | None:
-        """The run of a slot; None where it was never run or is deleted."""
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[datetime | None, datetime | None]:
         """Slots of the finished runs before and after this one."""

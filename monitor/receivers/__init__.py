@@ -45,7 +45,7 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
 
 
 def open_pings(
-    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] | None = None
+    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] = lambda *_: None
 ) -> tuple[RunWatcher, ...]:
     """One dead-man ping for each entry. Nothing is sent yet. ``on_outcome`` gets the outcome of each, see `RunPings`."""
     return tuple(RunPings(entry, on_outcome=on_outcome) for entry in options)

@@ -139,9 +139,6 @@ class AppriseReceiver:
             msg = f"{self.name}: {ended}; {taken} of {len(names)} services have the message, and it will be tried again"
             raise DeliveryError(msg, permanent=False, may_be_known=may_be_known)
 
-    def close(self) -> None:
-        """There is nothing to close."""
-
     def _notify_each(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
         """The outcome for each, one after the other until the time is over."""
         content = content_of(message, self._external_url)

@@ -130,9 +130,6 @@ class Email:
         if refused:
             raise self._refused_by_some(refused)
 
-    def close(self) -> None:
-        """There is nothing to close: each mail has a connection of its own."""
-
     def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
         # The others have the mail. As long as one refusal may pass, it is tried again, for these addresses alone.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())

@@ -108,9 +108,6 @@ class HttpReceiver:
         self.name, self.treatment = name or entry.receiver_names[0], treatment
         self._client = HttpClient(url, who=self.name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
 
-    def close(self) -> None:
-        """There is nothing to close: each request has a connection of its own."""
-
 
 def require_accepted(
     answer: HttpAnswer, *, who: str, now: datetime, reason: str | None = None, is_bounded: bool = False

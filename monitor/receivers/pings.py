@@ -67,7 +67,7 @@ class RunPings:
         options: PingOptions,
         *,
         rest: Callable[[float], bool] | None = None,
-        on_outcome: Callable[[str, str], None] | None = None,
+        on_outcome: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._options, self._on_outcome = options, on_outcome
         self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
@@ -103,16 +103,12 @@ class RunPings:
                 return
             if len(self._waiting) == _WAITING:
                 log.warning("ping dropped: too many wait", ping=self._options.name)
-                self._report("dropped")
+                self._on_outcome(self._options.name, "dropped")
             self._waiting.append((ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim)), body))
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"ping-{self._options.name}", daemon=True)
                 self._thread.start()
-
-    def _report(self, outcome: str) -> None:
-        if self._on_outcome is not None:
-            self._on_outcome(self._options.name, outcome)
 
     def _work(self) -> None:
         while (ping := self._next()) is not None:
@@ -120,7 +116,7 @@ class RunPings:
                 self._send(*ping)
             except Exception:
                 log.exception("ping not sent; the next ones will be", ping=self._options.name)
-                self._report("failed")
+                self._on_outcome(self._options.name, "failed")
 
     def _next(self) -> tuple[str, str] | None:
         """URL and body of the oldest that waits; None once it is over."""
@@ -137,10 +133,10 @@ class RunPings:
             except DeliveryError as error:
                 if error.permanent or rest_s is None or self._rest(rest_s):
                     log.warning("ping not sent", ping=self._options.name, reason=str(error))
-                    self._report("failed")
+                    self._on_outcome(self._options.name, "failed")
                     return
             else:
-                self._report("sent")
+                self._on_outcome(self._options.name, "sent")
                 return
 
     def _post(self, url: str, body: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -71,22 +71,12 @@ def find_levels(values: Floats, past: PastAlarms) -> Levels:
     return levels
 
 
-@dataclass(slots=True)
 class _Scan:
     """The scan between two runs: ``origin`` is the row at which the newest level begins, ``streak`` counts runs in alarm."""
 
-    values: Floats
-    teaches: Flags
-    enough: int
-    origin: Integers = field(init=False)
-    is_open: Flags = field(init=False)
-    streak: Integers = field(init=False)
-    total: Floats = field(init=False)
-    normal: Floats = field(init=False)
-    level: Floats = field(init=False)
-
-    def __post_init__(self) -> None:
-        series = self.values.shape[1]
+    def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
+        series = values.shape[1]
+        self.values, self.teaches, self.enough = values, teaches, enough
         self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
         self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
         self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)

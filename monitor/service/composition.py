@@ -72,14 +72,12 @@ class Wiring:
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
     def close(self, timeout_s: float = -1) -> None:
-        """Close sources, pings and receivers."""
+        """Close sources and pings."""
         self.close_sources(timeout_s)
         self.close_pings()
-        for receiver in self.receivers:
-            receiver.close()
 
 
-def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = None) -> Wiring:
+def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
     """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
     return Wiring(
         settings=settings,
@@ -100,12 +98,6 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
         pings=pings,
         max_series=wiring.settings.max_series,
     )
-
-
-def reopen_receivers(wiring: Wiring) -> Wiring:
-    """The same with new receivers in place of those that were closed."""
-    settings = wiring.settings
-    return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
 
 
 def watch(options: ComparisonOptions, installation: str | None) -> Watched:

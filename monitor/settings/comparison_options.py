@@ -104,7 +104,7 @@ class ComparisonOptions(Options):
         default=timedelta(days=90),
         description="Accepted time between two false alarms, of all rules that learn together.",
     )
-    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault()] = Field(
+    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
         default=(),
         max_length=200,
         description="When to alert; or the word `default`, the rules that learn what is normal and need no thresholds.",
@@ -153,8 +153,8 @@ class ComparisonOptions(Options):
     )
     keep_lists: KeepChoice | None = Field(
         default=None,
-        description="Whose lists are stored, as in `keep_scores` (default: of all users if relevance, a temporal noise floor "
-        "or an arm metric needs them, else of none).",
+        description="Whose lists are stored, as in `keep_scores`: those that explanations hold the next run's against "
+        "(default: of all users if relevance, a temporal noise floor or an arm metric needs them, else of none).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
     reference: str | None = Field(

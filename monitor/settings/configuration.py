@@ -184,14 +184,9 @@ class Settings(Options):
         """Host and port to bind; the host is empty for all interfaces."""
         return split_address(self.listen)
 
-    @property
-    def database_display(self) -> str:
-        """The database's URL as it may be shown."""
-        return display_url(self.database)
-
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Fields for ``repr``: sources and receivers by name only."""
-        yield "database", self.database_display
+        yield "database", display_url(self.database)
         yield "listen", self.listen
         yield "comparisons", [each.name for each in self.comparisons]
         yield "receivers", [name for entry in self.receivers for name in entry.receiver_names]

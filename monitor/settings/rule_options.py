@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
-from pydantic_core.core_schema import no_info_before_validator_function
+from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
 from monitor.model import Arm, Severity
 from monitor.options import LabelName, Options
@@ -120,18 +117,14 @@ class RuleOptions(Options):
     )
 
 
-class RulesOrDefault:
-    """A list of rules, or the word ``default`` in its place."""
+def _refuse_other_words(value: object) -> object:
+    if isinstance(value, str):
+        msg = "must be default, or a list of rules"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic collects ValueError only
+    return value
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_before_validator_function(self._read, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"const": "default"}, handler(schema)]}
-
-    @staticmethod
-    def _read(value: object) -> object:
-        if isinstance(value, str):
-            msg = "must be default, or a list of rules"
-            raise ValueError(msg)  # noqa: TRY004 - pydantic collects ValueError only
-        return value
+RulesOrDefault = BeforeValidator(
+    _refuse_other_words, json_schema_input_type=Literal["default"] | Annotated[tuple[RuleOptions, ...], Field(max_length=200)]
+)
+"""A list of rules, or the word ``default`` in its place."""

@@ -35,20 +35,15 @@ class JudgedMetric:
         return str(self.metric) if self.derived is None else self.derived.of(str(self.metric))
 
     @property
-    def is_excess(self) -> bool:
-        """Whether it is how much farther the candidate is, and not how similar."""
-        return self.derived is DerivedMetric.OVER_FLOOR
-
-    @property
     def drifts(self) -> Direction:
         """The side to which it moves as lists drift apart."""
-        grows = self.is_excess or not self.metric.higher_is_more_alike
+        grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
         return Direction.ABOVE if grows else Direction.BELOW
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """Lowest and highest possible value, of lists of at most k items where k is known."""
         low, high = (self.metric.low, self.metric.high) if k is None else self.metric.bounds(k)
-        return (low - high, high - low) if self.is_excess else (low, high)
+        return (low - high, high - low) if self.derived is DerivedMetric.OVER_FLOOR else (low, high)
 
 
 def parse_judged_metric(text: str) -> JudgedMetric:

@@ -17,7 +17,6 @@ from monitor.model import (
     Histogram,
     HistogramPoint,
     IncidentHistory,
-    Run,
     RunStatus,
     SegmentMeans,
     Series,
@@ -30,7 +29,6 @@ from monitor.storage.alert_states import transition_of_row
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.list_pieces import lists_of_user
 from monitor.storage.partitions import utc_day
-from monitor.storage.run_history import RUN_ROWS, run_of_row
 from monitor.storage.run_results import coverage_of
 from monitor.storage.tables import (
     deliveries,
@@ -54,12 +52,6 @@ class SqlPageStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def run_at(self, comparison: str, slot: datetime) -> Run | None:
-        with self._database.read() as connection:
-            is_it = and_(runs.c.comparison == comparison, runs.c.scheduled_for == slot)
-            row = connection.execute(RUN_ROWS.where(is_it)).first()
-        return None if row is None else run_of_row(row)
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[datetime | None, datetime | None]:
         column = runs.c.scheduled_for

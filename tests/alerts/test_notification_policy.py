@@ -17,7 +17,6 @@ from monitor.alerts import (
     NotificationPolicy,
     Route,
     compose_messages,
-    compose_repetitions,
 )
 from monitor.alerts.incidents import GROUP_FOR, count_pages, find_leads
 from monitor.model import (
@@ -249,7 +248,7 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         pytest.param(
             (replace(SEGMENT, slot=SLOT, users=100),),
             (FRENCH,),
-            "it concerns about 10 users, and about 5 at the last page",
+            "it concerns about 200 users, and about 100 at the last page",
             id="as many users again",
         ),
         pytest.param(
@@ -272,21 +271,21 @@ SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users":
         ),
         pytest.param(
             (START,),
-            (replace(START, alert="B", value=0.11, dedup_key="b", slot=LATER, **SHARE),),
-            None,
-            id="a few users after the mean",
-        ),
-        pytest.param(
-            (START,),
             (replace(START, alert="B", value=0.32, dedup_key="b", slot=LATER, **SHARE),),
-            "it concerns about 300 users, and about 94 at the last page",
+            None,
             id="many users after the mean",
         ),
         pytest.param(
-            (START,),
+            (replace(START, value=0.12, **SHARE),),
             (replace(START, alert="B", metric="coverage", statistic="missing", value=0.2, dedup_key="m", slot=LATER),),
-            "it concerns about 375 users, and about 94 at the last page",
+            "it concerns about 375 users, and about 100 at the last page",
             id="lists that are lacking",
+        ),
+        pytest.param(
+            (replace(START, value=0.12, **SHARE),),
+            (replace(START, alert="B", metric="coverage", statistic="first_differs(candidate)", dedup_key="f", slot=LATER),),
+            None,
+            id="another first item",
         ),
     ],
 )
@@ -354,14 +353,6 @@ def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alon
 def test_an_incident_is_resolved_with_its_last_firing() -> None:
     (message,) = compose_messages([SEGMENT_END, END], situation(told=(START, SEGMENT)))
     assert (message.status, message.changes, message.is_update) == ("resolved", (SEGMENT_END, END), False)
-
-
-def test_repetitions_tell_what_lasts_by_incident() -> None:
-    other = replace(START, dedup_key="other", incident="j")
-    snapshot = situation(START, SEGMENT, other, told=(START, SEGMENT, other))
-    first, second = compose_repetitions([START, other, SEGMENT], snapshot)
-    assert (first.firing, first.changes, first.is_repetition, first.status) == ((START, SEGMENT), (), True, "firing")
-    assert (second.firing, second.is_update, second.worse) == ((other,), False, None)
 
 
 def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:

@@ -19,7 +19,7 @@ from monitor.arm_metrics import (
     parse_arm_metric,
 )
 from monitor.errors import MetricError
-from monitor.model import Arm, ArmScore, ByArm, PairBatch
+from monitor.model import Arm, ByArm, PairBatch
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 PAIRS: list[reference.Pair] = [([1, 2], [1, 9]), ([1, 3], [1, 9]), ([1, 2], [1, 4])]
@@ -178,15 +178,3 @@ def test_every_metric_is_its_definition_in_every_segment(scale: int) -> None:
             expected = literal([lists[row] for row in rows], [then[row] for row in rows], seen, 60)
             ours = {score.metric: score.value for score in found if (score.segment, score.arm) == (segment, arm)}
             assert {name: ours[name] for name in expected} == pytest.approx(expected, abs=1e-12)
-
-
-def test_metrics_do_not_depend_on_how_users_are_ordered() -> None:
-    rng = np.random.default_rng(6)
-    pairs = [(rng.permutation(30)[:5].tolist(), rng.permutation(30)[:5].tolist()) for _ in range(100)]
-    batch = reference.batch(pairs)
-    metrics = [metric for metric in ARM_METRICS.values() if metric.need is None]
-
-    def of(rows: np.ndarray) -> tuple[ArmScore, ...]:
-        return measure_arms(batch, {"all": rows}, metrics)
-
-    assert of(np.arange(100)) == of(rng.permutation(100))

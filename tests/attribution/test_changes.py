@@ -24,11 +24,10 @@ def change(name: str, former: list[tuple[Lists, Lists]], present: list[tuple[Lis
     then, now = reference.batch(former, 10), reference.batch(present, 10)
 
     def score(batch: PairBatch) -> np.ndarray:
-        return score_all(batch, [metric])[name]
+        return score_all(batch, [metric])[name] * (1 if metric.higher_is_more_alike else -1)
 
-    found = compare_pairs(now, then, score, higher_is_more_alike=metric.higher_is_more_alike)
-    sign = 1 if metric.higher_is_more_alike else -1
-    expected = np.where(found.is_known, sign * (score(then) - score(now)), np.nan)
+    found = compare_pairs(now, then, score)
+    expected = np.where(found.is_known, score(then) - score(now), np.nan)
     np.testing.assert_allclose(found.parts.whole, expected, atol=1e-9)
     return found
 

@@ -13,12 +13,12 @@ from monitor.model import ByArm, PairBatch
 
 
 def score_of(metric: Metric, batch: PairBatch) -> np.ndarray:
-    return score_all(batch, [metric])[str(metric)]
+    return score_all(batch, [metric])[str(metric)] * (1 if metric.higher_is_more_alike else -1)
 
 
 def split(name: str, batch: PairBatch) -> Parts:
     metric = parse(name)
-    return split_distances(batch, lambda each: score_of(metric, each), higher_is_more_alike=metric.higher_is_more_alike)
+    return split_distances(batch, lambda each: score_of(metric, each))
 
 
 def split_one(name: str, baseline: list[int], candidate: list[int]) -> tuple[float, ...]:
@@ -91,8 +91,7 @@ DRAWN = reference.draw(120, 3, even=False, lengths=range(1, 9))
 def test_parts_sum_to_what_the_score_lost(name: str) -> None:
     """For every measure, those that need scores and weights too: they follow the walk."""
     metric, batch = parse(name), known_pairs.batch(DRAWN)
-    sign = 1 if metric.higher_is_more_alike else -1
-    lost = sign * (score_of(metric, twice(batch)) - score_of(metric, batch))
+    lost = score_of(metric, twice(batch)) - score_of(metric, batch)
     whole = split(name, batch).whole
     known = ~np.isnan(whole)
     np.testing.assert_allclose(whole[known], lost[known], atol=1e-9)
@@ -154,7 +153,6 @@ def test_a_list_turned_upside_down_has_moved_even_where_a_new_item_came_up_with_
 @pytest.mark.parametrize("name", SIMILAR)
 def test_every_step_agrees_with_lists_built_one_by_one(name: str) -> None:
     metric = parse(name)
-    sign = 1 if metric.higher_is_more_alike else -1
     parts = split(name, reference.batch(DRAWN))
     for row, (baseline, candidate) in enumerate(DRAWN):
         short = min(len(baseline), len(candidate))
@@ -162,8 +160,8 @@ def test_every_step_agrees_with_lists_built_one_by_one(name: str) -> None:
         walk = [baseline, baseline[:short], in_baseline_order(baseline[:short], cut), cut, candidate]
         walk.append(on_baseline_places(baseline[:short], cut))
         *scores, placed = score_of(metric, reference.batch([(baseline, step) for step in walk])).tolist()
-        steps = [sign * (earlier - later) for earlier, later in pairwise(scores)]
-        alone = sign * (scores[1] - placed)
+        steps = [earlier - later for earlier, later in pairwise(scores)]
+        alone = scores[1] - placed
         weight = abs(alone) + abs(steps[2])
         both = (abs(steps[2]) / weight if weight > 1e-12 else 0.0) * (steps[1] - alone)
         expected = (steps[1] - both, steps[2] + both, steps[0] + steps[3])

@@ -2,15 +2,13 @@
 
 import csv
 import json
-import os
-import pty
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import monitor
-from forking import Done, ended, rankwatch, started
+from forking import Done, rankwatch
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
 CANDIDATE = {
@@ -245,19 +243,6 @@ def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
 
     assert said["paired"] == 1
     assert said["notes"] == ["malformed in baseline: the text is no JSON array of ids"]
-
-
-def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
-    main, side = pty.openpty()
-    process = started(("compare", *FILES, "--json"), cwd=world, out=world / "out", err=Path(os.ttyname(side)))
-    assert ended(process, 60) == 0
-    seen = os.read(main, 1 << 16).decode()
-    os.close(side)
-    os.close(main)
-
-    assert json.loads((world / "out").read_text())["paired"] == 12
-    assert "of 12 users" in seen
-    assert compare(*FILES, cwd=world).stderr == ""
 
 
 HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}

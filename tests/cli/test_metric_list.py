@@ -35,7 +35,7 @@ def test_one_measure_is_told_with_all_that_it_declares() -> None:
     done = describe("rbo(p=0.8)@5")
 
     assert done.stdout.startswith("rbo(p=0.8)@5: Agreement at every depth")
-    for words in ("range", "0 to 1", "identical", "both empty", "undefined", "equation 32", "uneven", "ties", "by chance"):
+    for words in ("low", "high", "identical", "both empty", "undefined", "equation 32", "uneven", "ties", "by chance"):
         assert words in done.stdout
 
 
@@ -50,7 +50,7 @@ def test_one_measure_tells_what_chance_gives_for_small_and_large_catalogues() ->
 
 
 def test_words_that_a_parameter_may_be_are_told() -> None:
-    assert "gain: linear (one of linear, exponential)" in describe("ndcg").stdout
+    assert "gain (value: linear, default: linear, choices: linear, exponential)" in describe("ndcg").stdout
 
 
 def test_a_measure_of_one_arm_is_told_too() -> None:

@@ -64,12 +64,15 @@ def test_who_accepted_which_level_is_recorded_once_and_shown(world: Path) -> Non
         in rankwatch("show", "feed", cwd=world).stdout
     )
     assert "accepted by anna: v2" in rankwatch("alerts", cwd=world).stdout
+    assert objects(rankwatch("accept", "feed", "--from", "2024-01-08", "--undo", "--json", cwd=world)) == [done]
+    assert "accepted by" not in rankwatch("show", "feed", cwd=world).stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("feed", "--from", "2024-01-07"), "no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`"),
+        (("feed", "--from", "2024-01-08", "--undo"), "nothing of feed was accepted from 2024-01-08T00:00:00Z on"),
         (("feeds", "--from", "2024-01-08"), "no comparison named 'feeds': nothing of it is stored"),
         (("feed", "--from", "2999-01-08"), "--from 2999-01-08 lies in the future"),
         (("feed", "--from", "monday"), "'monday' is no ISO 8601 time"),

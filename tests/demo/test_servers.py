@@ -5,7 +5,7 @@ import pytest
 import requests
 
 from monitor.demo.servers import OnCall, Recommenders, serve_routes
-from monitor.demo.shop import DEPTH, Shop
+from monitor.demo.shop import Shop
 from monitor.model import Arm
 
 
@@ -25,28 +25,23 @@ def url(recommenders: Recommenders, on_call: OnCall) -> Iterator[str]:
         yield url
 
 
-def ask(url: str, arm: str, user: str, n: str | None = None) -> requests.Response:
-    return requests.get(f"{url}/{arm}/api/recommend/{user}", params=None if n is None else {"n": n}, timeout=60)
+def ask(url: str, arm: str, user: str) -> requests.Response:
+    return requests.get(f"{url}/{arm}/api/recommend/{user}", timeout=60)
 
 
-def test_a_user_gets_the_first_n_items_of_an_arm_or_ten_and_who_is_unknown_is_not_found(
-    recommenders: Recommenders, url: str
-) -> None:
-    answer = ask(url, "candidate", "user-00003", "3")
+def test_a_user_gets_the_items_of_an_arm_and_who_is_unknown_is_not_found(recommenders: Recommenders, url: str) -> None:
+    answer = ask(url, "candidate", "user-00003")
     assert answer.headers["Content-Type"].startswith("application/json")
-    assert answer.json() == recommenders.lists[Arm.CANDIDATE]["user-00003"][:3]
-    assert ask(url, "baseline", "user-00003").json() == recommenders.lists[Arm.BASELINE]["user-00003"][:10]
+    assert answer.json() == recommenders.lists[Arm.CANDIDATE]["user-00003"]
+    assert ask(url, "baseline", "user-00003").json() == recommenders.lists[Arm.BASELINE]["user-00003"]
     assert [ask(url, arm, user).status_code for arm, user in (("baseline", "x"), ("other", "user-00003"))] == [404, 404]
-    for n in ("0", str(DEPTH + 1), "ten", "", "²"):
-        answer = ask(url, "baseline", "user-00003", n)
-        assert (answer.status_code, answer.json()) == (400, {"error": "n must be a whole number from 1 to 20"})
 
 
 def test_new_lists_are_served_from_the_moment_they_are_trained(recommenders: Recommenders, url: str) -> None:
     before = recommenders.lists
     recommenders.retrain(1, is_broken=True)
     assert recommenders.lists == recommenders.shop.lists(1, is_broken=True)
-    answer = ask(url, "candidate", "user-00003", "20").json()
+    answer = ask(url, "candidate", "user-00003").json()
     assert answer == recommenders.lists[Arm.CANDIDATE]["user-00003"] != before[Arm.CANDIDATE]["user-00003"]
 
 

@@ -142,7 +142,7 @@ def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path:
         wait_for(lambda: log.exists() and "day 0" in log.read_text(encoding="utf-8"), "the first day")
         url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
         users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
-        asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
+        asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}" for arm in ("baseline", "candidate")]
         lists = [requests.get(one, timeout=60).json() for one in asked]
         os.kill(process.pid or 0, signal.SIGTERM)
         assert ended(process, 60) == 0

@@ -50,16 +50,6 @@ def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: Prometh
     assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 0
 
 
-def test_runs_that_another_process_left_count_as_abandoned(publisher: PrometheusPublisher) -> None:
-    publisher.watch(["home-feed"], [])
-
-    publisher.run_abandoned("home-feed")
-    publisher.run_abandoned("removed")
-
-    assert scraped(publisher).value("runs_total", comparison="home-feed", status="abandoned") == 1
-    assert scraped(publisher).value("runs_total", comparison="removed", status="abandoned") is None
-
-
 def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> None:
     standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
     assert scraped(publisher).value("leader") is None
@@ -97,14 +87,6 @@ def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_k
     assert page.value("clock_jumps_total") == 1
     assert page.value("watchdog_restarts_total", part="run") == 1
     assert page.value("watchdog_restarts_total", part="scheduler") == 0
-
-
-def test_whether_the_database_works_shows_once_it_is_known(publisher: PrometheusPublisher) -> None:
-    assert scraped(publisher).value("database_up") is None
-
-    for is_up in (True, False):
-        publisher.database(is_up=is_up)
-        assert scraped(publisher).value("database_up") == is_up
 
 
 def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: PrometheusPublisher) -> None:

@@ -48,29 +48,6 @@ def test_a_pair_alone_scores_the_same_bits_as_among_others(kind: type[Metric]) -
     np.testing.assert_array_equal([known_pairs.scores(kind(), [pair])[0] for pair in pairs], together)
 
 
-def test_lists_are_aligned_once_a_block_and_cut_once_a_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    aligned: list[int] = []
-    cut: list[int] = []
-    real_align, real_cut = alignment.align, alignment.Alignment.cut
-
-    def counted_align(batch: PairBatch) -> Alignment:
-        aligned.append(len(batch))
-        return real_align(batch)
-
-    def counted_cut(self: Alignment, depth: int) -> Alignment:
-        cut.append(depth)
-        return real_cut(self, depth)
-
-    monkeypatch.setattr(scoring, "align", counted_align)
-    monkeypatch.setattr(alignment.Alignment, "cut", counted_cut)
-    monkeypatch.setattr(alignment, "BLOCK_CELLS", 16)
-
-    score_all(reference.batch(PAIRS), METRICS, threads=1)
-
-    assert aligned == [4, 3]
-    assert cut == [2, 100] * 2
-
-
 @pytest.mark.parametrize("engine", list(Engine))
 def test_neither_engine_nor_number_of_threads_changes_a_bit(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)

@@ -49,9 +49,6 @@ class FakeReceiver:
     def segments(self) -> list[tuple[str, str]]:
         return [("starts" if change.is_start else "ends", change.segment) for change in self.told]
 
-    def close(self) -> None:
-        pass
-
 
 DOWN = DeliveryError("fake is down", permanent=False)
 SILENT = DeliveryError("fake did not answer", permanent=False, may_be_known=True)
@@ -502,7 +499,7 @@ def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not
     clock = HeldClock()
     entry = ReceiverOptions.model_validate({"webhook": {"url": collector.url}})
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test")
-    with closing(open_store(database, create=False)) as store, closing(receiver):
+    with closing(open_store(database, create=False)) as store:
         deliver(store, receiver, clock)
         assert len(collector.requests) == at_once
         for _ in range(3):

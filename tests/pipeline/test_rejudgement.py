@@ -123,14 +123,6 @@ def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_dat
     assert judged([*start, *later, with_segment(13, 0.1)], each).states["SimilarityLow", "x=new"].state is State.FIRING
 
 
-def test_a_firing_segment_that_vanishes_goes_on_firing_without_data() -> None:
-    each = watched(replace(DROP, segments="each"))
-    fired = [*(with_segment(day, 0.4 + 0.01 * (day % 2)) for day in range(7)), with_segment(7, -0.5)]
-
-    found = judged([*fired, record(8, measured(0.5))], each).states["SimilarityLow", "x=new"]
-    assert (found.state, found.outcome) == (State.FIRING, Outcome.NO_DATA)
-
-
 def test_a_metric_that_appears_or_vanishes_is_told_and_learned_from_its_first_run_on() -> None:
     other = watched(replace(DROP, metric="overlap"))
     assert state(days(MEANS), other).reason == "no user has a value of overlap"

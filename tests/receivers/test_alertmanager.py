@@ -1,6 +1,5 @@
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,13 +19,9 @@ from servers.webhook import Collector
 Make = Callable[..., AlertmanagerServer]
 
 
-@contextmanager
-def receiving(*urls: str, **options: Any) -> Iterator[tuple[Receiver, ...]]:
+def receiving(*urls: str, **options: Any) -> tuple[Receiver, ...]:
     entry = ReceiverOptions(alertmanager=AlertmanagerOptions.model_validate({"urls": urls, **options}))
-    receivers = open_receivers([entry], external_url="http://rankwatch.test:29108")
-    yield receivers
-    for receiver in receivers:
-        receiver.close()
+    return open_receivers([entry], external_url="http://rankwatch.test:29108")
 
 
 def ended(firing: Transition, at: datetime, **changes: Any) -> Transition:
@@ -85,8 +80,8 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal() -> None:
 
 def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector: Collector) -> None:
     for resend, minutes in (("1m", 5), ("15m", 60)):
-        with receiving(collector.url, resend_every=resend) as (receiver,):
-            receiver.send(message(transition()), now=SLOT + timedelta(hours=1))
+        (receiver,) = receiving(collector.url, resend_every=resend)
+        receiver.send(message(transition()), now=SLOT + timedelta(hours=1))
         (sent,) = json.loads(collector.requests[-1].body)
         assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
 
@@ -101,8 +96,8 @@ def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_min
 def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(
     collector: Collector, options: dict[str, Any], header: str
 ) -> None:
-    with receiving(f"{collector.url}/prefix/", **options) as (receiver,):
-        receiver.send(message(transition()), now=SLOT)
+    (receiver,) = receiving(f"{collector.url}/prefix/", **options)
+    receiver.send(message(transition()), now=SLOT)
     (request,) = collector.requests
     assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)
 
@@ -114,20 +109,20 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
     server.start()
     now = datetime.now(UTC).replace(microsecond=0)
     firing = transition(at=now - timedelta(minutes=3), slot=now - timedelta(minutes=4), segment="country=UK")
-    with receiving(server.url) as (receiver,):
-        for _ in range(3):
-            receiver.send(message(firing), now=datetime.now(UTC))
-        (held,) = server.alerts()
-        assert held["labels"] == alert_labels(firing)
-        assert held["status"]["state"] == "active"
-        assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
-        assert datetime.fromisoformat(held["startsAt"]) == firing.at
-        assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
-        collector.wait_for(1)
+    (receiver,) = receiving(server.url)
+    for _ in range(3):
+        receiver.send(message(firing), now=datetime.now(UTC))
+    (held,) = server.alerts()
+    assert held["labels"] == alert_labels(firing)
+    assert held["status"]["state"] == "active"
+    assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
+    assert datetime.fromisoformat(held["startsAt"]) == firing.at
+    assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
+    collector.wait_for(1)
 
-        receiver.send(message(ended(firing, datetime.now(UTC), segment="country=UK")), now=datetime.now(UTC))
+    receiver.send(message(ended(firing, datetime.now(UTC), segment="country=UK")), now=datetime.now(UTC))
 
-        wait_for(lambda: server.alerts() == [], "the alert is gone")
+    wait_for(lambda: server.alerts() == [], "the alert is gone")
     statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
     assert statuses == ["firing", "resolved"]
 
@@ -139,8 +134,8 @@ def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
     firing = transition(
         at=datetime.now(UTC), segment=hostile, alert=hostile, reason=hostile, labels={hostile[:50]: hostile, "empty": ""}
     )
-    with receiving(server.url) as (receiver,):
-        receiver.send(message(firing), now=datetime.now(UTC))
+    (receiver,) = receiving(server.url)
+    receiver.send(message(firing), now=datetime.now(UTC))
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256

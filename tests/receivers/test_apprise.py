@@ -1,8 +1,6 @@
 import json
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -19,21 +17,19 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
     return f"{collector.url.replace('http:', 'json:')}/{path}"
 
 
-@contextmanager
-def notifying(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
+def notifying(*urls: str, **options: Any) -> AppriseReceiver:
     named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
     entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": named, **options}))
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, AppriseReceiver)
-    yield receiver
-    receiver.close()
+    return receiver
 
 
 def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector: Collector) -> None:
     change = transition(reason="@everyone <!channel> <@U123>")
-    with notifying(url_of(collector)) as receiver:
-        receiver.send(message(change, firing=(change,)), now=SLOT)
-        receiver.send(END, now=SLOT)
+    receiver = notifying(url_of(collector))
+    receiver.send(message(change, firing=(change,)), now=SLOT)
+    receiver.send(END, now=SLOT)
     start, end = (json.loads(request.body) for request in collector.requests)
     assert (start["title"], start["type"], end["type"]) == ("SimilarityLow firing on home-feed", "failure", "success")
     assert defuse(change.reason) in start["message"]
@@ -45,7 +41,8 @@ def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the
 )
 def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector, reply: Any, outcome: str) -> None:
     collector.default = reply
-    with notifying(url_of(collector), timeout="500ms") as receiver, pytest.raises(DeliveryError) as caught:
+    receiver = notifying(url_of(collector), timeout="500ms")
+    with pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
     assert str(caught.value) == (
@@ -62,17 +59,18 @@ def test_no_service_to_notify_is_no_success() -> None:
 def test_only_the_service_that_did_not_accept_it_is_notified_again(collector: Collector) -> None:
     for other in serve():
         other.replies.append(answer(503))
-        with notifying(url_of(collector), url_of(other)) as receiver:
-            with pytest.raises(DeliveryError, match=r"service-2 ended with failure; 1 of 2 services") as caught:
-                receiver.send(START, now=SLOT)
+        receiver = notifying(url_of(collector), url_of(other))
+        with pytest.raises(DeliveryError, match=r"service-2 ended with failure; 1 of 2 services") as caught:
             receiver.send(START, now=SLOT)
+        receiver.send(START, now=SLOT)
         assert (len(collector.requests), len(other.requests)) == (1, 2)
         assert caught.value.may_be_known
 
 
 def test_redirects_are_not_followed(collector: Collector) -> None:
     collector.replies.append(answer(307, {"Location": f"{collector.url}/elsewhere"}))
-    with notifying(url_of(collector)) as receiver, pytest.raises(DeliveryError):
+    receiver = notifying(url_of(collector))
+    with pytest.raises(DeliveryError):
         receiver.send(START, now=SLOT)
     assert [request.path for request in collector.requests] == ["/canary-token"]
 
@@ -88,7 +86,8 @@ def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(url: str, 
 
 def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
     collector.default = answer(500, {}, b"canary-token")
-    with caplog.at_level(logging.DEBUG), notifying(url_of(collector)) as receiver, pytest.raises(DeliveryError) as caught:
+    receiver = notifying(url_of(collector))
+    with caplog.at_level(logging.DEBUG), pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
     apprise_s = [record.getMessage() for record in caplog.records if record.name.startswith("apprise")]

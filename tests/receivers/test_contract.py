@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from email import message_from_bytes
 from email.header import decode_header, make_header
 from email.policy import default
@@ -30,8 +29,7 @@ every_name = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys(
 def send(hostile: Message, **options: Any) -> None:
     """Through a receiver that was opened as the daemon opens it."""
     (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
-    with closing(receiver):
-        receiver.send(hostile, now=SLOT)
+    receiver.send(hostile, now=SLOT)
 
 
 PLACES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {

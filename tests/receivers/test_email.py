@@ -1,6 +1,4 @@
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
@@ -32,17 +30,16 @@ def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def mailing(options: dict[str, Any], **more: Any) -> Iterator[Email]:
+def mailing(options: dict[str, Any], **more: Any) -> Email:
     entry = ReceiverOptions(email=EmailOptions.model_validate({**options, **more}))
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, Email)
-    yield receiver
-    receiver.close()
+    return receiver
 
 
 def failure(options: dict[str, Any], **more: Any) -> DeliveryError:
-    with mailing(options, **more) as receiver, pytest.raises(DeliveryError) as caught:
+    receiver = mailing(options, **more)
+    with pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -60,8 +57,8 @@ def part(mail: Mail, kind: str) -> str:
 
 
 def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: MailServer, options: dict[str, Any]) -> None:
-    with mailing(options) as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = mailing(options)
+    receiver.send(START, now=SLOT)
     (mail,) = mail_server.mails
     assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == ("rankwatch@example.com", TO, True, False)
     headers = read(mail)
@@ -74,8 +71,8 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: Mai
 
 
 def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
-    with mailing(options) as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = mailing(options)
+    receiver.send(START, now=SLOT)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
     for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z"):
         assert said in text
@@ -89,9 +86,9 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
 
 
 def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server: MailServer, options: dict[str, Any]) -> None:
-    with mailing(options) as receiver:
-        for each in (START, message(SEEN, firing=(FIRING,)), END, message(OTHER, firing=(OTHER,), incident="incident-2")):
-            receiver.send(each, now=SLOT)
+    receiver = mailing(options)
+    for each in (START, message(SEEN, firing=(FIRING,)), END, message(OTHER, firing=(OTHER,), incident="incident-2")):
+        receiver.send(each, now=SLOT)
     mails = [read(mail) for mail in mail_server.mails]
     assert [str(mail["Subject"]).partition(" ")[0] for mail in mails] == [
         "[FIRING]",
@@ -107,8 +104,8 @@ def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server
 
 def test_the_same_message_sent_twice_has_the_same_message_id(mail_server: MailServer, options: dict[str, Any]) -> None:
     for _ in range(2):
-        with mailing(options) as receiver:
-            receiver.send(START, now=SLOT)
+        receiver = mailing(options)
+        receiver.send(START, now=SLOT)
     first, second = (read(mail)["Message-ID"] for mail in mail_server.mails)
     assert first == second
 
@@ -116,19 +113,19 @@ def test_the_same_message_sent_twice_has_the_same_message_id(mail_server: MailSe
 def test_a_login_is_sent_under_tls_only(mail_server: MailServer, options: dict[str, Any]) -> None:
     for offer in ("AUTH PLAIN", "AUTH LOGIN"):
         mail_server.offers = ("STARTTLS", offer)
-        with mailing(options, username=LOGIN[0], password=LOGIN[1]) as receiver:
-            receiver.send(START, now=SLOT)
+        receiver = mailing(options, username=LOGIN[0], password=LOGIN[1])
+        receiver.send(START, now=SLOT)
     assert [mail.is_known for mail in mail_server.mails] == [True, True]
     assert mail_server.steps[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
 
 
 def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.offers = ()
-    with mailing(options, tls="none") as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = mailing(options, tls="none")
+    receiver.send(START, now=SLOT)
     mail_server.is_implicit = True
-    with mailing(options, tls="implicit") as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = mailing(options, tls="implicit")
+    receiver.send(START, now=SLOT)
     assert [mail.is_secure for mail in mail_server.mails] == [False, True]
 
 
@@ -154,8 +151,8 @@ def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opene
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (tmp_path / "nowhere.pem", empty):
-        with pytest.raises(ConfigError, match="cannot be read as PEM"), mailing(options, ca_file=str(path)):
-            pass
+        with pytest.raises(ConfigError, match="cannot be read as PEM"):
+            mailing(options, ca_file=str(path))
 
 
 STEPS = ["EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
@@ -248,8 +245,8 @@ def test_what_is_no_answer_is_never_a_refusal_for_good(
 def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.plan("QUIT", hang)
     started = time.monotonic()
-    with mailing(options, timeout="30s") as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = mailing(options, timeout="30s")
+    receiver.send(START, now=SLOT)
     assert len(mail_server.mails) == 1
     assert time.monotonic() - started < 25
 
@@ -271,20 +268,20 @@ def test_those_refused_for_good_are_named_once_the_others_have_the_mail(
 
 def test_those_refused_for_now_are_tried_again_alone(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
-    with mailing(options) as receiver:
-        for _ in range(2):
-            with pytest.raises(DeliveryError) as caught:
-                receiver.send(START, now=SLOT)
-            assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
-        mail_server.by_recipient = {}
-        receiver.send(START, now=SLOT)
+    receiver = mailing(options)
+    for _ in range(2):
+        with pytest.raises(DeliveryError) as caught:
+            receiver.send(START, now=SLOT)
+        assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
+    mail_server.by_recipient = {}
+    receiver.send(START, now=SLOT)
     assert [mail.to for mail in mail_server.mails] == [("kim@example.com",), ("lee@example.com",)]
 
 
 def test_a_line_of_a_single_dot_ends_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
     change = transition(reason="." * 200)
-    with mailing(options) as receiver:
-        receiver.send(message(change, firing=(change,)), now=SLOT)
+    receiver = mailing(options)
+    receiver.send(message(change, firing=(change,)), now=SLOT)
     assert "." * 200 in part(mail_server.mails[0], "plain")
 
 

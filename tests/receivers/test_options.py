@@ -51,9 +51,6 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
     opened = open_receivers(options, external_url="http://rankwatch.test")
     assert [receiver.name for receiver in opened] == ["webhook", "alertmanager-0", "alertmanager-1"]
     assert [receiver.treatment.resend_every_s for receiver in opened] == [None, 60.0, 60.0]
-    for receiver in opened:
-        receiver.close()
-        receiver.close()
 
 
 def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:

@@ -1,7 +1,5 @@
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -19,17 +17,15 @@ EVERYBODY = start()
 BRITISH = start(segment="country=UK", dedup_key="uk")
 
 
-@contextmanager
-def paging(url: str, **options: Any) -> Iterator[PagerDuty]:
+def paging(url: str, **options: Any) -> PagerDuty:
     given = PagerDutyOptions.model_validate({"url": url, "routing_key": KEY, **options})
-    with closing(PagerDuty(given, external_url="http://rankwatch.test:29108")) as receiver:
-        yield receiver
+    return PagerDuty(given, external_url="http://rankwatch.test:29108")
 
 
 def send(fake: FakePagerDuty, *messages: Message, **options: Any) -> None:
-    with paging(fake.url, **options) as receiver:
-        for each in messages:
-            receiver.send(each, now=SLOT)
+    receiver = paging(fake.url, **options)
+    for each in messages:
+        receiver.send(each, now=SLOT)
 
 
 def failure(fake: FakePagerDuty, *replies: Reply, **options: Any) -> DeliveryError:
@@ -158,7 +154,8 @@ def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: Fake
 
 
 def test_the_fake_refuses_a_key_of_another_length_as_the_real_one_does(pagerduty: FakePagerDuty) -> None:
-    with paging(pagerduty.url, routing_key="f" * 32) as receiver, pytest.raises(DeliveryError, match="Invalid routing key"):
+    receiver = paging(pagerduty.url, routing_key="f" * 32)
+    with pytest.raises(DeliveryError, match="Invalid routing key"):
         receiver.send(message(EVERYBODY), now=SLOT)
     assert pagerduty.complaints.pop().startswith("Invalid routing key")
 
@@ -177,7 +174,7 @@ def test_a_url_that_is_more_than_the_place_is_refused(url: str) -> None:
 
 
 def test_by_default_nothing_is_notified_twice() -> None:
-    with paging("http://127.0.0.1:1") as receiver:
-        assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment(updates=Updates.UNPAGED))
-    with paging("http://127.0.0.1:1", repeat_every="4h") as receiver:
-        assert receiver.treatment == Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)
+    receiver = paging("http://127.0.0.1:1")
+    assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment(updates=Updates.UNPAGED))
+    receiver = paging("http://127.0.0.1:1", repeat_every="4h")
+    assert receiver.treatment == Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)

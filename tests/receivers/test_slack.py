@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -20,24 +18,23 @@ BRITISH = start(segment="country=UK", dedup_key="uk")
 LINK = "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
 
 
-@contextmanager
-def posting(url: str, **options: Any) -> Iterator[Slack]:
+def posting(url: str, **options: Any) -> Slack:
     given = SlackOptions.model_validate({"url": url, **options})
-    with closing(Slack(given, external_url="http://rankwatch.test:29108")) as receiver:
-        yield receiver
+    return Slack(given, external_url="http://rankwatch.test:29108")
 
 
 def post(fake: FakeSlack, sent: Message) -> list[str]:
     """The texts of the blocks that were taken, fields behind their section."""
-    with posting(fake.url) as receiver:
-        receiver.send(sent, now=SLOT)
+    receiver = posting(fake.url)
+    receiver.send(sent, now=SLOT)
     blocks = fake.posts[-1]["blocks"]
     return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
 
 
 def failure(fake: FakeSlack, *replies: Reply, **options: Any) -> DeliveryError:
     fake.collector.replies.extend(replies)
-    with posting(fake.url, **options) as receiver, pytest.raises(DeliveryError) as caught:
+    receiver = posting(fake.url, **options)
+    with pytest.raises(DeliveryError) as caught:
         receiver.send(message(EVERYBODY), now=SLOT)
     assert not caught.value.of_message
     assert "canary" not in str(caught.value)
@@ -139,8 +136,8 @@ def test_a_200_that_does_not_say_ok_is_no_webhook(slack: FakeSlack, body: bytes)
 
 def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) -> None:
     slack.collector.replies.append(trickle_body)
-    with posting(slack.url, timeout="300ms") as receiver:
-        receiver.send(message(EVERYBODY), now=SLOT)
+    receiver = posting(slack.url, timeout="300ms")
+    receiver.send(message(EVERYBODY), now=SLOT)
 
 
 def test_what_slack_reads_as_markup_is_escaped() -> None:
@@ -163,7 +160,7 @@ def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> 
 
 
 def test_by_default_what_lasts_is_notified_again_once_a_day() -> None:
-    with posting("https://hooks.slack.com/services/x") as receiver:
-        assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
-    with posting("https://hooks.slack.com/services/x", repeat_every=None) as receiver:
-        assert receiver.treatment == Treatment()
+    receiver = posting("https://hooks.slack.com/services/x")
+    assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
+    receiver = posting("https://hooks.slack.com/services/x", repeat_every=None)
+    assert receiver.treatment == Treatment()

@@ -1,8 +1,6 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,25 +24,23 @@ from servers.webhook import Collector, answer, serve
 SECRET = "correct-horse"  # noqa: S105 - a test's
 
 
-@contextmanager
-def receiving(url: str, **options: Any) -> Iterator[Webhook]:
+def receiving(url: str, **options: Any) -> Webhook:
     entry = ReceiverOptions(webhook=WebhookOptions.model_validate({"url": url, **options}))
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, Webhook)
-    yield receiver
-    receiver.close()
+    return receiver
 
 
 def posted(collector: Collector, message: Message, **options: Any) -> Any:
     """The body of the request that tells this message."""
-    with receiving(collector.url, **options) as receiver:
-        receiver.send(message, now=SLOT)
+    receiver = receiving(collector.url, **options)
+    receiver.send(message, now=SLOT)
     return json.loads(collector.requests[-1].body)
 
 
 def test_a_message_has_the_documented_shape(collector: Collector) -> None:
-    with receiving(f"{collector.url}/hook", name="pager") as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = receiving(f"{collector.url}/hook", name="pager")
+    receiver.send(START, now=SLOT)
     (request,) = collector.requests
     assert (request.method, request.path, request.headers["Content-Type"]) == ("POST", "/hook", "application/json")
     body = json.loads(request.body)
@@ -123,21 +119,22 @@ def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector:
     worse = posted(collector, message(OTHER, pages=2, worse="its severity rose from info to critical"))
     assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
     for updates, treated in ((False, Updates.NONE), (True, Updates.UNPAGED)):
-        with receiving(collector.url, updates=updates) as receiver:
-            assert receiver.treatment.updates is treated
+        receiver = receiving(collector.url, updates=updates)
+        assert receiver.treatment.updates is treated
 
 
 def test_what_is_too_large_by_its_changes_alone_is_refused_at_once(collector: Collector) -> None:
     collector.default = answer(413)
-    with receiving(collector.url) as receiver, pytest.raises(DeliveryError) as caught:
+    receiver = receiving(collector.url)
+    with pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     assert (caught.value.permanent, caught.value.of_message, len(collector.requests)) == (True, True, 1)
 
 
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
-    with receiving(collector.url) as receiver:
-        for each in (START, START, END):
-            receiver.send(each, now=SLOT)
+    receiver = receiving(collector.url)
+    for each in (START, START, END):
+        receiver.send(each, now=SLOT)
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert keys[0] == keys[1] != keys[2]
     assert all(key.startswith(f"{INCIDENT}:") for key in keys)
@@ -163,8 +160,8 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
 
 
 def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector) -> None:
-    with receiving(collector.url, secret=SECRET, headers={"X-Team": "ranking"}) as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = receiving(collector.url, secret=SECRET, headers={"X-Team": "ranking"})
+    receiver.send(START, now=SLOT)
     (request,) = collector.requests
     assert request.headers["X-Team"] == "ranking"
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
@@ -174,14 +171,14 @@ def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector)
 
 
 def test_without_a_secret_nothing_is_signed(collector: Collector) -> None:
-    with receiving(collector.url) as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = receiving(collector.url)
+    receiver.send(START, now=SLOT)
     assert "X-Rankwatch-Signature" not in collector.requests[0].headers
 
 
 def test_what_was_changed_replayed_or_made_up_does_not_verify(collector: Collector) -> None:
-    with receiving(collector.url, secret=SECRET) as receiver:
-        receiver.send(START, now=SLOT)
+    receiver = receiving(collector.url, secret=SECRET)
+    receiver.send(START, now=SLOT)
     body, headers = collector.requests[0].body, {name.lower(): value for name, value in collector.requests[0].headers.items()}
     assert verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5))
     assert not verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5, seconds=1))

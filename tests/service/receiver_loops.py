@@ -26,5 +26,5 @@ def delivering(store: SqlStore, entries: Sequence[Mapping[str, Any]], publisher:
     for loop in loops:
         loop.thread.ask_to_stop()
     for loop in loops:
-        loop.stop(10)
+        loop.thread.stop(10)
     assert not any(loop.thread.is_alive for loop in loops)

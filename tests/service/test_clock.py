@@ -169,7 +169,7 @@ def idle(jobs: JobScheduler) -> None:
 
 
 def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
-    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR, is_put_off_by_jump=True)) as (clock, jobs, done):
+    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR)) as (clock, jobs, done):
         clock.set(100 * HOUR)
         idle(jobs)
         assert done == []

@@ -1,6 +1,7 @@
 """Replay over real lists, checked against computations that share nothing with ours."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -133,6 +134,54 @@ def test_alerts_say_what_was_done_to_the_lists(replayed: tuple[str, Runs]) -> No
     assert [
         "mostly in country=nonUK (100 % of its users), all get" in each["explanation"] for each in fell if each["value"] < 0
     ] == [True]
+
+
+def explained(config: str, name: str, day: str) -> dict[str, Any]:
+    """The explanation of a run, whose pieces sum to its drop, over all users and over the segments of each dimension."""
+    (shown,) = run_cli("show", name, "--slot", day, "--config", config, "--json")
+    told: dict[str, Any] = shown["explanation"]
+    (mean,) = [row["mean"] for row in shown["summaries"] if (row["segment"], row["metric"]) == ("all", "extended_tau")]
+    assert 1 - told["now"] == pytest.approx(mean, abs=1e-9)
+    drop = told["now"] - told["before"]
+    assert math.fsum(cause["amount"] for cause in told["causes"]) == pytest.approx(drop, abs=1e-9)
+    for dimension in ("activity", "country"):
+        falls = [fall["parts"] for fall in told["falls"] if fall["segment"].startswith(f"{dimension}=")]
+        assert math.fsum(amount for parts in falls for amount in parts.values()) == pytest.approx(drop, abs=1e-9)
+    return told
+
+
+@pytest.mark.parametrize("day", DAYS[7:9])
+@pytest.mark.parametrize(
+    ("name", "segment", "part", "says"),
+    [
+        ("pop20", "all", "membership", " users (20 %) all get the same list from the candidate: the most popular items. "),
+        (
+            "seg2-nonUK-pop",
+            "country=nonUK",
+            "membership",
+            " users (9 %), mostly in country=nonUK (100 % of its users), all get the same list from the candidate",
+        ),
+        ("trunc5", "all", "length", " users (100 %) get shorter lists from the candidate: 5 items instead of 10. "),
+        ("missing5", "all", None, " users (5 %) got no list from the candidate (0 % before). "),
+        ("stale3", "all", None, " get the same list from the candidate as in the last run, while other lists changed. "),
+    ],
+)
+def test_what_was_done_to_the_lists_comes_first(
+    name: str, segment: str, part: str | None, says: str, day: str, replayed: tuple[str, Runs]
+) -> None:
+    told = explained(replayed[0], name, day)
+    assert (told["segment"], told["finding"]["segment"], told["finding"]["arms"]) == (segment, segment, ["candidate"])
+    assert says in told["sentence"]
+    assert part in {None, told["causes"][0]["part"]}
+    if name in {"pop20", "seg2-nonUK-pop"}:
+        popular, _ = Counter(map(tuple, lists_of("pop20", day).values())).most_common(1)[0]
+        assert {int(item["item"]) for item in told["gained"][:3]} <= set(popular)
+
+
+@pytest.mark.parametrize("day", DAYS[1:9:2])
+def test_nothing_is_blamed_for_a_healthy_candidate(day: str, replayed: tuple[str, Runs]) -> None:
+    told = explained(replayed[0], "ok-seed", day)
+    assert (told["segment"], told["finding"]) == ("all", None)
 
 
 def test_a_backtest_of_the_same_rules_finds_the_same_changes(replayed: tuple[str, Runs]) -> None:

@@ -165,13 +165,13 @@ def test_a_watchdog_that_is_held_up_no_longer_counts_as_looking() -> None:
             held.wait(20)
 
     dog = watchdog(clock, look)
-    dog.start()
+    dog.loop.start()
     wait_for(lambda: len(looks) == 2, "the look that hangs")
     clock.let_pass(timedelta(seconds=SILENT_S))
     assert not dog.is_looking
     held.set()
     wait_for(lambda: dog.is_looking, "the next look")
-    dog.stop()
+    dog.loop.stop(20)
 
 
 def test_a_watchdog_whose_looks_fail_goes_on_and_does_not_count_as_looking() -> None:
@@ -182,11 +182,11 @@ def test_a_watchdog_whose_looks_fail_goes_on_and_does_not_count_as_looking() -> 
         raise ZeroDivisionError
 
     dog = watchdog(clock, look)
-    dog.start()
+    dog.loop.start()
     clock.let_pass(timedelta(seconds=SILENT_S))
     wait_for(lambda: len(looks) >= 2, "the next look")
     assert not dog.is_looking
-    dog.stop()
+    dog.loop.stop(20)
 
 
 def test_a_reload_that_fails_for_a_reason_nobody_thought_of_ends_no_daemon(

@@ -189,7 +189,6 @@ def test_storing_and_telling_hundreds_of_alerts_takes_few_statements(tmp_path: P
         store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
         entry = ReceiverOptions.model_validate({"webhook": {"url": collector.url}})
         (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
-        stack.callback(receiver.close)
         outlet = OutboxSender(outbox=store.outbox, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
         for mean in (0.1, 0.9):
             slot = datetime.now(UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from alerts.test_conditions import condition
 from factories import SLOT, HeldClock, comparison, pull, rule
-from monitor.model import AlertState, Condition, RunStatus, Transition
+from monitor.model import Condition, RunStatus, Transition
 from monitor.pipeline.pull import Arms
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
 from monitor.service.runner import Watched
@@ -68,22 +68,6 @@ def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended(world: World)
     assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
     assert world.store.outbox.pending(world.clock.at).keys() == {"hook"}
-
-
-def test_two_looks_at_once_find_it_stale_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.watch(3 * HOUR)
-    read, inner = world.store.alerts.states, list[bool]()
-
-    def look_meanwhile(comparison: str) -> tuple[AlertState, ...]:
-        found = read(comparison)
-        if not inner:
-            inner.append(False)
-            inner[0] = world.look()
-        return found
-
-    monkeypatch.setattr(world.store.alerts, "states", look_meanwhile)
-    assert (world.watch(HOUR), inner) == (world.clock.at, [False])
-    assert len(world.changes()) == 1
 
 
 def test_it_is_told_once_over_restarts(world: World) -> None:

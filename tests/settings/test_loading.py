@@ -111,13 +111,12 @@ def test_relative_paths_start_at_the_files_directory(tmp_path: Path) -> None:
     users = loaded.comparisons[0].users.given
     assert isinstance(users, FileUsersOptions)
     assert users.path == f"{tmp_path}/etc/users.csv"
-    assert loaded.database_display == f"sqlite:///{tmp_path}/etc/rankwatch.db"
+    assert loaded.database.get_secret_value() == f"sqlite:///{tmp_path}/etc/rankwatch.db"
 
 
 def test_an_absolute_database_stays_where_it_is(load_text: Load, minimal: str) -> None:
-    assert (
-        load_text("database: sqlite:////var/lib/rankwatch.db\n" + minimal).database_display == "sqlite:////var/lib/rankwatch.db"
-    )
+    loaded = load_text("database: sqlite:////var/lib/rankwatch.db\n" + minimal)
+    assert loaded.database.get_secret_value() == "sqlite:////var/lib/rankwatch.db"
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:

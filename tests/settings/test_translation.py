@@ -226,27 +226,3 @@ def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(
 def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
     with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
         load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
-
-
-def test_metrics_may_be_measured_and_judged_once_what_they_need_is_given(load_text: Load, minimal: str) -> None:
-    text = minimal.replace('.internal/{user}"', '.internal/{user}", items: items, scores: scores')
-    text += f"""    {WEIGHTS}
-    {RELEVANCE}
-    catalogue_size: 4000
-    metrics: ["rbo(top=10, share=0.86)", rbo_w, element_weighted_tau, "ndcg@5"]
-    arm_metrics: [mean_popularity, score_shift, novelty]
-    rules:
-      - {{alert: A, metric: rbo_w, below: 0.4}}
-      - {{alert: B, metric: element_weighted_tau, below: 0}}
-      - {{alert: C, metric: "rbo(top=10, share=0.86)", statistic: share_below(0.3), above: 0.2}}
-"""
-    found = to_comparison(load_text(text).comparisons[0])
-    assert [rule.subject.metric for rule in found.judging.rules[:3]] == [
-        found.measuring.metrics[1],
-        found.measuring.metrics[2],
-        found.measuring.metrics[0],
-    ]
-    assert (found.measuring.arm_metrics, found.measuring.catalogue_size) == (
-        ("mean_popularity", "score_shift", "novelty"),
-        4000,
-    )

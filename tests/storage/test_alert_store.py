@@ -107,6 +107,8 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlSto
     memory = store.history.memory_of(MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + HOUR))
     assert memory.accepted == (level,)
     assert store.alerts.states() == ()
+    assert [store.alerts.undo_acceptance("home-feed", slot) for slot in (SLOT + HOUR, SLOT, SLOT)] == [None, level, None]
+    assert store.alerts.transitions(comparison=None, limit=None) == ()
 
 
 def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) -> None:

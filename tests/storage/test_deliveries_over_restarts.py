@@ -69,9 +69,6 @@ class Believer:
                 assert key in self.firing or key in self.unclear, "an acknowledgement of what is not known"
         (self.open.add if message.firing else self.open.discard)(message.incident)
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 class Told(OverAFile):
     """One comparison, one receiver, and everybody who meddles."""

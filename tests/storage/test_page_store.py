@@ -1,6 +1,7 @@
 """What pages read, on both databases: series, segments, users, lists and incidents."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from monitor.storage import SqlStore
 from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"
-WHOLE = {"since": SLOTS[0], "until": SLOTS[-1], "most": 100}
+WHOLE: dict[str, Any] = {"since": SLOTS[0], "until": SLOTS[-1], "most": 100}
 
 
 @pytest.fixture
@@ -56,10 +57,6 @@ def test_segments_have_their_means_in_the_newest_runs(filled: SqlStore) -> None:
 def test_neighbours_are_the_finished_runs_before_and_after(filled: SqlStore) -> None:
     assert filled.pages.neighbours(NAME, SLOTS[1]) == (SLOTS[0], SLOTS[2])
     assert filled.pages.neighbours(NAME, SLOTS[0] - DAY) == (None, SLOTS[0])
-    run = filled.pages.run_at(NAME, SLOTS[2])
-    assert run is not None
-    assert (run.slot, run.comparison) == (SLOTS[2], NAME)
-    assert filled.pages.run_at(NAME, SLOTS[2] + timedelta(seconds=1)) is None
 
 
 def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: SqlStore) -> None:

@@ -47,16 +47,6 @@ def test_what_was_right_once_is_remembered_and_nothing_else_is() -> None:
     assert not credentials.remembers(b"", b"kimsecret")
 
 
-def test_nobody_is_asked_where_there_are_no_users() -> None:
-    assert not Credentials({})
-    assert Credentials({"kim": hashed("x")})
-
-
-def test_a_digest_is_of_no_use_in_another_process() -> None:
-    one, other = (Credentials({"kim": hashed("secret")}) for _ in range(2))
-    assert one._digest(b"kim", b"secret") != other._digest(b"kim", b"secret")
-
-
 @settings(max_examples=30)
 @given(
     st.dictionaries(st.text(min_size=1, max_size=3), st.integers(4, 16), min_size=1, max_size=5),

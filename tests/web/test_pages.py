@@ -107,7 +107,9 @@ def test_a_comparison_shows_what_is_stored(ask: Ask, store: SqlStore) -> None:
     stored = store.history.runs(comparison="home-feed", limit=9)[::-1]
     assert [point["slot"] for point in shown["points"]] == [format_instant(run.slot) for run in stored]
     assert [point["mean"] for point in shown["points"]] == [
-        next(each.mean for each in store.history.summaries(run.id) if each.segment == "all") for run in stored
+        next(each.mean for each in record.summaries if each.segment == "all")
+        for run in stored
+        if (record := store.history.record(run.id))
     ]
     assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {(0.4, 0.5, 0.6)}
     assert [(span["alert"], span["start"], span["end"]) for span in shown["spans"]] == [("SimilarityLow", SLOT, None)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,8 +12,7 @@ import pandas as pd
 
 from monitor.attribution import average_parts, classify, share_kinds
 from monitor.errors import InputError, SourceError
-from monitor.metrics import Metric
-from monitor.metrics.chance import chance_scores, typical_length
+from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model import (
     Change,
     Comparison,
@@ -67,9 +66,6 @@ def break_down_changes(
 MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
 
-ReportProgress = Callable[[str, int, int], object]
-"""Called with what is being done, for how many users, and how many of them are done."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFiles:
@@ -113,7 +109,6 @@ def compare_files(
     *,
     worst: int = 0,
     catalogue: int | None = None,
-    progress: ReportProgress = lambda *_: None,
 ) -> FileComparison:
     """Compare the lists of all users of two files, in all and by segment.
 
@@ -122,19 +117,14 @@ def compare_files(
     """
     comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
     arms = _open(files)
-    progress("reading users", 0, 0)
     try:
         panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
     except SourceError as error:
         raise InputError(str(error)) from None
-    progress("reading lists", len(panel), 0)
     answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
-    found, done = RunAccumulator(comparison, answers.asked), 0
+    found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
-        progress("measuring", len(panel), done)
         found.add(batch)
-        done += len(batch.panel)
-    progress("summarizing", len(panel), done)
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
     _require_pairs(found.coverage.all, notes)
     sample, listed = found.sample(), found.listed.count

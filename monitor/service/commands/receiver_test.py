@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -37,18 +36,16 @@ def send_test(
 
     ConfigError when there is none of that name, or none at all.
     """
-    with ExitStack() as opened:
-        receivers = [opened.enter_context(closing(each)) for each in _select_receivers(settings, name)]
-        start, end = _test_messages(clock)
-        reached: list[Receiver] = []
-        for receiver in receivers:
-            reply = _send(receiver, start, clock)
-            reached += [receiver] if reply.may_be_known else []
-            yield reply
-        if reached and wait:
-            pause(wait.total_seconds())
-        for receiver in reached:
-            yield _send(receiver, end, clock)
+    start, end = _test_messages(clock)
+    reached: list[Receiver] = []
+    for receiver in _select_receivers(settings, name):
+        reply = _send(receiver, start, clock)
+        reached += [receiver] if reply.may_be_known else []
+        yield reply
+    if reached and wait:
+        pause(wait.total_seconds())
+    for receiver in reached:
+        yield _send(receiver, end, clock)
 
 
 def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
@@ -58,9 +55,6 @@ def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver
         msg = "the configuration has no receivers" if name is None else f"no receiver named {name!r}: there are {there}"
         raise ConfigError(msg)
     receivers = open_receivers(entries, external_url=settings.external_url)
-    for receiver in receivers:
-        if name not in (None, receiver.name):
-            receiver.close()
     return [receiver for receiver in receivers if name in (None, receiver.name)]
 
 

@@ -23,7 +23,6 @@ from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     reconcile,
     reconcile_logged,
-    reopen_receivers,
     require_reloadable,
     set_known_names,
     wire,
@@ -35,7 +34,7 @@ from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_ti
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.titles import TitleCache
-from monitor.service.daemon.watchdog import Watchdog
+from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
@@ -119,8 +118,8 @@ class Daemon:
             self._scheduler.start()
             opened.callback(self._stop_jobs)
             self._put_in_force()
-            self._watchdog.start()
-            opened.callback(self._watchdog.stop)
+            self._watchdog.loop.start()
+            opened.callback(self._watchdog.loop.stop, SILENT_S)
             self._role.loop.start()
             opened.callback(self._role.loop.stop, STOP_S)
             # From here on `stop` closes all this, in reverse order.
@@ -140,7 +139,7 @@ class Daemon:
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
             on_due=slots.note_due,
-            on_end=lambda: self._watchdog.wake(),  # noqa: PLW0108 - made below
+            on_end=lambda: self._watchdog.loop.wake(),  # noqa: PLW0108 - made below
         )
         publisher.runs_wait(lambda: self._scheduler.waiting)
         self._jobs = DaemonJobs(
@@ -303,9 +302,6 @@ class Daemon:
         with self._changing:
             if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return
-            self._loops.stop(STOP_S)
-            # Stopped loops have closed their receivers.
-            self._wiring = reopen_receivers(self._wiring)
             self._begin_work()
 
     def unhealthy(self) -> str | None:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from monitor.alerts import asked_pause_s
 from monitor.errors import DeliveryError, MonitorError
-from monitor.pipeline.delivery import OutboxSender
+from monitor.pipeline.delivery import OutboxSender, asked_pause_s
 from monitor.ports import Receiver
 from monitor.service.daemon.threads import LoopThread
 
@@ -49,11 +48,6 @@ class DeliveryLoop:
         """Begin."""
         self._progressed_s = self.sender.clock.monotonic()
         self.thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Ask, wait at most so long for the end, and close the receiver."""
-        self.thread.stop(timeout_s)
-        self.receiver.close()
 
     @property
     def is_stalled(self) -> bool:
@@ -122,14 +116,14 @@ class DeliveryLoops:
             loop.thread.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask all, wait at most so long for the end of all, and close their receivers."""
+        """Ask all, and wait at most so long for the end of all."""
         with self._lock:
             loops, self._loops = self._loops, ()
         for loop in loops:
             loop.thread.ask_to_stop()
         ends_at = time.monotonic() + timeout_s
         for loop in loops:
-            loop.stop(timeout_s=ends_at - time.monotonic())
+            loop.thread.stop(timeout_s=ends_at - time.monotonic())
 
     def renew_stalled(self) -> None:
         """Put a new loop in the place of each that hangs or has died."""

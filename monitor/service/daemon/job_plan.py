@@ -18,8 +18,7 @@ class JobPlan:
 
     ``limit``: at work for longer it counts as hung. ``is_run``: few of these are at work at a time, and one whose last run
     ``has_hung`` stands back for others; ``slow_after``: so long at work one no longer keeps others waiting. ``first``: how soon
-    housekeeping comes the first time, where that is not after its interval; ``is_put_off_by_jump``: a jump of the wall clock
-    makes it wait for a whole interval.
+    housekeeping comes the first time, where that is not after its interval.
     """
 
     call: Callable[[], object]
@@ -29,7 +28,6 @@ class JobPlan:
     has_hung: Callable[[], bool] = lambda: False
     slow_after: timedelta = timedelta.max
     first: timedelta | None = None
-    is_put_off_by_jump: bool = False
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types

@@ -86,7 +86,7 @@ class DaemonJobs:
 
     def _plans_of_leader(self) -> dict[str, JobPlan]:
         plans = {
-            "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE, is_put_off_by_jump=True),
+            "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE),
             "-size": JobPlan(
                 call=partial(publish_sizes, self.runner.store, self.publisher), when=PRUNE, limit=PRUNE, first=timedelta(0)
             ),
@@ -138,7 +138,6 @@ class DaemonJobs:
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
-        self._judge_staleness((name,))
         self.run_now(f"-backfill-{name}")
 
     def backfill(self, name: str) -> None:
@@ -193,17 +192,10 @@ class DaemonJobs:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
         for name in wiring.watched if abandoned else ():
             self.run_now(name)
-        self._judge_staleness(tuple(wiring.watched))
-
-    def _judge_staleness(self, names: tuple[str, ...]) -> None:
-        """Judge whether runs of these comparisons still succeed, and publish at once what changed."""
-        wiring = self.wiring()
-        watched = [wiring.watched[name] for name in names if name in wiring.watched]
-        latest = [found for name in names if (found := self.latest.of(name)) is not None]
-        if self.leads():
-            for name in self.staleness.look(watched, latest, wiring.receiver_names):
-                self.loops.wake()
-                self._show(name)
+        latest = [found for name in wiring.watched if (found := self.latest.of(name)) is not None]
+        for name in self.staleness.look(wiring.watched.values(), latest, wiring.receiver_names) if leads else ():
+            self.loops.wake()
+            self._show(name)
 
     def prune(self) -> None:
         """Delete what is older than the configuration says."""

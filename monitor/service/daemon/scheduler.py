@@ -120,12 +120,11 @@ class JobScheduler:
         self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
-        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping by the steady clock."""
+        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping after its interval."""
         with self._planning:
             for name, plan in self._plans.items():
                 if isinstance(plan.when, timedelta):
-                    if plan.is_put_off_by_jump:
-                        self._due_s[name] = self._clock.monotonic() + plan.when.total_seconds()
+                    self._due_s[name] = self._clock.monotonic() + plan.when.total_seconds()
                     self._modify(name, next_run_time=self._next_by_steady_clock(name))
                 elif job := self._scheduler.get_job(name):
                     at = time_after_jump(plan.when, job.next_run_time, self._clock.now())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -40,21 +39,12 @@ class StalenessMonitor:
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
-    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> list[str]:
         """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Names of those that changed.
 
-        To be called at least every PAUSE_S, and only by the leader. Where another thread looks at this moment it is enough.
+        To be called at least every PAUSE_S, from one thread, and only by the leader.
         """
-        if not self._looking.acquire(blocking=False):
-            return []  # both would find the same, and log it
-        try:
-            return self._look_at_all(watched, latest, receivers)
-        finally:
-            self._looking.release()
-
-    def _look_at_all(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> list[str]:
         now, now_s = self.clock.now(), self.clock.monotonic()
         # A jump means a clock that was set, or a suspended machine.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Watchdog:
-    """Looks at clocks and jobs until stopped. A look never waits: what may take time happens in a thread of its own.
+    """Looks at clocks and jobs in its ``loop``. A look never waits: what may take time happens in a thread of its own.
 
     ``renew_sources`` reopens a comparison's sources, as the hung run holds the old ones; ``renew_store`` drops connections
     that may hang.
@@ -47,24 +47,11 @@ class Watchdog:
     _jumps: JumpFinder = field(default_factory=JumpFinder)
     _rescued: set[str] = field(default_factory=set)
     _looked_s: float = field(init=False)
-    _loop: LoopThread = field(init=False)
+    loop: LoopThread = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loop = LoopThread("watchdog", self.look, again_s=LOOK_S)
+        self.loop = LoopThread("watchdog", self.look, again_s=LOOK_S)
         self._looked_s = self.clock.monotonic()
-
-    def start(self) -> None:
-        """Begin."""
-        self._looked_s = self.clock.monotonic()
-        self._loop.start()
-
-    def wake(self) -> None:
-        """Look at once."""
-        self._loop.wake()
-
-    def stop(self) -> None:
-        """End after the look under way."""
-        self._loop.stop(SILENT_S)
 
     @property
     def is_looking(self) -> bool:

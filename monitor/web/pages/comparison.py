@@ -24,7 +24,7 @@ from monitor.model import (
 )
 from monitor.presentation import score_by_chance
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import Query, Site
 
 PERIODS = {
     "1d": timedelta(days=1),
@@ -209,15 +209,3 @@ def _rule_row(state: AlertState, configured: Comparison | None) -> RuleRow:
         reason=state.reason,
         since=state.since,
     )
-
-
-def require_slot(text: str) -> datetime:
-    """The slot that an address names; AbsentPageError where it is none."""
-    try:
-        slot = datetime.fromisoformat(text)
-    except ValueError:
-        slot = None
-    if slot is None or slot.tzinfo is None:
-        msg = f"{text} is no slot: write it as 2024-01-08T00:00:00Z"
-        raise AbsentPageError(msg)
-    return slot

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.model import ArmScore, Coverage, Evidence, Explanation, Run, Summary, Transition
-from monitor.web.pages.comparison import require_slot
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import Query, Site, require_slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +37,11 @@ def read_run(site: Site, query: Query) -> RunPage:
     """AbsentPageError for a slot that was never run, or whose run is deleted."""
     name, slot = query.path["name"], require_slot(query.path["slot"])
     site.require(name)
-    pages, history = site.store.pages, site.store.history
-    run = pages.run_at(name, slot)
-    if run is None:
-        msg = f"no run of {name} has the slot {query.path['slot']}: it was never run, or is deleted"
-        raise AbsentPageError(msg)
-    before, after = pages.neighbours(name, slot)
-    former = pages.run_at(name, before) if before else None
-    evidence = history.evidence(run.id)
+    run = site.run_at(name, slot)
+    record = site.store.history.record(run.id)
+    before, after = site.store.pages.neighbours(name, slot)
+    former = site.store.history.record(site.run_at(name, before).id) if before else None
+    evidence = site.store.history.evidence(run.id)
     items = {item for each in evidence for item in (*each.baseline, *each.candidate)}
     changes = [each for each in site.store.alerts.transitions(comparison=name, limit=None) if each.slot == slot]
     return RunPage(
@@ -53,11 +49,11 @@ def read_run(site: Site, query: Query) -> RunPage:
         run=run,
         before=before,
         after=after,
-        explanation=history.explanation(run.id),
-        coverage=history.coverage(run.id),
-        summaries=history.summaries(run.id),
-        previous=history.summaries(former.id) if former else (),
-        arms=history.arm_scores(run.id),
+        explanation=record.explanation if record else None,
+        coverage=record.coverage if record else None,
+        summaries=record.summaries if record else (),
+        previous=former.summaries if former else (),
+        arms=record.arm_scores if record else (),
         worst=tuple(each for each in evidence if each.kind == "worst"),
         representative=tuple(each for each in evidence if each.kind == "representative" and each.baseline != each.candidate),
         unchanged=tuple(each for each in evidence if each.kind == "representative" and each.baseline == each.candidate),

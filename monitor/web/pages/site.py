@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
-from monitor.model import Comparison, LatestRun, format_instant
+from monitor.model import Comparison, LatestRun, Run, format_instant
 from monitor.ports import Clock, Store
 from monitor.web.pages.status import Status
 
@@ -48,6 +48,14 @@ class Site:
             msg = f"no comparison named {name}: the overview lists those that there are"
             raise AbsentPageError(msg)
 
+    def run_at(self, name: str, slot: datetime) -> Run:
+        """The run of a slot; AbsentPageError where there is none."""
+        found = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
+        if not found:
+            msg = f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is deleted"
+            raise AbsentPageError(msg)
+        return found[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
@@ -55,6 +63,18 @@ class Query:
 
     path: Mapping[str, str]
     chosen: Mapping[str, str]
+
+
+def require_slot(text: str) -> datetime:
+    """The slot that an address names; AbsentPageError where it is none."""
+    try:
+        slot = datetime.fromisoformat(text)
+    except ValueError:
+        slot = None
+    if slot is None or slot.tzinfo is None:
+        msg = f"{text} is no slot: write it as 2024-01-08T00:00:00Z"
+        raise AbsentPageError(msg)
+    return slot
 
 
 def comparison_url(name: str, **chosen: object) -> str:

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
 from monitor.model import ExampleLists, Run, UserLists, UserRun
-from monitor.web.pages.comparison import require_slot
-from monitor.web.pages.site import AbsentPageError, Query, Site
+from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
 RUNS = 200
 _LIKE = 6
@@ -57,8 +56,8 @@ def read_user(site: Site, query: Query) -> UserPage:
     before, after = site.store.pages.neighbours(name, run.slot)
     items = {*lists.baseline, *lists.candidate} if lists else set()
     titles = site.titles(name, run.slot, items)
-    explanation = site.store.history.explanation(run.id)
-    groups = explanation.groups if explanation else ()
+    record = site.store.history.record(run.id)
+    groups = record.explanation.groups if record and record.explanation else ()
     mine = next((group for group in groups if any(each.user == user for each in group.examples)), None)
     return UserPage(
         name=name,
@@ -98,8 +97,4 @@ def _run(site: Site, name: str, slot: str | None) -> Run:
             msg = f"no run of {name} has ended yet"
             raise AbsentPageError(msg)
         return latest.run
-    run = site.store.pages.run_at(name, require_slot(slot))
-    if run is None:
-        msg = f"no run of {name} has the slot {slot}: it was never run, or is deleted"
-        raise AbsentPageError(msg)
-    return run
+    return site.run_at(name, require_slot(slot))

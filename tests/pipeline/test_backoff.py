@@ -1,7 +1,7 @@
 import pytest
 
 from factories import SLOT
-from monitor.alerts import next_attempt
+from monitor.pipeline.delivery import next_attempt
 
 
 @pytest.mark.parametrize(
