@@ -70,12 +70,12 @@ def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
     """Both lists of one user of the run; None where they were not kept. Pieces are read one after the other."""
-    from monitor.storage import list_encoding
+    from monitor.storage import list_parquet
 
     found: dict[Arm, tuple[str, ...]] = {}
     query = select(kept_lists.c.arm, kept_lists.c.payload).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
     for arm, payload in connection.execution_options(stream_results=True).execute(query):
-        if arm not in found and (items := list_encoding.find_user(payload, user)) is not None:
+        if arm not in found and (items := list_parquet.find_user(payload, user)) is not None:
             found[arm] = items
     return UserLists(baseline=found[Arm.BASELINE], candidate=found[Arm.CANDIDATE]) if len(found) == len(Arm) else None
 

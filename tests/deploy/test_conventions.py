@@ -151,7 +151,7 @@ def test_links_lead_to_dashboards_and_variables_that_exist(board: Any) -> None:
     for url in urls:
         whole = page.link(url, "x&y=z")
         if not whole.startswith("/d/"):
-            assert url.startswith("${rankwatch}/comparisons/")
+            assert url.startswith("${rankwatch}/c/")
             continue
         uid, _, query = whole.removeprefix("/d/").partition("?")
         there = dashboards.variables(dashboards.read(uid))

@@ -46,7 +46,7 @@ def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None
     assert annotations["runbook_url"] == "https://runbooks.test/similarity"
     assert "explanation" not in annotations
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:05Z", "2024-01-08T00:09:00Z")
-    assert alert["generatorURL"] == "http://rankwatch.test/comparisons/home-feed?alert=SimilarityLow&segment=all"
+    assert alert["generatorURL"] == "http://rankwatch.test/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
 
 def test_labels_of_the_place_stand_beside_those_of_the_alert_which_win() -> None:

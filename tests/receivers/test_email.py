@@ -77,10 +77,8 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
     for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z"):
         assert said in text
         assert said in page
-    assert "dashboard: http://rankwatch.test:29108/comparisons/home-feed?" in text
-    assert (
-        '<a href="http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all">dashboard</a>' in page
-    )
+    assert "dashboard: http://rankwatch.test:29108/c/home-feed/runs/" in text
+    assert '<a href="http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all">dashboard</a>' in page
     for loading in ("src=", "<img", "<script", "url(", "<link", "@import"):
         assert loading not in page
 

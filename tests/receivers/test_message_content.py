@@ -58,7 +58,7 @@ def test_a_start_is_reported_with_all_its_figures() -> None:
         ("run", "2024-01-08T00:00:00Z"),
     )
     assert found.links == (
-        ("dashboard", f"{URL}/comparisons/home-feed?alert=SimilarityLow&segment=all"),
+        ("dashboard", f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"),
         ("runbook", "https://runbooks.test/similarity"),
     )
     assert found.commands == (

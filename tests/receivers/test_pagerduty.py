@@ -55,10 +55,10 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerD
             "class": "SimilarityLow",
         },
         "client": "rankwatch",
-        "client_url": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "client_url": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all",
         "links": [
             {
-                "href": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+                "href": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all",
                 "text": "dashboard",
             },
             {"href": "https://runbooks.test/similarity", "text": "runbook"},

@@ -45,7 +45,7 @@ def test_a_command_with_a_hostile_name_is_quoted() -> None:
 
 def test_a_link_is_escaped() -> None:
     link = comparison_url(transition(comparison="home feed/1", segment="a=b&c"), "http://rw.test/")
-    assert link == "http://rw.test/comparisons/home%20feed%2F1?alert=SimilarityLow&segment=a%3Db%26c"
+    assert link == "http://rw.test/c/home%20feed%2F1/runs/2024-01-08T00:00:00Z?segment=a%3Db%26c"
 
 
 def test_cleaned_text_has_no_controls_and_no_way_to_turn_the_writing_around() -> None:

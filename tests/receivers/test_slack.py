@@ -15,7 +15,7 @@ from servers.webhook import Reply, answer, trickle_body
 
 EVERYBODY = start()
 BRITISH = start(segment="country=UK", dedup_key="uk")
-LINK = "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
+LINK = "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
 
 def posting(url: str, **options: Any) -> Slack:

@@ -69,7 +69,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         },
         "startsAt": "2024-01-08T00:00:05Z",
         "endsAt": "0001-01-01T00:00:00Z",
-        "generatorURL": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "generatorURL": "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all",
         "fingerprint": label_fingerprint(LABELS),
     }
     assert {name: value for name, value in body.items() if name not in {"alerts", "commonAnnotations"}} == {

@@ -35,6 +35,8 @@ def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_pat
     assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), schema_version.head(), "[]\n"], (
         done.stderr
     )
-    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "monitor").rglob("templates/*.html")}
+    templates = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "monitor").rglob("*") if path.parent.name in ("templates", "static")
+    }
     assert templates
     assert templates <= names

@@ -11,7 +11,7 @@ from boards.layout import DATABASE, Json, annotation
 from boards.panels import lines, override, table
 from boards.queries import Sql
 
-_PAGE = {"title": "Newest run in rankwatch", "url": "${rankwatch}/comparisons/${comparison:percentencode}", "targetBlank": True}
+_PAGE = {"title": "Newest run in rankwatch", "url": "${rankwatch}/c/${comparison:percentencode}", "targetBlank": True}
 _TO_USER = {
     "title": "This user over time",
     "url": "/d/rankwatch-comparison?var-user=${__value.raw}&${comparison:queryparam}&${metric:queryparam}"

@@ -38,10 +38,11 @@ def description_of(transition: Transition) -> str:
 
 
 def comparison_url(transition: Transition, external_url: str) -> str:
-    """Address of the comparison's page on this daemon, with the alert and segment it is about."""
-    alert, segment = (quote(clean(text, 200), safe="") for text in (transition.alert, transition.segment))
-    page = f"{external_url.rstrip('/')}/comparisons/{quote(clean(transition.comparison, 200), safe='')}"
-    return f"{page}?alert={alert}&segment={segment}"
+    """Address of the page of the run on this daemon; of the comparison where drift could not be judged."""
+    page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
+    if transition.kind is RuleKind.CONDITION:
+        return page
+    return f"{page}/runs/{format_instant(transition.slot)}?segment={quote(clean(transition.segment, 200), safe='')}"
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
