@@ -1,8 +1,9 @@
 """From what a run measured to verdicts, states and transitions, and what is sent of these. Pure: no I/O, no clock."""
 
+from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.figures import Figures, Reading
 from monitor.alerts.incidents import GROUP_FOR, assign_incidents
-from monitor.alerts.machine import INSTALLATION, Evaluation, advance
+from monitor.alerts.machine import INSTALLATION, Evaluation, advance, retire_alerts
 from monitor.alerts.matchers import Matcher
 from monitor.alerts.notification_policy import (
     Dispatch,
@@ -10,9 +11,6 @@ from monitor.alerts.notification_policy import (
     NotificationPolicy,
     Route,
     compose_messages,
-    compose_repetitions,
 )
-from monitor.alerts.retirement import retire_alerts
 from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
-from monitor.alerts.stale_condition import Staleness, judge_stale
-from monitor.alerts.verdicts import find_churn, other_arm
+from monitor.alerts.standstill import count_standstills

@@ -139,17 +139,13 @@ def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
     paging, last, seen = Paging(), None, list[Transition]()
     for slot, begun in groupby(starts, key=lambda start: start.slot):
         seen += begun
-        paging, last = _page(paging, seen, is_late=last is not None and slot - last > group_for), slot
+        severity, users = min((start.severity for start in seen), key=_LOUDEST.index), count_concerned(seen)
+        worse, is_late = None, last is not None and slot - last > group_for
+        if severity is not paging.severity:
+            worse = f"its severity rose from {paging.severity} to {severity}"
+        elif users >= max(_GROWN * paging.users, 1.0) and (paging.pages == 1 or is_late):
+            worse = f"it concerns about {users:,.0f} users, and about {paging.users:,.0f} at the last page"
+        if worse or not paging.pages:
+            paging = Paging(pages=paging.pages + 1, severity=severity, users=users, worse=worse if paging.pages else None)
+        last = slot
     return paging
-
-
-def _page(before: Paging, starts: Sequence[Transition], *, is_late: bool) -> Paging:
-    severity, users = min((start.severity for start in starts), key=_LOUDEST.index), count_concerned(starts)
-    now = Paging(pages=before.pages + 1, severity=severity, users=users)
-    if not before.pages:
-        return now
-    if severity is not before.severity:
-        return replace(now, worse=f"its severity rose from {before.severity} to {severity}")
-    if users < max(_GROWN * before.users, 1.0) or (before.pages > 1 and not is_late):
-        return before
-    return replace(now, worse=f"it concerns about {users:,.0f} users, and about {before.users:,.0f} at the last page")

@@ -28,9 +28,8 @@ class Matcher:
     """
 
     name: str
+    sign: str
     value: str
-    is_pattern: bool
-    is_negative: bool
     text: str
 
     @classmethod
@@ -46,13 +45,13 @@ class Matcher:
         if "~" in sign and (trouble := _trouble_of(value)):
             msg = f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {trouble}"
             raise ConfigError(msg)
-        return cls(name=name, value=value, is_pattern="~" in sign, is_negative=sign.startswith("!"), text=text)
+        return cls(name=name, sign=sign, value=value, text=text)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an alert of these labels is meant."""
         value = labels.get(self.name, "")
-        is_like_it = _fits(self.value, value) if self.is_pattern else value == self.value
-        return is_like_it is not self.is_negative
+        is_like_it = _fits(self.value, value) if "~" in self.sign else value == self.value
+        return is_like_it is not self.sign.startswith("!")
 
     def __str__(self) -> str:
         return self.text.strip()

@@ -6,7 +6,7 @@ Pure; decided anew at each attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -214,14 +214,6 @@ def compose_messages(
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     begun = {start.dedup_key: start for start in changes if start.is_start}
     return tuple(_message(name, tuple(of_it), begun, snapshot, group_for) for (name, _), of_it in by_incident.items())
-
-
-def compose_repetitions(
-    starts: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
-) -> tuple[Message, ...]:
-    """One message for each incident that lasts, to be sent once more."""
-    messages = compose_messages(starts, snapshot, group_for)
-    return tuple(replace(each, changes=(), firing=each.changes, is_repetition=True) for each in messages)
 
 
 def _message(

@@ -12,7 +12,8 @@ from monitor.alerts.conditions import apply_ignored, judge_condition
 from monitor.alerts.figures import Figures
 from monitor.alerts.limits import apply_bounds, judge_reading
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.verdicts import judge_standstill, judge_unknown_segment, read_coverage, read_similarity, with_cause
+from monitor.alerts.standstill import judge_standstill
+from monitor.alerts.verdicts import judge_unknown_segment, read_coverage, read_similarity, with_cause
 from monitor.model import (
     ALL,
     AlertState,

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from monitor.alerts.figures import Reading
 from monitor.model import (
     ALL,
-    CHURN,
-    MIN_CHANGES,
     TRAITS,
-    Arm,
-    ArmScore,
     CoverageRow,
     CoverageRule,
     Direction,
@@ -22,8 +18,6 @@ from monitor.model import (
     RunStatus,
     SeriesRule,
     SimilarityRule,
-    Standstill,
-    StandstillRule,
     Summary,
     Verdict,
 )
@@ -148,63 +142,6 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     named = ", ".join(row.segment for row in kin[:_MOST_NAMED]) or f"no segment by {dimension}"
     rest = f" and {len(kin) - _MOST_NAMED:,} more" if len(kin) > _MOST_NAMED else ""
     return undecided(Outcome.NO_DATA, f"no user of the panel belongs to {segment}; there is {named}{rest}")
-
-
-def judge_standstill(
-    rule: StandstillRule,
-    status: RunStatus,
-    scores: Sequence[ArmScore],
-    standstill: Standstill | None,
-    run_reason: str | None,
-) -> Verdict:
-    """Judge whether the arm stands still; the value counts the changes of the other arm since its own last one.
-
-    ``breach`` beyond the limit that was learned, recovered with the arm's next change. ``no_data`` where this run's lists could
-    not be compared with those of the last one, ``too_few`` while it is being learned how often the arm changes.
-    """
-    if (unjudged := judge_status(status, run_reason)) is not None:
-        return unjudged
-    churn = find_churn(scores)
-    if rule.arm not in churn or other_arm(rule.arm) not in churn or standstill is None:
-        return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
-    users = churn[rule.arm].n
-    if users < rule.min_users:
-        few = f"only {count_users(users, ALL)} had a list in the last run too, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, users)
-    # A rhythm needs two changes to be known.
-    if standstill.limit is None:
-        seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
-        learning = f"learning how often the lists of the {rule.arm} change: {seen}"
-        return undecided(Outcome.TOO_FEW, learning, users, is_learning=True)
-    return _compare_standstill(churn, standstill, standstill.limit)
-
-
-def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    arm, other, missed = standstill.arm, other_arm(standstill.arm), standstill.missed
-    is_breach = missed > most
-    seen = (
-        f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
-        if missed
-        else f"lists of the {arm} change"
-    )
-    replaced = f"replaced in this run: {churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
-    return Verdict(
-        outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{seen}, {'more than' if is_breach else 'at most'} {most} is normal; {replaced}",
-        value=float(missed),
-        users=churn[arm].n,
-        is_recovered=missed == 0,
-    )
-
-
-def find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
-    """Churn of each arm over all users, of those that have one."""
-    return {each.arm: each for each in scores if each.segment == ALL and each.metric == CHURN and each.value is not None}
-
-
-def other_arm(arm: Arm) -> Arm:
-    """The arm that it is compared with."""
-    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE
 
 
 def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:

@@ -18,8 +18,7 @@ from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
 from monitor.kernels.exposure import distinct_items
-from monitor.metrics import DEFAULT_METRICS, Metric, Need, parse, score_all
-from monitor.metrics.chance import chance_scores, typical_length
+from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse, score_all, typical_length
 from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
 from monitor.pairing.ids import find_users, unlike_ids_note

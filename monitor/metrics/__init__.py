@@ -1,16 +1,21 @@
 """Measures of how alike two ranked lists are, each a `Metric` whose name parses and prints: ``rbo(p=0.9)@10``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import MetricError
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics import extended_tau, footrule, kendall, rbo, relevance, sets, weighted_kendall
-from monitor.metrics.chance import expect_by_chance
 from monitor.metrics.metric import Metric, Need
 from monitor.metrics.names import read_name
 from monitor.metrics.scores import score_all
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 """What is measured where nothing is named: order and items together, the top, and membership alone."""
+
+TYPICAL_SHARE = 0.9
 
 METRICS: Mapping[str, type[Metric]] = {
     "appended_tau": extended_tau.AppendedTau,
@@ -67,5 +72,33 @@ def parse(text: str) -> Metric:
 
 
 def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:
-    """Mean score of two random lists of k items from ``catalogue`` items; see `monitor.metrics.chance.expect_by_chance`."""
-    return expect_by_chance(metric if isinstance(metric, Metric) else parse(metric), k, catalogue)
+    """Mean score of two lists of k items, each drawn at random, in random order, from ``catalogue`` items; exact.
+
+    Pairs for which the metric is undefined are left out of the mean. None for a metric that needs more than the lists, that is
+    undefined for all pairs, or whose mean would take too long. MetricError unless both are whole numbers and
+    1 <= k <= catalogue. A metric of a ``depth`` sees no more of the lists than that.
+    """
+    measured = metric if isinstance(metric, Metric) else parse(metric)
+    for name, value in (("k", k), ("catalogue", catalogue)):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+            msg = f"chance: {name} must be a whole number, not {value!r}"
+            raise MetricError(msg)
+    if not 1 <= k <= catalogue:
+        msg = f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}"
+        raise MetricError(msg)
+    if measured.need is not None:
+        return None
+    # Python's integers know no overflow, and beyond this size floats cannot distinguish catalogues.
+    return measured.expected_by_chance(int(min(k, measured.depth or k)), int(min(catalogue, 2**53)))
+
+
+def typical_length(lengths: npt.NDArray[np.int64]) -> int | None:
+    """The one length above 0 that nine lists in ten have; None when there is none."""
+    length = int(np.median(lengths)) if len(lengths) else 0
+    return length if length and float((lengths == length).mean()) >= TYPICAL_SHARE else None
+
+
+def chance_scores(metrics: Sequence[Metric], length: int | None, catalogue: int) -> dict[str, float | None]:
+    """Expected score by canonical metric name; None where there is no typical length, or the metric has no such value."""
+    known = length if length is not None and length <= catalogue else None
+    return {str(metric): None if known is None else expected_by_chance(metric, known, catalogue) for metric in metrics}

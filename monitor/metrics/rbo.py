@@ -52,7 +52,11 @@ class Persistent(Similarity, ABC):
         if numbers.keys() != {"top", "share"}:
             msg = f"{written}: write either p, or top and share together, such as {cls.name}(top=10, share=0.86)"
             raise MetricError(msg)
-        return cls(depth=depth, p=_persistence(written, numbers["top"], numbers["share"]))
+        try:
+            return cls(depth=depth, p=rbo_persistence(numbers["top"], numbers["share"]))
+        except MetricError as error:
+            msg = f"{written}: {error}"
+            raise MetricError(msg) from None
 
     def score_full(self, k: int, *, is_same: bool) -> float:
         """Score of two lists of k items, identical or disjoint: where the bounds of these measures are attained."""
@@ -60,14 +64,6 @@ class Persistent(Similarity, ABC):
         places = np.arange(k) if is_same else np.full(k, k)
         length = np.array([k], dtype=np.int32)
         return float(self.measure(Alignment(places.astype(rank_dtype(k))[:, None], length, length))[0])
-
-
-def _persistence(written: str, top: float, share: float) -> float:
-    try:
-        return rbo_persistence(top, share)
-    except MetricError as error:
-        msg = f"{written}: {error}"
-        raise MetricError(msg) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

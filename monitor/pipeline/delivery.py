@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts import GROUP_FOR, Dispatch, NotificationPolicy, compose_messages, compose_repetitions
+from monitor.alerts import GROUP_FOR, Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
 from monitor.model import Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
 from monitor.ports import Clock, Outbox, Publisher, Receiver
@@ -189,9 +189,10 @@ class OutboxSender:
         # Those that are held back now are decided on again soon.
         self.outbox.schedule_repetition(held, at=now + min(every, RECHECK_AFTER))
         group_for = self.policy.group_for.get(due[0].transition.comparison, GROUP_FOR)
-        for message in compose_repetitions([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
+        for message in compose_messages([each.transition for each in repeated.values()], dispatch.snapshot, group_for):
             if self.is_sure():
-                self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)
+                again = replace(message, changes=(), firing=message.changes, is_repetition=True)
+                self._send_again(again, [repeated[_change_key(start)] for start in again.firing], every)
         return len(repeated)
 
     def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 
@@ -76,14 +75,6 @@ as many in alarm; seasons and correlation, seen over 17 weeks of days, gain litt
 on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=rule_evaluation`)."""
 
 
-class _Past(NamedTuple):
-    """What is normal for the series, and the past values and errors that say so, (runs, m), NaN where one does not count."""
-
-    reference: Reference
-    values: Floats
-    errors: Floats
-
-
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     """The rules that look back at earlier runs."""
     return tuple(rule for rule in comparison.judging.rules if is_learned(rule) or isinstance(rule, StandstillRule))
@@ -123,10 +114,8 @@ def compute_expectations(
     known = [each for each in accepted if each.at <= found.slot]
     alarms = replace(alarms, accepted=_find_rows(past, known), settled=_runs_of_a_new_normal(past, found.slot))
     reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=alarms)
-    values = reference.taught
-    errors, lacked = (np.where(np.isnan(values), np.nan, each) for each in (lessons.errors, lessons.lost))
-    expected = _build(series, figures, _Past(reference, values, errors), evidence, (shares, correlate(values)))
-    usual = np.nan_to_num(find_median(lacked))
+    expected = _build(series, figures, reference, evidence, shares)
+    usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
     notes = [_describe_level(comparison.name, past[row].slot) if row >= 0 else "" for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
@@ -203,31 +192,21 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
             drifting[: row + 1] |= np.arange(row, -1, -1)[:, np.newaxis] < suspects
         if fired[row].any():
             # What led to an alert stays left out.
-            evidence = _forget(evidence, fired[row])
+            kept = ~fired[row]
+            evidence = TrendEvidence(mass=evidence.mass * kept, rise=evidence.rise * kept, since=evidence.since * kept)
     return evidence, drifting
-
-
-def _forget(evidence: TrendEvidence, where: Flags) -> TrendEvidence:
-    return replace(
-        evidence,
-        mass=np.where(where, 0.0, evidence.mass),
-        rise=np.where(where, 0.0, evidence.rise),
-        since=np.where(where, 0, evidence.since),
-    )
 
 
 def _build(
     series: Sequence[RuleSeries[SeriesRule]],
     figures: Figures,
-    past: _Past,
+    reference: Reference,
     before: TrendEvidence,
-    given: tuple[Floats, Floats],
+    shares: Floats,
 ) -> tuple[Expectation, ...]:
-    shares, correlation = given
-    reference = past.reference
     values, errors = measure_all(series, figures)
-    (limits, opposites), z = _hold_against(series, past, (values, errors), shares)
-    steady = discount(z, correlation)
+    (limits, opposites), z = _hold_against(series, reference, (values, errors), shares)
+    steady = discount(z, correlate(reference.taught))
     evidence = update_evidence(before, steady).total
     found = []
     for n, each in enumerate(series):
@@ -259,16 +238,18 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _hold_against(
-    series: Sequence[RuleSeries[SeriesRule]], past: _Past, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """The limits on the watched side and on the other, and how far out this run lies (z), (m,) each."""
     values, errors = now
-    prediction = predict(past.reference, np.nan_to_num(errors), shares)
-    far = {side: surprise(past.reference, values, errors, direction=side) for side in Direction}
+    prediction = predict(reference, np.nan_to_num(errors), shares)
+    far = {side: surprise(reference, values, errors, direction=side) for side in Direction}
     is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
     can_be_rare = np.array([each.rule.is_share for each in series]) & ~is_below & np.isfinite(values)
-    high, p = judge_rare(can_be_rare, (past.values, past.errors), now, shares, by_angle=(prediction.high, far[Direction.ABOVE]))
+    high, p = judge_rare(
+        can_be_rare, (reference.taught, reference.errors), now, shares, by_angle=(prediction.high, far[Direction.ABOVE])
+    )
     z = to_normal(np.where(is_below, far[Direction.BELOW], p))
     limits = np.where(is_below, prediction.low, high), np.where(is_below, prediction.high, prediction.low)
     # While too little is known, z is NaN.
-    return limits, np.where(past.reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
+    return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)

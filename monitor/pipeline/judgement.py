@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from monitor.alerts import assign_incidents, evaluate_rules
+from monitor.alerts import assign_incidents, count_standstills, evaluate_rules
 from monitor.model import (
     ALL,
     AlertState,
@@ -24,7 +24,6 @@ from monitor.model import (
     Transition,
 )
 from monitor.pipeline.expectations import compute_expectations, learning_rules
-from monitor.pipeline.standstill import count_standstills
 from monitor.reference import estimate_interval, share_interval
 
 RECENT = 10

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from monitor.errors import MonitorError
-from monitor.metrics import Metric, parse
+from monitor.metrics import parse
 from monitor.model import (
     ALL,
     AlertState,
@@ -27,6 +26,7 @@ from monitor.model import (
     State,
     Summary,
     Transition,
+    parse_derived,
     to_lessons,
 )
 from monitor.pipeline.expectations import REMEMBERED
@@ -67,7 +67,7 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
 def _from_lists(
     comparison: Comparison, record: RunRecord, lists: KeptLists | None, names: Iterable[str]
 ) -> tuple[Summary, ...]:
-    metrics = [metric for metric in map(_readable, names) if metric is not None and metric.need is None]
+    metrics = [metric for name in names if parse_derived(name)[0] is None and (metric := parse(name)).need is None]
     is_whole = lists is not None and record.coverage is not None and len(lists.panel) == record.coverage.all.paired
     if lists is None or not is_whole or not metrics:
         return ()
@@ -87,14 +87,6 @@ def _from_scores(comparison: Comparison, record: RunRecord, history: History, na
     wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
     found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
     return (replace(found, n_undefined=before.n_undefined),)
-
-
-def _readable(name: str) -> Metric | None:
-    """The metric, None for a series that is none of two lists."""
-    try:
-        return parse(name)
-    except MonitorError:
-        return None
 
 
 @dataclass(slots=True, kw_only=True)

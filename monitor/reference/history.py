@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.model.arrays import Floats, Integers
 
 MAD_TO_SIGMA = 1.4826
 """1 / the upper quartile of N(0, 1)."""
 FAR_OUT = 3.0
-
-
-def read_history(values: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Values and sampling errors as float64 (runs, m), NaN in both where a run does not count.
-
-    A run counts with a finite value and a finite sampling error of at least 0.
-    """
-    past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    counted = np.isfinite(past) & np.isfinite(doubts) & (doubts >= 0)
-    return np.where(counted, past, np.nan), np.where(counted, doubts, np.nan)
 
 
 def keep_newest(values: Floats, errors: Floats, count: int) -> tuple[Floats, Floats]:

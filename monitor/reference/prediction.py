@@ -11,7 +11,7 @@ import scipy
 
 from monitor.model import Direction
 from monitor.model.arrays import Floats, Integers
-from monitor.reference.history import keep_newest, read_history
+from monitor.reference.history import keep_newest
 from monitor.reference.levels import PastAlarms, find_levels
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import Spread, measure_spread, pay
@@ -33,8 +33,8 @@ class Reference:
     ``center`` is the expected value of the next run and ``center_error`` its standard error; ``spread`` the standard deviation
     from run to run of what was seen, sampling error included; ``sampling`` the part of its square that is sampling variance;
     ``df`` the degrees of freedom of ``spread`` (0: too little is known yet, ``spread`` NaN); ``runs`` how many runs carry it;
-    ``taught`` (runs, m) these runs without their season, at the newest level, else NaN; ``since`` the row at which a level
-    begins that nobody has accepted, -1 for none.
+    ``taught`` (runs, m) these runs without their season, at the newest level, else NaN, and ``errors`` theirs; ``since`` the
+    row at which a level begins that nobody has accepted, -1 for none.
     """
 
     center: Floats
@@ -44,6 +44,7 @@ class Reference:
     df: Floats
     runs: Integers
     taught: Floats
+    errors: Floats
     since: Integers
 
 
@@ -59,9 +60,11 @@ def refer(
     Of runs that ``alarms`` calls unhealthy only seasons and new levels are learned. The newest WINDOW others are weighed by
     1 / (run-to-run variance + own sampling variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986), after
     seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors these are mean and standard deviation,
-    so Student's t holds exactly for normal runs. Errors: InputError on odd shapes.
+    so Student's t holds exactly for normal runs.
     """
-    past, doubts = read_history(values, errors)
+    past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    # A run counts with a finite value and a finite sampling error of at least 0.
+    past = np.where(np.isfinite(past) & np.isfinite(doubts) & (doubts >= 0), past, np.nan)
     none = np.zeros(past.shape, dtype=np.bool_)
     alarms = alarms or PastAlarms(healthy=~none, alarms=none, firing=none)
     seasonal = remove_seasons(past, phases, alarms.alarms)
@@ -69,12 +72,14 @@ def refer(
     if levels.shift.any():  # or runs of two levels would look like a season
         seasonal = remove_seasons(past + levels.shift, phases, alarms.alarms)
     taught = np.where(levels.teaches, seasonal.values, np.nan)
-    own = measure_spread(*keep_newest(taught, np.where(np.isnan(taught), np.nan, doubts), WINDOW))
-    return _bound(pay(own, seasonal.paid, seasonal.doubt + levels.doubt, seasonal.unrest), taught, levels.since)
+    doubts = np.where(np.isnan(taught), np.nan, doubts)
+    own = measure_spread(*keep_newest(taught, doubts, WINDOW))
+    return _bound(pay(own, seasonal.paid, seasonal.doubt + levels.doubt, seasonal.unrest), (taught, doubts), levels.since)
 
 
-def _bound(spread: Spread, taught: Floats, since: Integers) -> Reference:
+def _bound(spread: Spread, past: tuple[Floats, Floats], since: Integers) -> Reference:
     """The variance at least LEAST_OF_SAMPLING and RESOLUTION."""
+    taught, errors = past
     least = np.maximum(LEAST_OF_SAMPLING * spread.sampling, (RESOLUTION * np.maximum(1.0, np.abs(spread.center))) ** 2)
     # A bound brings no degrees of freedom: the calm may be chance.
     variance = np.where(spread.df > 0, np.maximum(spread.variance, least), np.nan)
@@ -86,6 +91,7 @@ def _bound(spread: Spread, taught: Floats, since: Integers) -> Reference:
         df=spread.df,
         runs=spread.runs,
         taught=taught,
+        errors=errors,
         since=since,
     )
 

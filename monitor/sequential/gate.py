@@ -88,19 +88,14 @@ def gate_samples(samples: Sequence[UserSample], margin: float, alpha: float, *, 
     below = [log_capital(sample.most, margin) for sample in samples]
     above = [log_capital(sample.least.flipped(), 1 - margin) for sample in samples]
     is_safe, is_breach = reject(below, level), reject(above, level)
+    verdicts = np.where(is_safe, GateVerdict.SAFE, np.where(is_breach, GateVerdict.BREACH, GateVerdict.INCONCLUSIVE))
     return tuple(
-        _gated(sample, margin, level, (below[i], above[i]), _verdict(safe=bool(is_safe[i]), breach=bool(is_breach[i])))
-        for i, sample in enumerate(samples)
+        _gated(sample, margin, level, evidence, GateVerdict(verdict))
+        for sample, *evidence, verdict in zip(samples, below, above, verdicts.tolist(), strict=True)
     )
 
 
-def _verdict(*, safe: bool, breach: bool) -> GateVerdict:
-    if safe:
-        return GateVerdict.SAFE
-    return GateVerdict.BREACH if breach else GateVerdict.INCONCLUSIVE
-
-
-def _gated(sample: UserSample, margin: float, level: float, evidence: tuple[float, float], verdict: GateVerdict) -> GateResult:
+def _gated(sample: UserSample, margin: float, level: float, evidence: Sequence[float], verdict: GateVerdict) -> GateResult:
     low, high = bounds(sample.least, sample.most, level)
     return GateResult(
         n=sample.n,

@@ -72,10 +72,8 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if measured is not None and str(wanted.metric) not in measured:
         yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
     if wanted.metric.need is Need.RELEVANCE:
-        yield Problem(("metric",), _LATE)
-
-
-_LATE = "needs relevance, which arrives after the run, when rules have judged it: use a metric of the lists alone"
+        late = "needs relevance, which arrives after the run, when rules have judged it: use a metric of the lists alone"
+        yield Problem(("metric",), late)
 
 
 def _coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:

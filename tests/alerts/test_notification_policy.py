@@ -17,7 +17,6 @@ from monitor.alerts import (
     NotificationPolicy,
     Route,
     compose_messages,
-    compose_repetitions,
 )
 from monitor.alerts.incidents import GROUP_FOR, count_pages, find_leads
 from monitor.model import (
@@ -354,14 +353,6 @@ def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alon
 def test_an_incident_is_resolved_with_its_last_firing() -> None:
     (message,) = compose_messages([SEGMENT_END, END], situation(told=(START, SEGMENT)))
     assert (message.status, message.changes, message.is_update) == ("resolved", (SEGMENT_END, END), False)
-
-
-def test_repetitions_tell_what_lasts_by_incident() -> None:
-    other = replace(START, dedup_key="other", incident="j")
-    snapshot = situation(START, SEGMENT, other, told=(START, SEGMENT, other))
-    first, second = compose_repetitions([START, other, SEGMENT], snapshot)
-    assert (first.firing, first.changes, first.is_repetition, first.status) == ((START, SEGMENT), (), True, "firing")
-    assert (second.firing, second.is_update, second.worse) == ((other,), False, None)
 
 
 def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:

@@ -12,8 +12,7 @@ import pandas as pd
 
 from monitor.attribution import average_parts, classify, share_kinds
 from monitor.errors import InputError, SourceError
-from monitor.metrics import Metric
-from monitor.metrics.chance import chance_scores, typical_length
+from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model import (
     Change,
     Comparison,

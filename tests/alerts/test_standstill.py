@@ -1,4 +1,4 @@
-"""Arms whose lists no longer change, from the count to the verdict of `monitor.alerts.verdicts`."""
+"""Arms whose lists no longer change, from the count to the verdict."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from factories import SLOT, comparison, evaluate
+from monitor.alerts import count_standstills
 from monitor.model import AlertState, Arm, ArmScore, Outcome, PastRun, RunStatus, StandstillRule, State, Transition
-from monitor.pipeline.standstill import count_standstills
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 WATCHED = comparison(rules=(FROZEN_RULE,))
