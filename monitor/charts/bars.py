@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Scale, drawing, element
+from monitor.charts.svg import Axis, drawing, element
 
 WIDTH, ROW = 560.0, 26.0
 NAMES, VALUES = 170.0, 110.0
@@ -42,7 +42,7 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
     if not bars:
         return Markup()
     edges = [edge for span in spans for edge in span]
-    scale = Scale(min(0.0, *edges), max(0.0, *edges) or 1.0, NAMES, WIDTH - VALUES)
+    scale = Axis(min(0.0, *edges), max(0.0, *edges) or 1.0, NAMES, WIDTH - VALUES)
     rows = (
         element(
             "g",
@@ -57,6 +57,6 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
     return drawing(WIDTH, ROW * len(bars), label, *rows, line, class_="bars")
 
 
-def _draw_bar(span: tuple[float, float], scale: Scale, top: float, kind: str) -> Markup:
+def _draw_bar(span: tuple[float, float], scale: Axis, top: float, kind: str) -> Markup:
     start, end = sorted(map(scale, span))
     return element("rect", x=start, y=top + 5, width=max(1.0, end - start), height=ROW - 10, class_=f"bar {kind}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Scale, drawing, element, ticks, write_value
+from monitor.charts.svg import Axis, drawing, element, ticks, write_value
 
 WIDTH, HEIGHT = 960.0, 160.0
 LEFT, RIGHT = 52.0, 12.0
@@ -34,7 +34,7 @@ def draw_heat_map(columns: Sequence[Sequence[int]], low: float, high: float, *, 
                     "height": height + 0.2,
                 }
                 cells.append(element("rect", **place, class_=f"heat h{shade}"))
-    y = Scale(low, high, HEIGHT, 0)
+    y = Axis(low, high, HEIGHT, 0)
     marks = ticks(y, 4)
     axis = [
         element("text", write_value(each, marks), x=LEFT - 6, y=min(HEIGHT, y(each) + 4), text_anchor="end", class_="tick")

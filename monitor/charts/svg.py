@@ -49,7 +49,7 @@ def _printable(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class Axis:
     """From values between ``low`` and ``high`` to places between ``start`` and ``end``."""
 
     low: float
@@ -64,15 +64,15 @@ class Scale:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def scale_of(values: Iterable[float | None], start: float, end: float) -> Scale:
+def axis_of(values: Iterable[float | None], start: float, end: float) -> Axis:
     """A scale over all finite values, with a little room at both ends; from 0 to 1 where there are none."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     room = (high - low) * 0.06 or 0.02
-    return Scale(low - room, high + room, start, end)
+    return Axis(low - room, high + room, start, end)
 
 
-def ticks(scale: Scale, most: int = 5) -> list[float]:
+def ticks(scale: Axis, most: int = 5) -> list[float]:
     """Round values within the scale, 1, 2 or 5 times a power of ten apart, at most so many and one more."""
     span = scale.high - scale.low
     power = 10.0 ** math.floor(math.log10(span / most))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Scale, drawing, element, polyline, scale_of, ticks, write_value
+from monitor.charts.svg import Axis, axis_of, drawing, element, polyline, ticks, write_value
 
 WIDTH, HEIGHT = 960.0, 280.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 26.0
@@ -76,10 +76,10 @@ def draw_series(
     x = _time_scale([point.at for point in points], LEFT, WIDTH - RIGHT)
     # A band is wide while little is known; what was seen is not to become a flat line for it.
     values = [point.value for point in points] + [edge for band in bands[-1:] for edge in (band.low, band.high)]
-    seen = scale_of(values, HEIGHT - BOTTOM, TOP)
+    seen = axis_of(values, HEIGHT - BOTTOM, TOP)
     reach = (seen.high - seen.low) / 2
     near = [level for level in levels if seen.low - reach <= level.value <= seen.high + reach]
-    y = scale_of([*values, *(level.value for level in near)], HEIGHT - BOTTOM, TOP)
+    y = axis_of([*values, *(level.value for level in near)], HEIGHT - BOTTOM, TOP)
     return drawing(
         WIDTH,
         HEIGHT,
@@ -98,8 +98,8 @@ def draw_sparkline(
     values: Sequence[float | None], *, label: str, band: tuple[float | None, float | None] = (None, None)
 ) -> Markup:
     """The last values over their normal band, in the room of a word."""
-    x = Scale(0, max(1, len(values) - 1), 3, SPARK_WIDTH - 3)
-    y = scale_of([*values, *band], SPARK_HEIGHT - 3, 3)
+    x = Axis(0, max(1, len(values) - 1), 3, SPARK_WIDTH - 3)
+    y = axis_of([*values, *band], SPARK_HEIGHT - 3, 3)
     low, high = band
     top, bottom = y(y.high if high is None else high), y(y.low if low is None else low)
     known = [(x(number), y(value)) for number, value in enumerate(values) if value is not None]
@@ -122,7 +122,7 @@ def draw_stack(at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *,
     if not totals or not max(totals):
         return Markup()
     x = _time_scale(at, LEFT, WIDTH - RIGHT)
-    y = Scale(0.0, max(totals), HEIGHT / 2 - BOTTOM, TOP)
+    y = Axis(0.0, max(totals), HEIGHT / 2 - BOTTOM, TOP)
     below, areas = [0.0] * len(at), []
     for number, (name, values) in enumerate(shares.items()):
         above = [base + value for base, value in zip(below, values, strict=True)]
@@ -138,11 +138,11 @@ def _seconds(at: datetime) -> float:
     return at.timestamp()
 
 
-def _time_scale(at: Sequence[datetime], start: float, end: float) -> Scale:
-    return Scale(_seconds(min(at)), _seconds(max(at)), start, end)
+def _time_scale(at: Sequence[datetime], start: float, end: float) -> Axis:
+    return Axis(_seconds(min(at)), _seconds(max(at)), start, end)
 
 
-def _draw_axes(x: Scale, y: Scale, *, as_share: bool = False) -> list[Markup]:
+def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
     marks = ticks(y)
     drawn = []
     for value in marks:
@@ -154,7 +154,7 @@ def _draw_axes(x: Scale, y: Scale, *, as_share: bool = False) -> list[Markup]:
     return drawn
 
 
-def _time_marks(x: Scale) -> list[tuple[datetime, str]]:
+def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
     """Days, or hours of a short time, few enough to be read."""
     low, high = (datetime.fromtimestamp(each, UTC) for each in (x.low, x.high))
     days = (high - low) / timedelta(days=1)
@@ -172,7 +172,7 @@ def _time_marks(x: Scale) -> list[tuple[datetime, str]]:
     return found
 
 
-def _draw_span(span: Span, x: Scale) -> Markup:
+def _draw_span(span: Span, x: Axis) -> Markup:
     start = max(x.start, x(_seconds(span.start)))
     end = x.end if span.end is None else min(x.end, x(_seconds(span.end)))
     width = max(2.0, end - start)
@@ -187,7 +187,7 @@ def _draw_span(span: Span, x: Scale) -> Markup:
     )
 
 
-def _draw_band(bands: Sequence[Band], x: Scale, y: Scale) -> Markup:
+def _draw_band(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
     """One area over all runs that had an expectation; an open side reaches the chart's edge."""
     known = [band for band in bands if (band.low, band.high) != (None, None)]
     if not known:
@@ -198,19 +198,19 @@ def _draw_band(bands: Sequence[Band], x: Scale, y: Scale) -> Markup:
     return element("polygon", element("title", "normal"), points=points, class_="band")
 
 
-def _draw_expected(bands: Sequence[Band], x: Scale, y: Scale) -> Markup:
+def _draw_expected(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
     known = [(x(_seconds(band.at)), y(band.expected)) for band in bands if band.expected is not None]
     return polyline(known, class_="expected") if known else Markup()
 
 
-def _draw_level(level: Level, y: Scale) -> Markup:
+def _draw_level(level: Level, y: Axis) -> Markup:
     place = y(level.value)
     line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=f"level {level.kind}")
     name = element("text", level.name, x=WIDTH - RIGHT - 4, y=place - 4, text_anchor="end", class_="tick")
     return element("g", line, name)
 
 
-def _draw_line(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
+def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
     """Pieces between runs without a value."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for point in points:
@@ -221,7 +221,7 @@ def _draw_line(points: Sequence[Point], x: Scale, y: Scale) -> list[Markup]:
     return [polyline(piece, class_="line") for piece in pieces if len(piece) > 1]
 
 
-def _draw_point(point: Point, x: Scale, y: Scale) -> Markup:
+def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:
     place = x(_seconds(point.at))
     note = element("title", point.note)
     if point.value is None:

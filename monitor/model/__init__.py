@@ -47,11 +47,9 @@ from monitor.model.notifications import (
 )
 from monitor.model.pages import (
     Attempt,
-    CoveragePoint,
-    HistogramPoint,
     IncidentHistory,
     SegmentMeans,
-    Series,
+    SeriesKey,
     SeriesPoint,
     UserLists,
     UserRun,

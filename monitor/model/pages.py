@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from monitor.model.alerts import Transition
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.rankings import CoverageRow
-from monitor.model.runs import Histogram, RunStatus
+from monitor.model.runs import RunStatus
 
 
-class Series(NamedTuple):
+class SeriesKey(NamedTuple):
     """What is followed over runs: one metric over one segment of a comparison."""
 
     comparison: str
@@ -43,22 +42,6 @@ class SegmentMeans:
     segment: str
     users: int  # compared in the newest run
     means: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoveragePoint:
-    """Coverage of one segment in one run."""
-
-    slot: datetime
-    row: CoverageRow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistogramPoint:
-    """The distribution of one segment's scores in one run."""
-
-    slot: datetime
-    histogram: Histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

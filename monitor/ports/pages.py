@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.model import (
-    CoveragePoint,
-    HistogramPoint,
+    CoverageRow,
+    Histogram,
     IncidentHistory,
     SegmentMeans,
-    Series,
+    SeriesKey,
     SeriesPoint,
     UserLists,
     UserRun,
@@ -25,14 +25,14 @@ class PageStore(Protocol):
         """Slots of the finished runs before and after this one."""
 
     def series(
-        self, series: Series, *, alert: str | None, since: datetime, until: datetime, most: int
+        self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
         """The newest ``most`` finished runs of these slots, oldest first, with what the rule ``alert`` expected of them."""
 
-    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[HistogramPoint, ...]:
+    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
         """How scores of the segment were distributed in each of the runs that has any, oldest first."""
 
-    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[CoveragePoint, ...]:
+    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[tuple[datetime, CoverageRow], ...]:
         """Coverage of the segment in each of the runs, oldest first."""
 
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:

@@ -22,7 +22,7 @@ from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
 from monitor.receivers.http_client import HttpReceiver, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels
-from monitor.receivers.message.safe_text import comparison_url
+from monitor.receivers.message.safe_text import page_url
 
 PATH = "/api/v2/alerts"
 
@@ -112,7 +112,7 @@ def alert_of(
         "annotations": alert_annotations(transition),
         "startsAt": format_instant(starts_at),
         "endsAt": format_instant(ends_at),
-        "generatorURL": comparison_url(transition, external_url),
+        "generatorURL": page_url(transition, external_url),
     }
 
 

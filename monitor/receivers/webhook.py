@@ -51,7 +51,7 @@ from monitor.receivers.fields import (
 from monitor.receivers.http_client import HttpReceiver, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
-from monitor.receivers.message.safe_text import clean, comparison_url
+from monitor.receivers.message.safe_text import clean, page_url
 
 
 class WebhookOptions(ReceiverEntry):
@@ -170,7 +170,7 @@ def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[
         "annotations": {name: text for name, text in sorted(annotations.items()) if text},
         "startsAt": format_instant(change.at if change.is_start else min(change.since, change.at)),
         "endsAt": _NO_END if change.is_start else format_instant(change.at),
-        "generatorURL": comparison_url(change, external_url),
+        "generatorURL": page_url(change, external_url),
         "fingerprint": label_fingerprint(labels),
     }
 

@@ -13,13 +13,12 @@ from sqlalchemy import Connection, Row, Select, and_, or_, select
 
 from monitor.model import (
     Attempt,
-    CoveragePoint,
+    CoverageRow,
     Histogram,
-    HistogramPoint,
     IncidentHistory,
     RunStatus,
     SegmentMeans,
-    Series,
+    SeriesKey,
     SeriesPoint,
     UserLists,
     UserRun,
@@ -62,7 +61,7 @@ class SqlPageStore:
         return before, after
 
     def series(
-        self, series: Series, *, alert: str | None, since: datetime, until: datetime, most: int
+        self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
         comparison, metric, segment = series
         measured = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == segment, summaries.c.metric == metric)
@@ -82,7 +81,7 @@ class SqlPageStore:
         with self._database.read() as connection:
             return tuple(map(_point, reversed(connection.execute(query).all())))
 
-    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[HistogramPoint, ...]:
+    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
         query = (
             select(runs.c.scheduled_for, summaries.c.histogram_low, summaries.c.histogram_high, summaries.c.histogram_counts)
             .join(runs, runs.c.id == summaries.c.run_id)
@@ -91,19 +90,14 @@ class SqlPageStore:
         )
         with self._database.read() as connection:
             found = connection.execute(query).all()
-        return tuple(
-            HistogramPoint(slot=slot, histogram=Histogram(low=low, high=high, counts=tuple(counts)))
-            for slot, low, high, counts in found
-        )
+        return tuple((slot, Histogram(low=low, high=high, counts=tuple(counts))) for slot, low, high, counts in found)
 
-    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[CoveragePoint, ...]:
+    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[tuple[datetime, CoverageRow], ...]:
         slots = select(runs.c.id, runs.c.scheduled_for).where(runs.c.id.in_(run_ids)).order_by(runs.c.scheduled_for)
         with self._database.read() as connection:
             found = coverage_of(connection, run_ids, segment=segment)
             ordered = connection.execute(slots).all()
-        return tuple(
-            CoveragePoint(slot=slot, row=row) for run_id, slot in ordered if run_id in found for row in found[run_id].rows
-        )
+        return tuple((slot, row) for run_id, slot in ordered if run_id in found for row in found[run_id].rows)
 
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:

@@ -25,7 +25,7 @@ from monitor.charts import (
     draw_waterfall,
 )
 from monitor.charts.slope_chart import describe_move, draw_thumbnail
-from monitor.charts.svg import Scale, element, scale_of, ticks, write_value
+from monitor.charts.svg import Axis, axis_of, element, ticks, write_value
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -43,10 +43,10 @@ def series(values: list[float | None], **more: object) -> Markup:
 
 
 def test_a_scale_goes_from_its_lowest_to_its_highest_value() -> None:
-    scale = Scale(0.0, 10.0, 100.0, 0.0)
+    scale = Axis(0.0, 10.0, 100.0, 0.0)
     assert [scale(value) for value in (0, 5, 10)] == [100.0, 50.0, 0.0]
-    assert Scale(3.0, 3.0, 0.0, 10.0)(3.0) == 5.0
-    assert (scale_of([1.0, None, math.nan, 3.0], 0, 1).low, scale_of([], 0, 1).high) == (0.88, 1.06)
+    assert Axis(3.0, 3.0, 0.0, 10.0)(3.0) == 5.0
+    assert (axis_of([1.0, None, math.nan, 3.0], 0, 1).low, axis_of([], 0, 1).high) == (0.88, 1.06)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_a_scale_goes_from_its_lowest_to_its_highest_value() -> None:
     [(0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]), (0.47, 0.53, [0.48, 0.5, 0.52]), (-1.0, 1.0, [-1.0, -0.5, 0.0, 0.5, 1.0])],
 )
 def test_ticks_are_round_and_told_apart(low: float, high: float, expected: list[float]) -> None:
-    found = ticks(Scale(low, high, 0, 1))
+    found = ticks(Axis(low, high, 0, 1))
     assert found == pytest.approx(expected)
     assert len({write_value(value, found) for value in found}) == len(found)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
 def test_ticks_lie_within_the_scale_and_are_few(low: float, span: float) -> None:
-    found = ticks(Scale(low, low + span, 0, 1))
+    found = ticks(Axis(low, low + span, 0, 1))
     assert len(found) <= 6
     assert all(low - span * 1e-6 <= value <= low + span * (1 + 1e-6) for value in found)
 

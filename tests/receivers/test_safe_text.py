@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from factories import SLOT, transition
 from monitor.model import State
-from monitor.receivers.message.safe_text import clean, comparison_url, description_of, summary_of
+from monitor.receivers.message.safe_text import clean, description_of, page_url, summary_of
 
 ENDED = {"from_state": State.FIRING, "to_state": State.QUIET, "reason": "it is over", "since": SLOT - timedelta(days=2)}
 
@@ -44,7 +44,7 @@ def test_a_command_with_a_hostile_name_is_quoted() -> None:
 
 
 def test_a_link_is_escaped() -> None:
-    link = comparison_url(transition(comparison="home feed/1", segment="a=b&c"), "http://rw.test/")
+    link = page_url(transition(comparison="home feed/1", segment="a=b&c"), "http://rw.test/")
     assert link == "http://rw.test/c/home%20feed%2F1/runs/2024-01-08T00:00:00Z?segment=a%3Db%26c"
 
 

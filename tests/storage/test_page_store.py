@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification, Series
+from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification
 from monitor.storage import SqlStore
 from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
 
@@ -23,25 +23,25 @@ def filled(store: SqlStore) -> SqlStore:
 def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: SqlStore) -> None:
     claimed = SLOTS[-1] + DAY
     filled.runs.claim(NAME, claimed, owner="o", now=claimed, until=claimed + DAY, config_hash="0" * 64, rerun=False)
-    found = filled.pages.series(Series(NAME, METRIC, "all"), alert="SimilarityDropped", **{**WHOLE, "until": claimed})
+    found = filled.pages.series(SeriesKey(NAME, METRIC, "all"), alert="SimilarityDropped", **{**WHOLE, "until": claimed})
     assert [(each.slot, each.mean, each.n) for each in found] == list(
         zip(SLOTS, (0.5, 0.5, 0.5, 0.25), [1874] * 4, strict=True)
     )
     assert {(each.low, each.expected, each.high) for each in found} == {(0.4, 0.5, 0.6)}
     assert len({each.run_id for each in found}) == len(SLOTS)
-    newest = filled.pages.series(Series(NAME, METRIC, f"country={NAME}"), alert=None, **{**WHOLE, "most": 2})
+    newest = filled.pages.series(SeriesKey(NAME, METRIC, f"country={NAME}"), alert=None, **{**WHOLE, "most": 2})
     assert [(each.slot, each.mean, each.expected) for each in newest] == [(SLOTS[2], 0.25, None), (SLOTS[3], 0.125, None)]
-    (only,) = filled.pages.series(Series(NAME, "nope", "all"), alert=None, since=SLOTS[1], until=SLOTS[1], most=9)
+    (only,) = filled.pages.series(SeriesKey(NAME, "nope", "all"), alert=None, since=SLOTS[1], until=SLOTS[1], most=9)
     assert (only.mean, only.n) == (None, 0)
 
 
 def test_distributions_and_coverage_are_those_of_the_runs_in_order(filled: SqlStore) -> None:
-    points = filled.pages.series(Series(NAME, METRIC, "all"), alert=None, **WHOLE)
+    points = filled.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
     ids = [each.run_id for each in points[::-1]]
-    assert [each.slot for each in filled.pages.histograms(ids, METRIC, "all")] == SLOTS
-    assert filled.pages.histograms(ids[:1], METRIC, "all")[0].histogram.counts == (0, 1874)
+    assert [slot for slot, _ in filled.pages.histograms(ids, METRIC, "all")] == SLOTS
+    assert filled.pages.histograms(ids[:1], METRIC, "all")[0][1].counts == (0, 1874)
     covered = filled.pages.coverage(ids, "country=UK")
-    assert [(each.slot, each.row.asked, dict(each.row.reasons)) for each in covered] == [
+    assert [(slot, row.asked, dict(row.reasons)) for slot, row in covered] == [
         (slot, 50, {(Arm.BASELINE, CoverageReason.SHORT): 3}) for slot in SLOTS
     ]
 
@@ -65,7 +65,7 @@ def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: S
         (slot, {METRIC: mean}) for slot, mean in zip(SLOTS[1:], (0.5, 0.5, 0.25), strict=True)
     ]
     assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
-    ids = [each.run_id for each in filled.pages.series(Series(NAME, METRIC, "all"), alert=None, **WHOLE)]
+    ids = [each.run_id for each in filled.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)]
     for run_id in ids:  # from the evidence
         lists = filled.pages.user_lists(run_id, "u1")
         assert lists is not None

@@ -37,7 +37,7 @@ def description_of(transition: Transition) -> str:
     ])  # fmt: skip
 
 
-def comparison_url(transition: Transition, external_url: str) -> str:
+def page_url(transition: Transition, external_url: str) -> str:
     """Address of the page of the run on this daemon; of the comparison where drift could not be judged."""
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
     if transition.kind is RuleKind.CONDITION:
@@ -78,7 +78,7 @@ def bounded_line(text: str, limit: int) -> str:
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
     """The comparison's page, and the runbook where there is one that can be opened."""
-    page = comparison_url(change, external_url)
+    page = page_url(change, external_url)
     links = [("dashboard", page if len(page) <= LONGEST_LINK else external_url)]
     if (runbook := change.runbook_url) is not None and _is_web(runbook):
         links.append(("runbook", runbook))

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from monitor.web.pages.alerts import AlertPage, AlertsPage, read_alert, read_alerts
-from monitor.web.pages.comparison import ComparisonPage, read_comparison
-from monitor.web.pages.daemon import DaemonPage, read_daemon
-from monitor.web.pages.overview import Overview, read_overview
-from monitor.web.pages.run import RunPage, read_run
+from monitor.web.pages.alerts import AlertPage, AlertsPage, read_alert_page, read_alerts_page
+from monitor.web.pages.comparison import ComparisonPage, read_comparison_page
+from monitor.web.pages.daemon import DaemonPage, read_daemon_page
+from monitor.web.pages.overview import Overview, read_overview_page
+from monitor.web.pages.run import RunPage, read_run_page
 from monitor.web.pages.site import AbsentPageError, Query, Site
-from monitor.web.pages.user import UserPage, read_user
+from monitor.web.pages.user import UserPage, read_user_page
 
 __all__ = ["PAGES", "AbsentPageError", "Page", "Query", "Site"]
 
@@ -37,24 +37,24 @@ class Page:
 
 _COMPARISON, _API = "/c/{name}", "/api/v1/comparisons"
 PAGES = (
-    Page(path="/", api=_API, read=read_overview, shows=Overview, template="overview.html", from_memory=True),
-    Page(path=_COMPARISON, api=f"{_API}/{{name}}", read=read_comparison, shows=ComparisonPage, template="comparison.html"),
+    Page(path="/", api=_API, read=read_overview_page, shows=Overview, template="overview.html", from_memory=True),
+    Page(path=_COMPARISON, api=f"{_API}/{{name}}", read=read_comparison_page, shows=ComparisonPage, template="comparison.html"),
     Page(
         path=f"{_COMPARISON}/runs/{{slot}}",
         api=f"{_API}/{{name}}/runs/{{slot}}",
-        read=read_run,
+        read=read_run_page,
         shows=RunPage,
         template="run.html",
     ),
-    Page(path=f"{_COMPARISON}/users", api=f"{_API}/{{name}}/users", read=read_user, shows=UserPage, template="user.html"),
+    Page(path=f"{_COMPARISON}/users", api=f"{_API}/{{name}}/users", read=read_user_page, shows=UserPage, template="user.html"),
     Page(
         path=f"{_COMPARISON}/users/{{user}}",
         api=f"{_API}/{{name}}/users/{{user}}",
-        read=read_user,
+        read=read_user_page,
         shows=UserPage,
         template="user.html",
     ),
-    Page(path="/alerts", api="/api/v1/alerts", read=read_alerts, shows=AlertsPage, template="alerts.html"),
-    Page(path="/alerts/{key}", api="/api/v1/alerts/{key}", read=read_alert, shows=AlertPage, template="alert.html"),
-    Page(path="/daemon", api="/api/v1/daemon", read=read_daemon, shows=DaemonPage, template="daemon.html"),
+    Page(path="/alerts", api="/api/v1/alerts", read=read_alerts_page, shows=AlertsPage, template="alerts.html"),
+    Page(path="/alerts/{key}", api="/api/v1/alerts/{key}", read=read_alert_page, shows=AlertPage, template="alert.html"),
+    Page(path="/daemon", api="/api/v1/daemon", read=read_daemon_page, shows=DaemonPage, template="daemon.html"),
 )

@@ -48,7 +48,7 @@ class AlertPage:
     may_act: bool
 
 
-def read_alerts(site: Site, _: Query) -> AlertsPage:
+def read_alerts_page(site: Site, _: Query) -> AlertsPage:
     """Incidents of all comparisons."""
     now, store = site.clock.now(), site.store.alerts
     states = {each.dedup_key: each for each in store.states() if each.state is State.FIRING}
@@ -66,7 +66,7 @@ def read_alerts(site: Site, _: Query) -> AlertsPage:
     )
 
 
-def read_alert(site: Site, query: Query) -> AlertPage:
+def read_alert_page(site: Site, query: Query) -> AlertPage:
     """AbsentPageError for a key that nothing has."""
     key = query.path["key"]
     history = site.store.pages.incident(key)

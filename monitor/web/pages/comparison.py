@@ -11,12 +11,12 @@ from monitor.model import (
     AlertState,
     ArmScore,
     Comparison,
-    CoveragePoint,
+    CoverageRow,
     FixedLimit,
-    HistogramPoint,
+    Histogram,
     LatestRun,
     SegmentMeans,
-    Series,
+    SeriesKey,
     SeriesPoint,
     Silence,
     State,
@@ -54,21 +54,6 @@ class AlertSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleRow:
-    """One rule on one segment: its value, its limit, and how much room is left."""
-
-    alert: str
-    segment: str
-    state: State
-    severity: str
-    subject: str
-    value: float | None
-    limit: float
-    reason: str
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonPage:
     """What the page of one comparison shows, for what was chosen."""
 
@@ -88,17 +73,17 @@ class ComparisonPage:
     by_chance: float | None
     spans: tuple[AlertSpan, ...]
     silences: tuple[Silence, ...]
-    distribution: tuple[HistogramPoint, ...]
-    coverage: tuple[CoveragePoint, ...]
+    distribution: tuple[tuple[datetime, Histogram], ...]
+    coverage: tuple[tuple[datetime, CoverageRow], ...]
     parts: tuple[SegmentMeans, ...]
     more_parts: int
     arms: tuple[ArmScore, ...]
-    rules: tuple[RuleRow, ...]
-    quiet: tuple[RuleRow, ...]
+    rules: tuple[AlertState, ...]
+    quiet: tuple[AlertState, ...]
     more_quiet: int
 
 
-def read_comparison(site: Site, query: Query) -> ComparisonPage:
+def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back."""
     name = query.path["name"]
     site.require(name)
@@ -112,12 +97,12 @@ def read_comparison(site: Site, query: Query) -> ComparisonPage:
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
     since = until - PERIODS[period]
     pages = site.store.pages
-    series = Series(name, metric or "", segment)
+    series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS)
     thinned = [point.run_id for point in points[:: max(1, -(-len(points) // _DETAILS))]]
     parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
-    rows = [_rule_row(state, configured) for state in latest.states] if latest else []
+    rows = latest.states if latest else ()
     quiet = [row for row in rows if row.state is State.QUIET]
     return ComparisonPage(
         name=name,
@@ -193,19 +178,3 @@ def _span(start: Transition, end: datetime | None) -> AlertSpan:
 
 def _may_silence(silence: Silence, name: str) -> bool:
     return any(name in matcher for matcher in silence.matchers) or not any("comparison" in each for each in silence.matchers)
-
-
-def _rule_row(state: AlertState, configured: Comparison | None) -> RuleRow:
-    rules = {rule.alert: rule for rule in configured.judging.rules} if configured else {}
-    rule = rules.get(state.alert)
-    return RuleRow(
-        alert=state.alert,
-        segment=state.segment,
-        state=state.state,
-        severity=state.severity,
-        subject=" of ".join(reversed(rule.subject)) if rule else "",
-        value=state.value,
-        limit=state.threshold,
-        reason=state.reason,
-        since=state.since,
-    )

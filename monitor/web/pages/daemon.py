@@ -25,7 +25,7 @@ class DaemonPage:
     at: datetime
 
 
-def read_daemon(site: Site, _: Query) -> DaemonPage:
+def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     """The daemon that answers; its fellows have pages of their own."""
     now, outbox = site.clock.now(), site.store.outbox
     return DaemonPage(

@@ -45,7 +45,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparisonRow:
     """One comparison: how it stands, its similarity over the last runs, and who was compared."""
 
     name: str
@@ -68,7 +68,7 @@ class Row:
 class Overview:
     """All comparisons."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     counts: dict[str, int]
     notice: str | None
     at: datetime
@@ -79,13 +79,13 @@ _ORDER = list(Standing)
 _SEVERITIES = list(Severity)
 
 
-def read_overview(site: Site, _: Query) -> Overview:
+def read_overview_page(site: Site, _: Query) -> Overview:
     """From memory alone, so that it is there while the database is away."""
     now = site.clock.now()
     found = {each.run.comparison: each for each in site.latest()}
     rows = [_row(site, each, now) for each in found.values()]
     rows += [
-        Row(name=name, standing=Standing.NO_DATA, reason="no run has ended yet")
+        ComparisonRow(name=name, standing=Standing.NO_DATA, reason="no run has ended yet")
         for name in site.comparisons()
         if name not in found
     ]
@@ -94,16 +94,16 @@ def read_overview(site: Site, _: Query) -> Overview:
     return Overview(rows=tuple(rows), counts=counts, notice=site.notice(), at=now)
 
 
-def _badness(row: Row) -> tuple[int, int, int, str]:
+def _badness(row: ComparisonRow) -> tuple[int, int, int, str]:
     worst = min((_SEVERITIES.index(each.severity) for each in row.firing), default=len(_SEVERITIES))
     return _ORDER.index(row.standing), worst, -len(row.firing) - row.more, row.name
 
 
-def _row(site: Site, latest: LatestRun, now: datetime) -> Row:
+def _row(site: Site, latest: LatestRun, now: datetime) -> ComparisonRow:
     run, firing = latest.run, firing_of(latest.states)
     metric = latest.leading_metric
     summary = next((each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None)
-    return Row(
+    return ComparisonRow(
         name=run.comparison,
         standing=standing_of(latest),
         firing=firing[:_MOST_FIRING],

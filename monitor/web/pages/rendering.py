@@ -26,6 +26,7 @@ from monitor.charts import (
 )
 from monitor.charts.slope_chart import draw_thumbnail
 from monitor.model import (
+    AlertState,
     Attempt,
     CoverageRow,
     DeliveryRecord,
@@ -39,7 +40,7 @@ from monitor.model import (
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
-from monitor.web.pages.comparison import PERIODS, ComparisonPage, RuleRow
+from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.daemon import DaemonPage
 from monitor.web.pages.status import ScheduledRun
 
@@ -57,7 +58,8 @@ def series_chart(page: ComparisonPage) -> Markup:
         Point(
             at=each.slot,
             value=each.mean,
-            note=f"{format_instant(each.slot)}: {number(each.mean)}" + ("" if each.status == "ok" else f" ({each.status})"),
+            note=f"{format_instant(each.slot)}: {show_number(each.mean)}"
+            + ("" if each.status == "ok" else f" ({each.status})"),
             link=addresses.run_url(page.name, each.slot),
             is_marked=each.low is not None and each.mean is not None and each.mean < each.low,
         )
@@ -79,23 +81,20 @@ def distribution_chart(page: ComparisonPage) -> Markup:
     """How scores were distributed, a column a run."""
     if not page.distribution:
         return Markup()
-    last = page.distribution[-1].histogram
-    alike = [
-        each.histogram.counts
-        for each in page.distribution
-        if (each.histogram.low, each.histogram.high) == (last.low, last.high)
-    ]
-    return draw_heat_map(alike, last.low, last.high, label=f"distribution of {page.metric} over {len(alike)} runs")
+    last = page.distribution[-1][1]
+    found = [each for _, each in page.distribution if (each.low, each.high) == (last.low, last.high)]
+    label = f"distribution of {page.metric} over {len(found)} runs"
+    return draw_heat_map([each.counts for each in found], last.low, last.high, label=label)
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
     """Shares of users that lacked a list or had an imperfect one, by arm and reason."""
-    names = sorted({(arm, reason) for each in page.coverage for arm, reason in each.row.reasons})
+    rows = [row for _, row in page.coverage]
     shares = {
-        f"{arm}: {reason}": [each.row.reasons.get((arm, reason), 0) / max(1, each.row.asked) for each in page.coverage]
-        for arm, reason in names
+        f"{arm}: {reason}": [row.reasons.get((arm, reason), 0) / max(1, row.asked) for row in rows]
+        for arm, reason in sorted({each for row in rows for each in row.reasons})
     }
-    return draw_stack([each.slot for each in page.coverage], shares, label="users without a list, or with an imperfect one")
+    return draw_stack([slot for slot, _ in page.coverage], shares, label="users without a list, or with an imperfect one")
 
 
 def drop_chart(explanation: Explanation) -> Markup:
@@ -103,8 +102,8 @@ def drop_chart(explanation: Explanation) -> Markup:
     if explanation.before is None:
         return Markup()
     pieces = [Bar(name=str(cause.part), amount=cause.amount, figure=f"{cause.amount:+.4f}") for cause in explanation.causes]
-    before = Bar(name="distance before", amount=explanation.before, figure=number(explanation.before), kind="total")
-    now = Bar(name="distance now", amount=explanation.now, figure=number(explanation.now), kind="total")
+    before = Bar(name="distance before", amount=explanation.before, figure=show_number(explanation.before), kind="total")
+    now = Bar(name="distance now", amount=explanation.now, figure=show_number(explanation.now), kind="total")
     return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
 
 
@@ -124,7 +123,7 @@ def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) ->
         Point(
             at=each.slot,
             value=each.scores.get(metric),
-            note=f"{format_instant(each.slot)}: {number(each.scores.get(metric))}",
+            note=f"{format_instant(each.slot)}: {show_number(each.scores.get(metric))}",
             link=addresses.user_url(name, user, each.slot),
         )
         for each in history
@@ -132,17 +131,17 @@ def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) ->
     return draw_series(points, label=f"{metric} of this user over {len(points)} runs")
 
 
-def number(value: float | None) -> str:
+def show_number(value: float | None) -> str:
     """A score."""
     return "-" if value is None else f"{value:.4f}"
 
 
-def share(value: float | None) -> str:
+def show_share(value: float | None) -> str:
     """A share of users."""
     return "-" if value is None else f"{value:.1%}"
 
 
-def duration(seconds: float | None) -> str:
+def show_duration(seconds: float | None) -> str:
     """A span of time in its largest unit."""
     if seconds is None:
         return "never"
@@ -152,7 +151,7 @@ def duration(seconds: float | None) -> str:
     return f"{max(0, seconds):.0f} s"
 
 
-def instant(value: datetime | None) -> str:
+def show_instant(value: datetime | None) -> str:
     """A time in UTC."""
     return "never" if value is None else format_instant(value)
 
@@ -167,21 +166,22 @@ def _changed(page_summaries: Sequence[Summary], previous: Sequence[Summary]) -> 
 
 
 def _point_row(point: SeriesPoint) -> tuple[str, ...]:
-    figures = (point.mean, point.standard_error, point.n, point.expected, point.low, point.high)
-    return (instant(point.slot), point.status, *(f"{each:,}" if isinstance(each, int) else number(each) for each in figures))
+    figures = map(show_number, (point.mean, point.standard_error, point.expected, point.low, point.high))
+    return (show_instant(point.slot), point.status, f"{point.n:,}", *figures)
 
 
-def _rule_row(row: RuleRow) -> tuple[str, ...]:
-    return (row.alert, row.segment, row.state, row.subject, number(row.value), number(row.limit), row.reason)
+def _rule_row(state: AlertState) -> tuple[str, ...]:
+    figures = (show_number(state.value), show_number(state.threshold))
+    return (state.alert, state.segment, state.state, *figures, state.reason)
 
 
 def _summary_row(found: tuple[Summary, float | None]) -> tuple[str, ...]:
     each, moved = found
     figures = (
-        number(each.mean),
+        show_number(each.mean),
         "-" if moved is None else f"{moved:+.4f}",
-        number(each.value("p05")),
-        number(each.value("p50")),
+        show_number(each.value("p05")),
+        show_number(each.value("p50")),
     )
     return (each.segment, each.metric, *figures, f"{each.n:,}")
 
@@ -193,23 +193,23 @@ def _coverage_row(row: CoverageRow) -> tuple[str, ...]:
 
 def _transition_row(each: Transition) -> tuple[str, ...]:
     return (
-        instant(each.at),
+        show_instant(each.at),
         each.alert,
         each.segment,
         each.from_state,
         each.to_state,
-        number(each.value),
-        number(each.threshold),
+        show_number(each.value),
+        show_number(each.threshold),
         each.reason,
     )
 
 
 def _attempt_row(each: Attempt) -> tuple[str, ...]:
-    return (instant(each.at), each.receiver, each.status, each.reason or "")
+    return (show_instant(each.at), each.receiver, each.status, each.reason or "")
 
 
 def _schedule_row(each: ScheduledRun) -> tuple[str, ...]:
-    return (each.name, instant(each.next_at), "-" if each.running_s is None else f"for {duration(each.running_s)}")
+    return (each.name, show_instant(each.next_at), "-" if each.running_s is None else f"for {show_duration(each.running_s)}")
 
 
 def _delivery_row(each: DeliveryRecord) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ def _receiver_rows(page: DaemonPage) -> list[tuple[str, ...]]:
     """Each receiver with what waits for it, how old the oldest of that is, and what is held back."""
     none = (0, 0.0)
     return [
-        (name, f"{count:,}", duration(age) if count else "-", f"{page.held.get(name, none)[0]:,}")
+        (name, f"{count:,}", show_duration(age) if count else "-", f"{page.held.get(name, none)[0]:,}")
         for name in page.status.receivers
         for count, age in [page.pending.get(name, none)]
     ]
@@ -246,10 +246,10 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     filters: Mapping[str, Any] = {
-        "number": number,
-        "share": share,
-        "duration": duration,
-        "instant": instant,
+        "number": show_number,
+        "share": show_share,
+        "duration": show_duration,
+        "instant": show_instant,
         "count": "{:,}".format,
     }
     rows = (

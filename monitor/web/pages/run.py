@@ -33,7 +33,7 @@ class RunPage:
     incident: str | None
 
 
-def read_run(site: Site, query: Query) -> RunPage:
+def read_run_page(site: Site, query: Query) -> RunPage:
     """AbsentPageError for a slot that was never run, or whose run is deleted."""
     name, slot = query.path["name"], require_slot(query.path["slot"])
     site.require(name)

@@ -42,7 +42,7 @@ class UserPage:
     alike: tuple[ExampleLists, ...]
 
 
-def read_user(site: Site, query: Query) -> UserPage:
+def read_user_page(site: Site, query: Query) -> UserPage:
     """AbsentPageError where nothing is stored of the user; without lists the scores are shown, and what to set."""
     name = query.path["name"]
     user = query.path.get("user", query.chosen.get("id", ""))
