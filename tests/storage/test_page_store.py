@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification
+from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification, SeriesKey
 from monitor.storage import SqlStore
 from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
 
