@@ -32,7 +32,14 @@ def scratch_database(
     ``threads``: as many as there are processors where it is not given; memory that is small is too small for many of them.
     ``stores``: fsspec file systems through which some of the paths are read. ``in_order``: whether rows keep their order.
     """
-    config = {**_limits(memory), "preserve_insertion_order": in_order}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": memory,
+        "arrow_large_buffer_size": True,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "preserve_insertion_order": in_order,
+        "python_enable_replacements": False,
+    }
     with _own_folder() as folder, duckdb.connect(config={**config, "temp_directory": folder}) as database:
         for store in stores:
             database.register_filesystem(store)
@@ -88,13 +95,3 @@ def _remove_left_over() -> None:
 def sql_text(value: str) -> str:
     """Text as SQL writes it."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def _limits(memory: str) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "memory_limit": memory,
-        "arrow_large_buffer_size": True,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }

@@ -60,8 +60,8 @@ def downgrade_schema(
 ) -> None:
     """Take the schema back to an earlier revision.
 
-    Lists before the tables that go with what is in them: back them up. Refused while a daemon works with the database, or on
-    PostgreSQL a run is under way.
+    What only newer versions store is lost: back the database up. Refused while a daemon works with it, or on PostgreSQL a run
+    is under way.
     """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
@@ -71,13 +71,10 @@ def downgrade_schema(
     if not force and (user := schema_version.user_of(url)):
         msg = f"the database is being worked with, by {user}: stop it first, or give --force"
         raise DatabaseError(msg)
-    losses = schema_version.losses(url, revision)
-    if losses and not as_json:
-        print_line("drops " + ", ".join(f"{name} ({rows:,} rows)" for name, rows in losses.items()))
     schema_version.downgrade(url, revision)
     after = schema_version.current(url)
     if as_json:
-        print_json({"before": before, "after": after, "dropped": dict(losses)})
+        print_json({"before": before, "after": after})
     else:
         print_line(f"schema {after or 'none'}")
 
@@ -97,34 +94,28 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 
 
 @app.command("check")
-def check_schema(
-    config: Config = DEFAULT_CONFIG,
-    *,
-    full: Annotated[
-        bool, typer.Option("--full", help="Compare indexes with their tables in a SQLite file beyond 1 GB, too.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Check that a SQLite file is sound, and the tables are what this version expects.
 
-    Every page of the file is read. Exit 0 when all is so, 4 with the damage or the differences otherwise.
+    Every page of the file is read, some ten seconds a gigabyte. Exit 0 when all is so, 4 with the damage or the differences
+    otherwise.
     """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     url = load_database_settings(config).database.get_secret_value()
-    sound = schema_version.examine_file(url, is_full=full)  # first, as it says most of what is wrong
+    examined = schema_version.damage_in(url)  # first, as it says most of what is wrong
+    damage, advice = examined or ([], "")
     found = schema_version.current(url)
     wanted = schema_version.head()
     # Without a version, too: the check raises where the file is missing.
-    damage = list(sound.damage) if sound else []
     differences = schema_version.check(url) if found in {None, wanted} and not damage else []
     if as_json:
         is_right = found == wanted and not differences and not damage
         shown = {"schema": found, "wanted": wanted, "as_expected": is_right, "differences": differences if found else []}
-        print_json(shown | {"damage": damage, "is_full": sound.is_full if sound else None})
-    if sound and damage:
-        msg = f"the database file is damaged: {'; '.join(damage)}: {sound.advice}"
+        print_json(shown | {"damage": damage})
+    if damage:
+        msg = f"the database file is damaged: {'; '.join(damage)}: {advice}"
         raise DatabaseError(msg, trouble=DatabaseTrouble.DAMAGED)
     if found != wanted:
         msg = f"the schema is {found or 'empty'}, this version wants {wanted}: {schema_version.advise(found)}"
@@ -134,18 +125,13 @@ def check_schema(
         raise SchemaError(msg)
     if not as_json:
         print_line(f"schema {found}: as expected")
-    if sound and not as_json:
-        print_line(
-            "file: sound" + ("" if sound.is_full else "; its indexes were not compared with their tables, --full does so")
-        )
+    if examined and not as_json:
+        print_line("file: sound")
 
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show what the database takes, by kind of data.
-
-    What a run and a day add, too. Rows marked ~ are estimated, since counting them would take long.
-    """
+    """Show what the database takes, by kind of data, and what a run adds."""
     with opened_database(config) as (store, _):
         found = store.maintenance.measure()
     if as_json:
@@ -159,13 +145,6 @@ def prune_database(
     config: Config = DEFAULT_CONFIG,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
-    vacuum: Annotated[
-        bool,
-        typer.Option(
-            "--vacuum",
-            help="Give free room back to the disk. SQLite is written anew: it takes twice its size, nobody else can write.",
-        ),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete now what `retention` lets go.
@@ -188,9 +167,6 @@ def prune_database(
             found = store.maintenance.prune(
                 cutoffs, now=now, on_step=lambda what: shown.update(task, description=f"deleting: {what}")
             )
-        if vacuum and not dry_run:
-            shown.update(task, description="giving room back")
-            store.maintenance.vacuum()
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:
@@ -198,10 +174,7 @@ def prune_database(
 
 
 def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
-    return {
-        "dry_run": is_dry_run,
-        **pick(found, "rows", "by_kind", "put_off", "refused"),
-    }
+    return {"dry_run": is_dry_run, **pick(found, "rows", "by_kind", "put_off", "refused")}
 
 
 def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
@@ -219,29 +192,19 @@ def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
 
 
 def _size_as_dict(found: DatabaseSize) -> dict[str, object]:
-    kinds = [
-        pick(each, "kind", "used_bytes", "rows")
-        | {"rows_are_estimated": each.is_estimate}
-        | pick(each, "oldest", "bytes_per_run")
-        for each in found.kinds
-    ]
-    return pick(found, "used_bytes", "free_bytes", "runs_per_day", "bytes_per_day") | {"kinds": kinds}
+    kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
+    return pick(found, "used_bytes", "free_bytes") | {"kinds": kinds}
 
 
 def _print_size(found: DatabaseSize) -> None:
-    columns = ("kind", "size>", "rows>", "oldest", "a run>", "a day>")
-    print_table(columns, [_size_row(each, found.runs_per_day) for each in found.kinds])
+    print_table(("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds])
     free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
     print_line(f"\n{_bytes(found.used_bytes)} used{free}")
-    print_line(f"{found.runs_per_day:,.1f} runs a day add {_bytes(found.bytes_per_day)} a day before anything is deleted")
 
 
-def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:
-    cost = each.bytes_per_run
-    rows = f"{'~' if each.is_estimate else ''}{each.rows:,}"
+def _size_row(each: KindSize) -> tuple[str, ...]:
     oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
-    of_run, of_day = ("-", "-") if cost is None else (_bytes(cost), _bytes(cost * runs_per_day) if each.grows else "-")
-    return each.kind.value, _bytes(each.used_bytes), rows, oldest, of_run, of_day
+    return each.kind.value, _bytes(each.used_bytes), oldest, "-" if each.bytes_per_run is None else _bytes(each.bytes_per_run)
 
 
 def _bytes(count: float) -> str:

@@ -22,9 +22,10 @@ from monitor.cli.parameters import (
 from monitor.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from monitor.model import ArmScore, Evidence, Explanation, Run, Summary
+    from monitor.model import Evidence, Run, RunRecord, Summary
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -78,22 +79,18 @@ def show(
     from monitor.model import ACCEPTED
 
     with opened_database(config) as (store, _):
-        run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
-        summaries, evidence, arm_scores = (
-            store.history.summaries(run.id),
-            store.history.evidence(run.id),
-            store.history.arm_scores(run.id),
-        )
-        explanation = store.history.explanation(run.id)
+        record = _find(store, comparison, parse_instant(slot) if slot is not None else None)
+        run, explanation = record.run, record.explanation
+        evidence = store.history.evidence(run.id)
         accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
         kept = _kept_attempts(store, run)
     if as_json:
         print_json(
-            _shown_dict(run, summaries, evidence, arm_scores)
+            _shown_dict(record, evidence)
             | {"explanation": None if explanation is None else asdict(explanation), "earlier_attempts": kept}
         )
         return
-    _print_run(run, summaries, arm_scores, explanation)
+    _print_run(record)
     for level in accepted:
         print_line(f"normal since {instant(level.slot)}: {level.reason}, {instant(level.at)}")
     print_evidence([each for each in evidence if each.kind == "worst"][:users])
@@ -109,21 +106,21 @@ def _kept_attempts(store: SqlStore, run: Run) -> list[str]:
     return [each.comparison for each in found if each.comparison.startswith(f"{run.comparison}{KEPT_MARK}")]
 
 
-def _find(store: SqlStore, comparison: str, slot: datetime | None) -> Run:
+def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     found = store.history.runs(comparison=comparison, limit=_LOOKED_THROUGH, since=slot, until=slot)
     run = next((each for each in found if each.status != "running"), None)
-    if run is None:
+    record = None if run is None else store.history.record(run.id)
+    if record is None:
         which = "no finished run" if slot is None else f"no finished run of slot {instant(slot)}"
         msg = f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs"
         raise InputError(msg)
-    return run
+    return record
 
 
-def _print_run(
-    run: Run, summaries: tuple[Summary, ...], arm_scores: tuple[ArmScore, ...], explanation: Explanation | None
-) -> None:
+def _print_run(record: RunRecord) -> None:
     from monitor.presentation import arm_rows, explanation_tables, explanation_title
 
+    run, explanation = record.run, record.explanation
     print_line(
         f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {run.paired or 0:,} of {run.asked or 0:,} users compared"
     )
@@ -132,11 +129,11 @@ def _print_run(
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
-    print_records((_summary_dict(run, summary) for summary in summaries), columns, as_json=False)
+    print_records((_summary_dict(run, summary) for summary in record.summaries), columns, as_json=False)
     _print_notes(run)
-    if arm_scores:
+    if record.arm_scores:
         print_line()
-        print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(arm_scores))
+        print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(record.arm_scores))
     for table in () if explanation is None else explanation_tables(explanation):
         print_line()
         print_table(table.columns, table.rows, title=table.title)
@@ -153,14 +150,12 @@ def _print_notes(run: Run) -> None:
         print_line(f"relevance: waiting for labels until {instant(run.labels_until)}; {command} looks for them")
 
 
-def _shown_dict(
-    run: Run, summaries: tuple[Summary, ...], evidence: tuple[Evidence, ...], arm_scores: tuple[ArmScore, ...]
-) -> dict[str, object]:
+def _shown_dict(record: RunRecord, evidence: Sequence[Evidence]) -> dict[str, object]:
     names = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size", "labelled_at", "labels_until")
     return {
-        **pick(run, *names),
-        "summaries": [_summary_dict(run, each) for each in summaries],
-        "arm_scores": [pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in arm_scores],
+        **pick(record.run, *names),
+        "summaries": [_summary_dict(record.run, each) for each in record.summaries],
+        "arm_scores": [pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in record.arm_scores],
         "evidence": [pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
     }
 

@@ -126,7 +126,8 @@ class Simulation:
         )
 
     def _read_means(self, run: Run) -> Means:
-        found = self.store.history.summaries(run.id) if run.status is RunStatus.OK else ()
+        record = self.store.history.record(run.id) if run.status is RunStatus.OK else None
+        found = record.summaries if record else ()
         # The configuration names metrics without the depth.
         return {(each.segment, each.metric.partition("@")[0]): each.mean for each in found if each.mean is not None}
 

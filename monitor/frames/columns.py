@@ -12,17 +12,19 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.lists import (
+    ArrowTable,
+    as_frame,
     as_scores,
     checked_users,
     from_array,
     offsets_of,
+    read_column,
     read_matrix,
     read_rows,
     read_scores,
     read_user_lists,
     shown,
 )
-from monitor.frames.tables import ArrowTable, as_frame, read_column
 from monitor.model import RankingTable
 from monitor.model.arrays import Floats, Ids, Rows
 from monitor.pairing.batches import order_of_ties

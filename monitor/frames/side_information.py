@@ -11,8 +11,7 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.columns import FrameColumns, read_long
-from monitor.frames.lists import as_scores, checked_users, from_array, from_objects, offsets_of, shown
-from monitor.frames.tables import ArrowTable, as_frame
+from monitor.frames.lists import ArrowTable, as_frame, as_scores, checked_users, from_array, from_objects, offsets_of, shown
 from monitor.kernels.exposure import distinct_items
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.model.arrays import Codes, Floats, Ids, Integers

@@ -48,11 +48,8 @@ class KindSize:
 
     kind: DataKind
     used_bytes: int
-    rows: int
-    is_estimate: bool  # of the rows, since counting them takes long
     runs: int  # how many hold any
     oldest: datetime | None  # slot, or day
-    grows: bool = True  # not where each comparison has only those of its newest run, as of lists that nothing waits for
 
     @property
     def bytes_per_run(self) -> float | None:
@@ -67,10 +64,3 @@ class DatabaseSize:
     used_bytes: int
     free_bytes: int  # room inside a SQLite file
     kinds: tuple[KindSize, ...]
-    runs_per_day: float  # of the last week
-
-    @property
-    def bytes_per_day(self) -> float:
-        """What a day of runs adds before anything is deleted."""
-        of_run = sum(each.bytes_per_run or 0.0 for each in self.kinds if each.kind is not DataKind.DAILY and each.grows)
-        return of_run * self.runs_per_day

@@ -238,20 +238,15 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatestRun:
+class LatestRun(RunRecord):
     """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok."""
 
-    run: Run
-    coverage: Coverage | None
-    summaries: tuple[Summary, ...]
     states: tuple[AlertState, ...]
     last_ok_slot: datetime | None
     last_ok_at: datetime | None
-    arm_scores: tuple[ArmScore, ...] = ()
     unlabelled: int = 0  # runs whose measures of relevance are missing and may still be made up for
     first_slot: datetime | None = None  # of the oldest run that is stored, whatever became of it
     expectations: tuple[Expectation, ...] = ()
-    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

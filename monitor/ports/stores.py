@@ -12,16 +12,13 @@ from typing import Protocol
 
 from monitor.model import (
     AlertState,
-    ArmScore,
     Briefing,
     Claim,
-    Coverage,
     Cutoffs,
     DataKind,
     Delivery,
     DeliveryRecord,
     Evidence,
-    Explanation,
     FiringSnapshot,
     KeptLists,
     LatestRun,
@@ -41,7 +38,6 @@ from monitor.model import (
     Transition,
     Watermark,
 )
-from monitor.ports.score_sinks import ScoreSpool
 from monitor.ports.sources import Closable
 
 
@@ -80,17 +76,16 @@ class RunStore(Protocol):
     def release(self, claim: Claim) -> None:
         """Give a claim back unrun: a first attempt is deleted, a rerun shows its earlier results again."""
 
-    def open_spool(self) -> ScoreSpool:
-        """A place for scores that are not to be held in memory until `finish`."""
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
+        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot; the run's number.
 
-    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
-        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
+        Where the claim keeps the earlier attempt, that one keeps its number, which is the claim's, and the run gets a new one.
 
         Also stores one pending delivery for each start of a firing and each of ``receivers``, also of a firing that lasts and
         that a receiver has no delivery of yet; ends are delivered to the receivers that have a delivery of the start. States
         are written only where the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or
         their transition, started from; the transitions of others are left out. Doing it again with the same result changes
-        nothing. False, and nothing is stored, when the claim has been taken over meanwhile.
+        nothing. None, and nothing is stored, when the claim has been taken over meanwhile.
 
         A result with lists deletes those of earlier slots, but for runs that still wait for relevance.
         """
@@ -155,20 +150,11 @@ class History(Protocol):
         With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
         """
 
-    def summaries(self, run_id: int) -> tuple[Summary, ...]:
-        """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
-
-    def coverage(self, run_id: int) -> Coverage | None:
-        """Coverage of one run by segment as it was stored; None where there is none."""
-
-    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
-        """Arm-wide scores of one run as they were stored."""
+    def record(self, run_id: int) -> RunRecord | None:
+        """One run with what it measured, but for an explanation that this version cannot read; None where there is none."""
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         """Evidence of one run: the worst users first, then the representative ones, each by position."""
-
-    def explanation(self, run_id: int) -> Explanation | None:
-        """The explanation of one run as it was stored; None where there is none, or one that this version cannot read."""
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         """The lists kept with one run, None where there are none; DatabaseError when what is stored is damaged."""
@@ -215,7 +201,7 @@ class AlertStore(Protocol):
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
         """After a clock was set back: let ``slot`` move states that were judged in slots later than ``now``.
 
-        Deliveries of the comparison that wait for a time after ``now`` are due. No state changes, nothing is announced.
+        No state changes, nothing is announced.
         """
 
     def acknowledge(

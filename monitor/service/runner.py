@@ -21,7 +21,7 @@ from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.pipeline.run_scores import RunScores
-from monitor.ports import Clock, Publisher, RunWatcher, Store
+from monitor.ports import Clock, Publisher, RunWatcher, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 
@@ -93,6 +93,12 @@ def backfill_runs(
         yield filled
 
 
+def _open_spool() -> ScoreSpool:
+    from monitor.storage.score_spool import DuckSpool  # noqa: PLC0415 - most runs fit into memory, and need no DuckDB
+
+    return DuckSpool()
+
+
 @dataclass(slots=True, kw_only=True)
 class Runner:
     """Runs slots against one store.
@@ -156,7 +162,7 @@ class Runner:
 
     def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
         bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": format_instant(claim.slot)}
-        with structlog.contextvars.bound_contextvars(**bound), closing(RunScores(self.store.runs.open_spool)) as scores:
+        with structlog.contextvars.bound_contextvars(**bound), closing(RunScores(_open_spool)) as scores:
             for ping in self.pings:
                 ping.run_started(claim)
             memory = self._remember(watched.comparison, claim)
@@ -203,9 +209,11 @@ class Runner:
             return failed_result(watched.comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
-        if not self.patiently(partial(self.store.runs.finish, result, receivers=receivers)):
+        number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))
+        if number is None:
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
+        structlog.contextvars.bind_contextvars(run=number)  # the claim's may be that of an earlier attempt by now
         self._publish(result)
         is_well = result.status is RunStatus.OK
         self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")

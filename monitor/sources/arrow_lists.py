@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from monitor.model import CoverageReason, Pull, RankingTable
 from monitor.model.arrays import Floats, Integers
-from monitor.sources.id_columns import flat_ids, id_column, join_items
+from monitor.sources.id_columns import flat_ids, id_column, join_items, user_index
 from monitor.sources.number_columns import number_column, numbers_beside
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
@@ -24,13 +24,12 @@ def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBat
     """Batches of at least so many rows, joined from smaller ones."""
     # Looking up the users of a batch costs as much as the panel is long, however small the batch is.
     waiting: list[ArrowBatch] = []
-    is_first = True
     for batch in batches:
         waiting.append(batch)
         if _row_count(waiting) >= rows or _nbytes(waiting) > _MERGED_BYTES:
             yield join_batches(waiting)
-            waiting, is_first = [], False
-    if waiting and (is_first or _row_count(waiting)):
+            waiting = []
+    if waiting:
         yield join_batches(waiting)
 
 
@@ -84,8 +83,7 @@ class WantedUsers:
         """Return the users at these positions."""
         if len(rows) == len(self) and bool((rows == np.arange(len(rows))).all()):
             return self.index
-        users: pd.Index[str] = pd.Index(pd.array(self._keys.take(pa.array(rows)), dtype="str"))
-        return users
+        return user_index(self._keys.take(pa.array(rows)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """Reasons by user; a later reason does not replace an earlier one."""
@@ -120,8 +118,6 @@ def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.
         keep_item = np.repeat(kept, lengths)
         rows, lengths, items = rows[kept], lengths[kept], items.filter(pa.array(keep_item))
         numbers = None if numbers is None else numbers[keep_item]
-    if bool((rows[1:] < rows[:-1]).any()):
-        rows, lengths, items, numbers = _lists_in_order(rows, lengths, items, numbers)
     return _pull(wanted, rows, lengths, items, reasons, numbers)
 
 
@@ -156,21 +152,6 @@ def long_lists(
     present = np.flatnonzero(lengths)
     reasons = {CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}
     return _pull(wanted, present, lengths[present], items, reasons, numbers)
-
-
-def _lists_in_order(
-    rows: Integers, lengths: Integers, items: pa.Array, scores: Floats | None
-) -> tuple[Integers, Integers, pa.Array, Floats | None]:
-    """Return the lists in the order of the users asked: whoever pairs them then has nothing to look up."""
-    order = np.argsort(rows, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-
-    def ordered(flat: pa.Array) -> pa.Array:
-        lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), flat)
-        return lists.take(pa.array(order)).flatten()
-
-    moved = None if scores is None else ordered(pa.array(scores)).to_numpy()
-    return rows[order], lengths[order], ordered(items), moved
 
 
 def _order(rows: Integers, places: Floats, items: pa.Array | None) -> npt.NDArray[np.intp] | None:

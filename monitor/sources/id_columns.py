@@ -134,6 +134,12 @@ def user_column(values: pa.Array, what: str) -> pa.Array:
     return id_column(values, what).cast(pa.large_string())
 
 
+def user_index(keys: pa.Array) -> pd.Index[str]:
+    """A column of keys as an index."""
+    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
+    return users
+
+
 def flat_ids(lists: pa.Array, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """The ids of a column of lists one behind the other, as `id_column` gives them, and the lists' lengths, 0 for null."""
     if pa.types.is_fixed_size_list(lists.type):

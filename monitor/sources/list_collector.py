@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,17 @@ from monitor.sources.number_columns import number_list
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
     """Return the pull with these users' lists taken away for this reason."""
-    failures = dict.fromkeys(users, reason)
-    table = pull.rankings
-    kept = np.array([user not in failures for user in table.users], dtype=bool)
-    lengths = np.diff(table.offsets)
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[kept])])
-    is_left = np.repeat(kept, lengths)
-    scores = None if table.scores is None else table.scores[is_left]
-    table = RankingTable(users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores)
-    return Pull(rankings=table, failures={**pull.failures, **failures}, notes={reason: note, **pull.notes})
+    return _without_failed(pull.rankings, {**pull.failures, **dict.fromkeys(users, reason)}, {reason: note, **pull.notes})
+
+
+def _without_failed(table: RankingTable, failures: Mapping[str, CoverageReason], notes: Mapping[CoverageReason, str]) -> Pull:
+    if failures:
+        kept, lengths = ~table.users.isin(list(failures)), np.diff(table.offsets)
+        is_left = np.repeat(kept, lengths)
+        scores = None if table.scores is None else table.scores[is_left]
+        offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
+        table = RankingTable(users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores)
+    return Pull(rankings=table, failures=failures, notes=notes)
 
 
 class ListCollector:
@@ -79,17 +81,13 @@ class ListCollector:
 
     def pull(self) -> Pull:
         """All that was taken."""
-        users = list(self._lengths)
-        lengths = np.fromiter(self._lengths.values(), dtype=np.int64, count=len(users))
-        items, scores = self._array(), np.array(self._scores, dtype=np.float64) if self._has_scores else None
-        if self._failures:
-            kept = np.array([user not in self._failures for user in users], dtype=bool)
-            is_left = np.repeat(kept, lengths)
-            items, lengths, scores = items[is_left], lengths[kept], None if scores is None else scores[is_left]
-            users = [user for user in users if user not in self._failures]
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-        table = RankingTable(users=pd.Index(users, dtype="str"), offsets=offsets, items=items, scores=scores)
-        return Pull(rankings=table, failures=self._failures, notes=self._notes)
+        table = RankingTable(
+            users=pd.Index(list(self._lengths), dtype="str"),
+            offsets=np.cumsum([0, *self._lengths.values()], dtype=np.int64),
+            items=self._array(),
+            scores=np.array(self._scores, dtype=np.float64) if self._has_scores else None,
+        )
+        return _without_failed(table, self._failures, self._notes)
 
     @property
     def nbytes(self) -> int:

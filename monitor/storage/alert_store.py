@@ -14,7 +14,6 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from monitor.model import ACCEPTED, AlertState, Silence, State, Transition
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
-    WAITING,
     announce,
     firing_states,
     in_free_slots,
@@ -27,11 +26,10 @@ from monitor.storage.alert_states import (
     transition_of_row,
     upsert,
 )
-from monitor.storage.column_types import key
 from monitor.storage.dialects import lock_comparisons
 from monitor.storage.leases import known_installation, make_installation
 from monitor.storage.rows import from_row, to_row
-from monitor.storage.tables import alert_states, deliveries, silences, transitions
+from monitor.storage.tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)
@@ -93,18 +91,11 @@ class SqlAlertStore:
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
         # States stay what they are: only since when and up to which slot they were judged is moved back.
         moved = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
-        of_comparison = select(transitions.c.id).where(transitions.c.comparison == key(comparison))
-        put_off = update(deliveries).where(
-            deliveries.c.status.in_(WAITING),
-            deliveries.c.next_attempt_at > now,
-            deliveries.c.transition_id.in_(of_comparison),
-        )
         with self._database.write() as connection:
             lock_comparisons(connection, [comparison])
             for column, earlier in moved.items():
-                late = update(alert_states).where(alert_states.c.comparison == key(comparison), column > now)
+                late = update(alert_states).where(alert_states.c.comparison == comparison, column > now)
                 connection.execute(late.values({column: earlier}))
-            connection.execute(put_off.values(next_attempt_at=now, leased_by=None, leased_until=None))
 
     def acknowledge(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime

@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String, Text, TypeDecorator
@@ -169,21 +168,6 @@ class Count(TypeDecorator[int]):
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
         # SQLite would store an integer of numpy as bytes.
         return None if value is None else int(value)
-
-
-class Member(TypeDecorator[StrEnum]):
-    """A member of an enumeration of words."""
-
-    impl = String(20)
-    cache_ok = True
-
-    def __init__(self, kind: type[StrEnum]) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
-        """The member; ValueError for one of another version."""
-        return None if value is None else self.kind(value)
 
 
 Id = BigInteger().with_variant(Integer(), "sqlite")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, select, update
@@ -114,9 +113,10 @@ SETTLING = timedelta(hours=1)
 """A run may be stored so long after it ended: days that changed more recently are rolled up once more."""
 
 
+FINAL = datetime(9999, 1, 1, tzinfo=UTC)
+"""When a day was built of which sums are no longer made anew, as some of its summaries may be pruned."""
+
 _INSTANT = timedelta(microseconds=1)
-_What = tuple[str, str]
-"""Segment and metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,24 +137,27 @@ def midnight(instant: datetime) -> datetime:
 def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
     """Roll up the days wholly after ``since`` that are over and have no sums yet, or of which a run was added or changed.
 
-    A day before ``complete_from`` is rolled up once and then stays.
+    A day before ``complete_from`` is rolled up once and then stays, also where more is kept later on.
     """
+    with database.write() as connection:
+        # Of these days some summaries may be pruned: sums of what is left would be smaller.
+        connection.execute(update(daily).where(daily.c.day < complete_from, daily.c.built_at < FINAL).values(built_at=FINAL))
     with database.read() as connection:
-        # Of days before ``complete_from`` some summaries may have been pruned.
-        due = list(_due(connection, since, complete_from, now))
+        due = list(_due(connection, since, now))
     for day in due:
         with database.read() as connection:
             sums = sums_of(connection, day.comparison, day.begins_at)
         with database.write() as connection:
-            _store(connection, day, sums, is_settled=now - day.at >= SETTLING)
+            built_at = FINAL if day.begins_at < complete_from else day.at if now - day.at >= SETTLING else day.at - _INSTANT
+            _store(connection, day, built_at, sums)
 
 
-def _due(connection: Connection, since: datetime, complete_from: datetime, now: datetime) -> Iterator[_Day]:
+def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[_Day]:
     first = midnight(since - _INSTANT) + _DAY
     built = _built(connection, first)
     for day in _days(connection, first, midnight(now)):
         known = built.get((day.comparison, day.begins_at))
-        if day.has_ok if known is None else day.begins_at >= complete_from and known != day.at:
+        if day.has_ok if known is None else known not in (FINAL, day.at):
             yield day
 
 
@@ -176,43 +179,12 @@ def _built(connection: Connection, first: datetime) -> Mapping[tuple[str, dateti
     return {(comparison, day): at for comparison, day, at in grouped}
 
 
-def _store(connection: Connection, day: _Day, sums: Sequence[DaySum], *, is_settled: bool) -> None:
-    """Put the sums in place of the day's rows, but for rows that know of more runs than are left with their summaries."""
-    of_day = and_(daily.c.comparison == day.comparison, daily.c.day == day.begins_at)
-    found = {(each.segment, each.metric): each for each in sums}
-    # Such rows are of days whose runs were pruned under a shorter retention: else only runs that failed since may be missing.
-    kept, gone = _outlasting(connection, day, {what: each.runs for what, each in found.items()})
-    for segment, metric in gone:
-        connection.execute(delete(daily).where(of_day, daily.c.segment == segment, daily.c.metric == metric))
-    built_at = day.at if is_settled else day.at - _INSTANT
-    _put(connection, day, built_at, [found[what] for what in sorted(found.keys() - kept)])
-    if kept:
-        connection.execute(update(daily).where(of_day).values(built_at=built_at))
-
-
-def _outlasting(connection: Connection, day: _Day, known: Mapping[_What, int]) -> tuple[AbstractSet[_What], Sequence[_What]]:
-    """Of the day's rows those that stay as they are beside sums of so many runs, and those of which no run is left."""
-    query = select(daily.c.segment, daily.c.metric, daily.c.runs, daily.c.built_at).order_by(daily.c.segment, daily.c.metric)
-    of_day = and_(daily.c.comparison == day.comparison, daily.c.day == day.begins_at)
-    rows = connection.execute(query.where(of_day).with_for_update()).all()
-    fewer = {(row.segment, row.metric): row.runs - known.get((row.segment, row.metric), 0) for row in rows}
-    if max(fewer.values(), default=0) <= 0:
-        return set(), ()
-    failed = _failed_since(connection, day, max(row.built_at for row in rows))
-    kept = {what for what, count in fewer.items() if count > failed}
-    return kept, sorted(fewer.keys() - known.keys() - kept)
-
-
-def _failed_since(connection: Connection, day: _Day, instant: datetime) -> int:
-    is_of_day = and_(runs.c.scheduled_for >= day.begins_at, runs.c.scheduled_for < day.begins_at + _DAY)
-    is_failed = and_(runs.c.status != RunStatus.OK, runs.c.finished_at > instant)
-    return connection.scalar(select(func.count()).where(runs.c.comparison == day.comparison, is_of_day, is_failed)) or 0
-
-
-def _put(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
+def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
+    """Put the sums in place of the day's rows."""
     common = {"comparison": day.comparison, "day": day.begins_at, "built_at": built_at}
     # In the order of their key: others may be at the same.
-    rows: list[dict[str, Any]] = [{**common, **each.row()} for each in sums]
+    rows = [{**common, **each.row()} for each in sorted(sums, key=lambda each: (each.segment, each.metric))]
+    connection.execute(delete(daily).where(daily.c.comparison == day.comparison, daily.c.day == day.begins_at))
     if rows:
         given = insert(connection, daily)
         new = {column.name: given.excluded[column.name] for column in daily.c if not column.primary_key}

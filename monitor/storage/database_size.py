@@ -1,4 +1,4 @@
-"""The size of the database by kind of data, and VACUUM.
+"""The size of the database by kind of data.
 
 SQLite counts the pages that its tables fill (``dbstat``); scores, which fill most of them, are what is left over, so that they
 need not be read.
@@ -6,19 +6,16 @@ need not be read.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from sqlalchemy import Connection, Table, and_, exists, func, select, text
+from sqlalchemy import Connection, Table, exists, func, select, text
 
-from monitor.errors import DatabaseError
-from monitor.model import KEPT_MARK, DatabaseSize, DataKind, KindSize
-from monitor.storage.database_url import describe, file_of
+from monitor.model import DatabaseSize, DataKind, KindSize
 from monitor.storage.dialects import is_sqlite
-from monitor.storage.partitions import bytes_of, rows_of, score_tables
-from monitor.storage.tables import alert_states, daily, metadata, runs, scores, transitions
+from monitor.storage.partitions import bytes_of, score_tables
+from monitor.storage.tables import alert_states, daily, metadata, runs, transitions
 from monitor.storage.transactions import Database
 
 _NAMES = {
@@ -35,17 +32,14 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
 }
 """The tables of each kind; the runs that hold any are counted in the first."""
 
-_WEEK = timedelta(days=7)
-
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     """Bytes on disk of each kind, indexes included; on SQLite without the room that is free inside the file."""
     if is_sqlite(connection):
         return _sqlite_bytes(connection)
-    return {
-        kind: sum(bytes_of(connection, name) for table in tables for name in _names(connection, table))
-        for kind, tables in TABLES.items()
-    }
+    names = {kind: [table.name for table in tables] for kind, tables in TABLES.items()}
+    names[DataKind.SCORES] = score_tables(connection)
+    return {kind: sum(bytes_of(connection, name) for name in found) for kind, found in names.items()}
 
 
 def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
@@ -66,24 +60,12 @@ def measure(database: Database) -> DatabaseSize:
             used_bytes=sum(found.values()),
             free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
             kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
-            runs_per_day=_runs_per_day(connection),
         )
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    tables, comparisons = TABLES[kind], select(func.count(runs.c.comparison.distinct()))
-    holding, oldest = _holding(connection, tables[0])
-    counted = [_rows(connection, table, holding) for table in tables]
-    return KindSize(
-        kind=kind,
-        used_bytes=used,
-        rows=sum(rows for rows, _ in counted),
-        is_estimate=any(is_estimate for _, is_estimate in counted),
-        runs=holding,
-        oldest=oldest,
-        # Of lists each comparison keeps the newest run's alone.
-        grows=kind is not DataKind.LISTS or holding > (connection.scalar(comparisons) or 0),
-    )
+    holding, oldest = _holding(connection, TABLES[kind][0])
+    return KindSize(kind=kind, used_bytes=used, runs=holding, oldest=oldest)
 
 
 def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
@@ -97,41 +79,6 @@ def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None
         query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
     count, oldest = connection.execute(query).one()
     return count, oldest
-
-
-def _runs_per_day(connection: Connection) -> float:
-    """Runs a day of the comparisons that had slots in the week before the newest, by the interval between their slots."""
-    newest = connection.scalar(select(func.max(runs.c.scheduled_for)))
-    if newest is None:
-        return 0.0
-    slots = func.count(), func.min(runs.c.scheduled_for), func.max(runs.c.scheduled_for)
-    is_late = and_(runs.c.scheduled_for > newest - _WEEK, ~runs.c.comparison.contains(KEPT_MARK))
-    late = select(*slots).where(is_late).group_by(runs.c.comparison)
-    day = timedelta(days=1)
-    return float(
-        # One that has but one run counts as daily.
-        sum((count - 1) * day / (last - first) if count > 1 else 1.0 for count, first, last in connection.execute(late))
-    )
-
-
-def _rows(connection: Connection, table: Table, holding: int) -> tuple[int, bool]:
-    """Rows of the table, and whether they are estimated: of scores in SQLite from some runs, in PostgreSQL by the server."""
-    if is_sqlite(connection):
-        return _sampled_scores(connection, holding) if table is scores else (_count(connection, table), False)
-    counted = [rows_of(connection, name) for name in _names(connection, table)]
-    return sum(rows for rows, _ in counted), any(is_estimate for _, is_estimate in counted)
-
-
-def _sampled_scores(connection: Connection, holding: int) -> tuple[int, bool]:
-    has_scores = exists(select(scores.c.run_id).where(scores.c.run_id == runs.c.id))
-    step = max(1, holding // 10)
-    ids = list(connection.scalars(select(runs.c.id).where(has_scores).order_by(runs.c.id)))[::step]
-    counted = sum(connection.scalar(select(func.count()).where(scores.c.run_id == run_id)) or 0 for run_id in ids)
-    return (round(counted / len(ids) * holding), step > 1) if ids else (0, False)
-
-
-def _count(connection: Connection, table: Table) -> int:
-    return int(connection.scalar(select(func.count()).select_from(table)) or 0)
 
 
 def _pragma(connection: Connection, name: str) -> int:
@@ -151,21 +98,3 @@ def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
     # Scores have the pages that no other table fills: counting their own would read most of the file.
     pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
     return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found
-
-
-def _names(connection: Connection, table: Table) -> list[str]:
-    return score_tables(connection) if table is scores else [table.name]
-
-
-def vacuum(database: Database) -> None:
-    """Give free room back to the file system. DatabaseError where the disk is too full for it."""
-    # SQLite writes the file anew, without its free pages: nobody else can write meanwhile, and it needs its size once more.
-    # PostgreSQL's ordinary VACUUM blocks nobody.
-    file = file_of(database.url)
-    if file is not None and (free := shutil.disk_usage(file.parent).free) < 2 * file.stat().st_size:
-        msg = (
-            f"{describe(database.url)} cannot be written anew: that takes twice its size for a while, "
-            f"{2 * file.stat().st_size:,} bytes, and {free:,} are free: free some space"
-        )
-        raise DatabaseError(msg)
-    database.execute_alone("VACUUM")

@@ -1,4 +1,4 @@
-"""The lease on leading, and the fence that refuses the writes of a daemon whose lease is over."""
+"""The lease on leading, which one daemon holds."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import URL, ColumnElement, Connection, Interval, and_, exists, func, literal, or_, select, text, update
+from sqlalchemy import URL, ColumnElement, Connection, Interval, func, literal, or_, select, text, update
 
-from monitor.errors import DatabaseError, LeaseLostError
+from monitor.errors import DatabaseError
 from monitor.model import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
-from monitor.storage.database_url import describe, file_of
+from monitor.storage.database_url import file_of
 from monitor.storage.dialects import insert, is_sqlite
 from monitor.storage.file_lock import FileLock
 from monitor.storage.tables import leases
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import LEADING, Database, is_current
 
-LEADING = "daemon"
-"""The name of the lease on leading."""
 _INSTALLATION = "installation"
 
 # Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
@@ -109,12 +107,6 @@ class SqliteLeases:
         self.database.close()
 
 
-def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Whether nobody has taken the lease since."""
-    # The holder is compared too: after a restore epochs may repeat.
-    return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
-
-
 def known_installation(connection: Connection) -> str | None:
     """The id of this database, None before it has one. It stands among the leases as the holder of one that nobody can take."""
     return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION))
@@ -169,53 +161,3 @@ def _now() -> ColumnElement[Any]:
 
 def _sqlite_now() -> ColumnElement[Any]:
     return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
-
-
-_IDLE = "idle_in_transaction_session_timeout"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseFence:
-    """Lets only the lease's own epoch write, and without a lease nobody.
-
-    ``patience``: after how long of standing still the server ends a transaction.
-    """
-
-    lease: Lease | None = None
-    patience: timedelta = timedelta(0)
-
-    @property
-    def epoch(self) -> int | None:
-        """The lease's."""
-        return self.lease.epoch if self.lease else None
-
-    def enter(self, connection: Connection) -> None:
-        """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
-        if self.lease is None:
-            msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
-            raise LeaseLostError(msg)
-        # The name stands in the list of backends, where the next leader finds what is open still.
-        name = func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
-        settings = [] if is_sqlite(connection) else [name, _limit(self.patience)]
-        if not connection.execute(select(exists().where(is_current(self.lease)), *settings)).scalar_one():
-            raise _lost(connection, self.lease)
-
-    def leave(self, connection: Connection) -> None:
-        """Right before the commit; LeaseLostError when the lease is not ours any more, else it stays ours until then."""
-        if is_sqlite(connection) or self.lease is None:
-            return
-        query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
-        if connection.execute(query).one_or_none() is None:
-            raise _lost(connection, self.lease)
-
-
-def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
-    now = connection.execute(select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)).one_or_none()
-    leader = f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
-    return LeaseLostError(
-        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: nothing was written"
-    )
-
-
-def _limit(after: timedelta) -> ColumnElement[str]:
-    return func.set_config(_IDLE, str(round(after.total_seconds() * 1000)), True)  # noqa: FBT003 - SQL

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import update
+from sqlalchemy import and_, update
 
 from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunStatus
 from monitor.storage import database_size, leases, schema_version
 from monitor.storage.clock_trust import doubt_about
 from monitor.storage.database_url import describe
-from monitor.storage.leases import LeaseFence
 from monitor.storage.outbox import end_leases
 from monitor.storage.prune import count_prunable, prune
+from monitor.storage.run_store import as_abandoned
 from monitor.storage.tables import runs
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import Database, LeaseFence
 
 _TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
 
@@ -59,19 +59,14 @@ class SqlMaintenance:
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)
-        taken = (
-            update(runs)
-            .where(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
-            .values(claimed_until=None, attempt=runs.c.attempt + 1)
-        )
-        left = {"status": RunStatus.ABANDONED, "reason": _TAKEN_OVER.format(epoch=lease.epoch), "finished_at": now}
-        unfinished = taken.where(runs.c.status == RunStatus.RUNNING).values(**left).returning(runs.c.comparison)
+        is_older = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
+        left = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
+        taken = update(runs).where(is_older).values(claimed_until=None, attempt=runs.c.attempt + 1, **left)
         with self._database.write() as connection:
             if lease.before is not None:
                 end_leases(connection, lease.before)
-            abandoned = Counter(connection.scalars(unfinished))
-            connection.execute(taken)
-        return dict(abandoned)
+            ended = connection.execute(taken.returning(runs.c.comparison, runs.c.status))
+            return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
         return self._unless_doubted(now, lambda: prune(self._database, cutoffs, now, on_step))
@@ -93,7 +88,3 @@ class SqlMaintenance:
     def measure(self) -> DatabaseSize:
         """Everything that `rankwatch db size` prints."""
         return database_size.measure(self._database)
-
-    def vacuum(self) -> None:
-        """Give free room inside the files back to the file system."""
-        database_size.vacuum(self._database)

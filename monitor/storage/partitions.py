@@ -7,7 +7,7 @@ have had to wait for long, lie in the default partition and are deleted row by r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
@@ -58,9 +58,7 @@ _HOLDERS = text(
 _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
 _COUNTED_BYTES = 1 << 26
-"""Up to this size the rows of a partition are counted, beyond it the server's own estimate is taken."""
-_BYTES_A_ROW = 140
-"""With the key, of three metrics and a user's name of 13 characters; measured. For what the server has not analysed yet."""
+"""Up to this size the rows of a partition are counted, beyond it the server's own estimate is taken where it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +74,6 @@ class Partition:
     def spelled(self) -> str:
         """The table as statements name it."""
         return quoted(self.schema, self.name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDrop:
-    """What became of a partition that was to be dropped: about how many ``rows`` went with it, or the ``obstacle`` in words.
-
-    ``is_in_use``: somebody holds a lock on it, so the next time may succeed.
-    """
-
-    rows: int = 0
-    obstacle: str | None = None
-    is_in_use: bool = False
 
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
@@ -132,15 +118,24 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
             _try(connection, partial(_make, day=day))
 
 
-def drop_past(database: Database, before: datetime) -> Iterator[PartitionDrop]:
-    """Drop the partitions of which all runs are over and of slots before, oldest first; stops at one that is in use."""
+def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
+    """Drop the partitions of which all runs are over and of slots before, oldest first; stops at one that is in use.
+
+    About how many rows went with them, and in words what could not be dropped.
+    """
     with database.read() as connection:
         found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
+    rows: list[int] = []
+    obstacles: list[str] = []
     for partition in found:
-        drop = _drop(database, partition, before)
-        yield drop
-        if drop.is_in_use:
-            return
+        with database.write() as connection:
+            state = _try(connection, partial(_drop, partition=partition, before=before, rows=rows))
+            if state not in {None, _GONE, _DEPENDED_ON}:
+                obstacles.append(f"{partition.name} was not dropped: {_holder(connection, partition)}")
+                break
+        if state == _DEPENDED_ON:
+            obstacles.append(f"{partition.name} was not dropped: a view or another object depends on it: drop that first")
+    return sum(rows), tuple(obstacles)
 
 
 def runs_in_default(before: datetime) -> Select[tuple[int]]:
@@ -152,7 +147,7 @@ def runs_in_default(before: datetime) -> Select[tuple[int]]:
 def past_rows(connection: Connection, before: datetime) -> int:
     """About how many scores `drop_past` would drop."""
     found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    return sum(rows_of(connection, each.spelled)[0] for each in found)
+    return sum(rows_of(connection, each.spelled) for each in found)
 
 
 def score_tables(connection: Connection) -> list[str]:
@@ -165,14 +160,13 @@ def bytes_of(connection: Connection, name: str) -> int:
     return int(connection.scalar(text("SELECT pg_total_relation_size(to_regclass(:name))"), {"name": name}) or 0)
 
 
-def rows_of(connection: Connection, name: str) -> tuple[int, bool]:
-    """Rows of a table of PostgreSQL, and whether they are the server's estimate, as of a large one."""
-    used = bytes_of(connection, name)
-    if used <= _COUNTED_BYTES:
-        return int(connection.scalar(text(f"SELECT count(*) FROM {name}")) or 0), False  # noqa: S608 - quoted
-    estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-    rows = int(connection.scalar(estimate, {"name": name}) or 0)
-    return rows if rows > 0 else used // _BYTES_A_ROW, True
+def rows_of(connection: Connection, name: str) -> int:
+    """Rows of a table of PostgreSQL, of a large one about."""
+    if bytes_of(connection, name) > _COUNTED_BYTES:
+        estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
+        if (rows := int(connection.scalar(estimate, {"name": name}) or 0)) > 0:
+            return rows
+    return int(connection.scalar(text(f"SELECT count(*) FROM {name}")) or 0)  # noqa: S608 - quoted
 
 
 def is_of_dialect(connection: Connection) -> Callable[..., bool]:
@@ -221,27 +215,13 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(select(is_needed))
 
 
-def _drop(database: Database, partition: Partition, before: datetime) -> PartitionDrop:
-    dropped = 0
-
-    def drop(connection: Connection) -> None:
-        nonlocal dropped
-        # The table first and then its partition, in the order in which those who read it lock.
-        connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
-        if partition in read_partitions(connection) and _is_past(connection, partition, before):
-            rows, _ = rows_of(connection, partition.spelled)
-            connection.execute(text(f"DROP TABLE {partition.spelled}"))
-            dropped = rows
-
-    with database.write() as connection:
-        state = _try(connection, drop)
-        if state in {None, _GONE}:
-            return PartitionDrop(rows=dropped)
-        if state == _DEPENDED_ON:
-            return PartitionDrop(
-                obstacle=f"{partition.name} was not dropped: a view or another object depends on it: drop that first"
-            )
-        return PartitionDrop(obstacle=f"{partition.name} was not dropped: {_holder(connection, partition)}", is_in_use=True)
+def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:
+    # The table first and then its partition, in the order in which those who read it lock.
+    connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
+    if partition in read_partitions(connection) and _is_past(connection, partition, before):
+        count = rows_of(connection, partition.spelled)
+        connection.execute(text(f"DROP TABLE {partition.spelled}"))
+        rows.append(count)
 
 
 def _try(connection: Connection, step: Callable[[Connection], None]) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, false, func, or_, select, true
 
 from monitor.model import ALL, Cutoffs, Pruned, State
 from monitor.storage.alert_states import WAITING
@@ -61,16 +61,13 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, on_step: Callable
     Silences are deleted with the runs of their end. Kept lists are deleted earlier where nothing needs them any more.
     """
     on_step("days")
-    oldest = max(cutoffs.summaries, cutoffs.runs)
-    roll_up(database, since=cutoffs.daily, complete_from=oldest, now=now)
+    roll_up(database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now)
     ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
     on_step("scores")
     counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
-    on_step("evidence and lists")
-    for table, found in _gone_early(cutoffs, now).items():
-        counts += _delete_of_each(database, table, found)
-    on_step("segments")
-    counts += _prune_details(database, min(oldest, midnight(now)))
+    on_step("evidence, lists and segments")
+    for tables, found in _gone_early(cutoffs, now):
+        counts += _delete_of_each(database, tables, found)
     on_step("runs")
     counts += _repeat(database, lambda connection: _delete_some_runs(connection, cutoffs.runs))
     counts += _repeat(database, lambda connection: _delete_some_transitions(connection, cutoffs.runs))
@@ -85,28 +82,34 @@ def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Prune
     counts: Counter[str] = Counter()
     with database.read() as connection:
         old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
+        early = {
+            table: and_(table.c.run_id.in_(found), _goes_early(table))
+            for tables, found in _gone_early(cutoffs, now)
+            for table in tables
+        }
         for table in RUN_TABLES:
-            if table is not scores:
-                counts[table.name] += _count(connection, table, table.c.run_id.in_(old))
+            counts[table.name] = _count(connection, table, or_(table.c.run_id.in_(old), early.get(table, false())))
         counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
         counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
-        for table, found in _gone_early(cutoffs, now).items():
-            counts[table.name] = _count(connection, table, table.c.run_id.in_(found))
-        details = _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))
-        for table in DETAILS:
-            is_detail = and_(table.c.run_id.in_(details), table.c.run_id.not_in(old), table.c.segment != ALL)
-            counts[table.name] += _count(connection, table, is_detail)
         counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_prunable_transitions(cutoffs.runs)))
         counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
         counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
     return Pruned(rows=dict(+counts))
 
 
-def _gone_early(cutoffs: Cutoffs, now: datetime) -> dict[Table, Select[tuple[int]]]:
-    """Tables whose rows go before their run does, each with the runs whose rows go now."""
+def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], Select[tuple[int]]]]:
+    """Tables with rows that go before their run does, and the runs whose rows go now."""
     before = max(cutoffs.evidence, cutoffs.runs)
-    unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
-    return {evidence: _settled_with(evidence, before), explanations: _settled_with(explanations, before), kept_lists: unneeded}
+    return [
+        ((evidence,), _settled_with(evidence, before)),
+        ((explanations,), _settled_with(explanations, before)),
+        ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)),
+        (DETAILS, _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))),
+    ]
+
+
+def _goes_early(table: Table) -> ColumnElement[bool]:
+    return table.c.segment != ALL if table in DETAILS else true()
 
 
 def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
@@ -123,30 +126,20 @@ def _count_scores(connection: Connection, before: datetime) -> int:
 def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], tuple[str, ...]]:
     """Delete scores of older slots; rows by table, and what could not be dropped, in words."""
     # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
-    drops = [] if database.is_sqlite else list(drop_past(database, before))
-    counts = Counter(scores=sum(each.rows for each in drops))
+    dropped, obstacles = (0, ()) if database.is_sqlite else drop_past(database, before)
+    counts = Counter(scores=dropped)
     found = _settled_with(scores, before) if database.is_sqlite else runs_in_default(before)
     for run_id in _read_ids(database, found.order_by(None).order_by(runs.c.scheduled_for)):
         counts += _repeat(database, partial(_delete_some_scores, run_id=run_id, found=found))
-    return counts, tuple(each.obstacle for each in drops if each.obstacle)
+    return counts, obstacles
 
 
-def _prune_details(database: Database, before: datetime) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    found = _with_details(before)
-    for run_id in _read_ids(database, found):
-        with database.write() as connection:
-            for table in DETAILS if _is_found(connection, found, run_id) else ():
-                counts += _execute(connection, delete(table).where(table.c.run_id == run_id, table.c.segment != ALL))
-    return counts
-
-
-def _delete_of_each(database: Database, table: Table, found: Select[tuple[int]]) -> Counter[str]:
+def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[tuple[int]]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
-            if _is_found(connection, found, run_id):
-                counts += _execute(connection, table.delete().where(table.c.run_id == run_id))
+            for table in tables if _is_found(connection, found, run_id) else ():
+                counts += _execute(connection, delete(table).where(table.c.run_id == run_id, _goes_early(table)))
     return counts
 
 

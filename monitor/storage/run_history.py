@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, column, func, select, values
 
@@ -17,11 +17,8 @@ from monitor.model import (
     METRIC_LABELS,
     MIN_HEALTHY_RUNS,
     RUN_MARK,
-    ArmScore,
-    Coverage,
     Evidence,
     Expectation,
-    Explanation,
     KeptLists,
     LatestRun,
     Memory,
@@ -34,7 +31,6 @@ from monitor.model import (
     Scores,
     Split,
     State,
-    Summary,
     Watermark,
 )
 from monitor.storage.alert_states import read_accepted, read_states
@@ -53,8 +49,6 @@ from monitor.storage.run_results import (
 from monitor.storage.tables import coverage, runs, transitions
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import scores_of
-
-_T = TypeVar("_T")
 
 RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(
     coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
@@ -80,101 +74,33 @@ class SqlHistory:
     def memory_of(self, request: MemoryRequest) -> Memory:
         unreadable: list[str] = []
 
-        def readable(read: Callable[[MemoryRequest], _T], otherwise: _T, what: str) -> _T:
+        def read_lists(run_id: int | None, what: str) -> KeptLists | None:
             try:
-                return read(request)
+                return None if run_id is None else self.kept_lists(run_id)
             except DatabaseError as error:
                 if not error.permanent:
                     raise
                 unreadable.append(f"{what}: {error}")
-                return otherwise
+                return None
 
         with self._database.read() as connection:
-            states = read_states(connection, request.comparison)
-            last_ok = connection.scalar(_last_ok(request))
-            accepted = read_accepted(connection, request.comparison)
-        past = self.past_runs(request) if request.runs else ()
-        anew_since = self._anew_since(request, past)
-        last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
-        none: tuple[Split, ...] = ()
-        splits = readable(self.healthy_splits, none, "splits of earlier runs")
-        former_lists = last_lists
-        if request.wants_last_lists and self._former_run(request) != self._last_run(request):
-            former_lists = readable(self.former_lists, None, "lists from before the alerts")
-        return Memory(
-            states=states,
-            past=past,
-            accepted=accepted,
-            anew_since=anew_since,
-            last_lists=last_lists,
-            former_lists=former_lists,
-            last_ok=last_ok,
-            splits=splits,
-            unreadable=tuple(unreadable),
-        )
+            past = _past_runs(connection, request)
+            memory = Memory(
+                states=read_states(connection, request.comparison),
+                past=past,
+                accepted=read_accepted(connection, request.comparison),
+                anew_since=_anew_since(connection, request, past),
+                last_ok=connection.scalar(_last_ok(request)),
+                splits=_healthy_splits(connection, request),
+            )
+            last, former = _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
+        last_lists = read_lists(last, "lists of the last run")
+        former_lists = last_lists if former == last else read_lists(former, "lists from before the alerts")
+        return replace(memory, last_lists=last_lists, former_lists=former_lists, unreadable=tuple(unreadable))
 
     def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
         with self._database.read() as connection:
-            newest = _newest_ok(connection, request, request.runs)
-            ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
-            lessons = lessons_of(connection, ids)
-            standstills = standstills_of(connection, ids[-1:])  # each run counts on from the one before
-            past = [
-                PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}), standstills=standstills.get(run_id, {}))
-                for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
-            ]
-            wanted = request.series.items()
-            lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
-            measured = summaries_of(connection, lacking) if lacking else {}
-        return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
-
-    def _anew_since(self, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
-        if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
-            return None
-        with self._database.read() as connection:
-            other = connection.scalar(_last_ok(request).where(runs.c.config_hash.not_in(request.hashes)))
-        return None if other is None else past[0].slot if past else request.before
-
-    def healthy_splits(self, request: MemoryRequest) -> tuple[Split, ...]:
-        """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
-
-        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
-        was suspicious. One without a split is passed over.
-        """
-        with self._database.read() as connection:
-            for among in _HEALTHY_AMONG:
-                newest = _newest_ok(connection, request, among)
-                states = _states_after(connection, request.comparison, [slot for _, slot in newest])
-                quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
-                if len(quiet) >= request.splits or len(newest) < among:
-                    break
-            chosen = quiet[-request.splits :] if request.splits else []
-            # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
-            of_all = expectations_of(connection, chosen, segment=ALL)
-            healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all.get(run_id, ()))]
-            found = splits_of(connection, healthy)
-        return tuple(found[run_id] for run_id in healthy if run_id in found)
-
-    def last_lists(self, request: MemoryRequest) -> KeptLists | None:
-        """The lists of the newest ok run of an earlier slot that kept any; DatabaseError when they are damaged."""
-        return self._lists_of(self._last_run(request))
-
-    def former_lists(self, request: MemoryRequest) -> KeptLists | None:
-        """The same of the newest such run from before the alerts that last."""
-        return self._lists_of(self._former_run(request))
-
-    def _last_run(self, request: MemoryRequest) -> int | None:
-        with self._database.read() as connection:
-            return last_run_with_lists(connection, request.comparison, request.before)
-
-    def _former_run(self, request: MemoryRequest) -> int | None:
-        with self._database.read() as connection:
-            onset = onset_of(connection, request.comparison)
-            before = request.before if onset is None else min(onset, request.before)
-            return last_run_with_lists(connection, request.comparison, before)
-
-    def _lists_of(self, run_id: int | None) -> KeptLists | None:
-        return None if run_id is None else self.kept_lists(run_id)
+            return _past_runs(connection, request)
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self._database.read() as connection:
@@ -214,25 +140,14 @@ class SqlHistory:
             found = connection.execute(query.order_by(runs.c.scheduled_for).limit(limit))
             return _records(connection, [run_of_row(row) for row in found])
 
-    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+    def record(self, run_id: int) -> RunRecord | None:
         with self._database.read() as connection:
-            return summaries_of(connection, [run_id]).get(run_id, ())
-
-    def coverage(self, run_id: int) -> Coverage | None:
-        with self._database.read() as connection:
-            return coverage_of(connection, [run_id]).get(run_id)
-
-    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
-        with self._database.read() as connection:
-            return arm_scores_of(connection, [run_id]).get(run_id, ())
+            found = connection.execute(RUN_ROWS.where(runs.c.id == run_id)).all()
+            return next(iter(_records(connection, [run_of_row(row) for row in found])), None)
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
             return evidence_of(connection, run_id)
-
-    def explanation(self, run_id: int) -> Explanation | None:
-        with self._database.read() as connection:
-            return explanations_of(connection, [run_id]).get(run_id)
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         with self._database.read() as connection:
@@ -247,6 +162,59 @@ class SqlHistory:
 def run_of_row(row: Row[Any]) -> Run:
     """The run that a row of `RUN_ROWS` holds."""
     return from_row(Run, row)
+
+
+def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
+    if not request.runs:
+        return ()
+    newest = _newest_ok(connection, request, request.runs)
+    ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
+    lessons = lessons_of(connection, ids)
+    standstills = standstills_of(connection, ids[-1:])  # each run counts on from the one before
+    past = [
+        PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}), standstills=standstills.get(run_id, {}))
+        for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
+    ]
+    wanted = request.series.items()
+    lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
+    measured = summaries_of(connection, lacking) if lacking else {}
+    return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
+
+
+def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
+    if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
+        return None
+    other = connection.scalar(_last_ok(request).where(runs.c.config_hash.not_in(request.hashes)))
+    return None if other is None else past[0].slot if past else request.before
+
+
+def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
+    """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
+
+    Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+    was suspicious. One without a split is passed over.
+    """
+    for among in _HEALTHY_AMONG:
+        newest = _newest_ok(connection, request, among)
+        states = _states_after(connection, request.comparison, [slot for _, slot in newest])
+        quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
+        if len(quiet) >= request.splits or len(newest) < among:
+            break
+    chosen = quiet[-request.splits :] if request.splits else []
+    # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
+    of_all = expectations_of(connection, chosen, segment=ALL)
+    healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all.get(run_id, ()))]
+    found = splits_of(connection, healthy)
+    return tuple(found[run_id] for run_id in healthy if run_id in found)
+
+
+def _runs_with_lists(connection: Connection, request: MemoryRequest) -> tuple[int | None, int | None]:
+    """The newest ok run of an earlier slot that kept its lists, and the newest one from before the alerts that last."""
+    last = last_run_with_lists(connection, request.comparison, request.before)
+    onset = onset_of(connection, request.comparison)
+    if onset is None or onset >= request.before:
+        return last, last
+    return last, last_run_with_lists(connection, request.comparison, onset)
 
 
 def _last_ok(request: MemoryRequest) -> Select[Any]:
@@ -327,15 +295,11 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
     ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
     return LatestRun(
-        run=record.run,
-        coverage=record.coverage,
-        summaries=record.summaries,
+        **{each.name: getattr(record, each.name) for each in fields(record)},
         states=read_states(connection, record.run.comparison),
         last_ok_slot=ok_slot,
         last_ok_at=ok_at,
-        arm_scores=record.arm_scores,
         expectations=expected,
         unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_of_it)),
-        explanation=record.explanation,
     )

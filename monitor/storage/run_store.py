@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
 from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
-from monitor.ports import ScoreSpool
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.dialects import insert
@@ -75,19 +74,13 @@ class SqlRunStore:
 
     def release(self, claim: Claim) -> None:
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
-        left = _abandoned(_RELEASED, claim.started_at)
+        left = as_abandoned(_RELEASED, claim.started_at)
         with self._database.write() as connection:
             # A slot that was never run leaves no row.
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
                 connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
 
-    def open_spool(self) -> ScoreSpool:
-        # Most runs fit into memory.
-        from monitor.storage.score_spool import DuckSpool
-
-        return DuckSpool()
-
-    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
         pieces = list_pieces.encode_lists(result.lists)  # before the transaction, which others wait for
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
@@ -96,28 +89,25 @@ class SqlRunStore:
             if result.claim.keeps_earlier:
                 result = replace(result, claim=_set_earlier_aside(connection, result.claim))
             if not _finish_claim(connection, result):
-                return False
+                return None
             replace_results(connection, result)
             store_explanation(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
             list_pieces.store_lists(connection, result, pieces)
-            return True
+            return result.claim.run_id
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         # With the attempt counted up, what the holder may still store is refused.
         taken = update(runs).where(_is_held(claim), runs.c.claimed_until.is_not(None))
-        abandoned = taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **_abandoned(reason, at))
+        abandoned = taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **as_abandoned(reason, at))
         with self._database.write() as connection:
             return connection.execute(abandoned).rowcount == 1
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         expired = update(runs).where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
-        is_running = runs.c.status == RunStatus.RUNNING
-        abandoned = {"status": RunStatus.ABANDONED, "reason": _EXPIRED, "finished_at": now, "claimed_until": None}
+        ended = expired.values(claimed_until=None, **as_abandoned(_EXPIRED, now)).returning(runs.c.status)
         with self._database.write() as connection:
-            count: int = connection.execute(expired.where(is_running).values(abandoned)).rowcount
-            connection.execute(expired.where(~is_running).values(claimed_until=None))
-            return count
+            return connection.scalars(ended).all().count(RunStatus.ABANDONED)
 
     def last_slot(self, comparison: str) -> datetime | None:
         with self._database.read() as connection:
@@ -164,9 +154,9 @@ def _literal(name: str, value: object) -> ColumnElement[Any]:
     return literal(value, runs.c[name].type)
 
 
-def _abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
+def as_abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
+    """What to set of a run whose claim ends: it is abandoned for this reason, unless it had ended before it was run again."""
     left = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
-    # A finished run, whose rerun is abandoned, keeps its own.
     was_running = runs.c.status == RunStatus.RUNNING
     return {name: case((was_running, _literal(name, value)), else_=runs.c[name]) for name, value in left.items()}
 

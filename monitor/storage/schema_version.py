@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
-from sqlalchemy import Connection, create_engine, func, inspect, select, text
+from sqlalchemy import Connection, func, inspect, select, text
 
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage.database_errors import UPGRADE, translated
@@ -20,8 +19,8 @@ from monitor.storage.dialects import is_sqlite
 from monitor.storage.file_lock import holder_of
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
-from monitor.storage.sqlite_file import Soundness, examine
-from monitor.storage.tables import leases, metadata, runs, score_places
+from monitor.storage.sqlite_file import advise_on, find_damage
+from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
 
 if TYPE_CHECKING:
@@ -59,41 +58,6 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
         command.downgrade(config, revision)
 
 
-def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
-    """Tables that `downgrade` to this revision drops, and how many rows are in them; empty ones, and columns, left out."""
-    with _existing(url) as database, database.read() as connection:
-        there = metadata.tables.keys() & set(inspect(connection).get_table_names())
-        # Scores without places hold their metrics themselves.
-        going = sorted(there - _tables_below(version_of(connection), revision, there) - {score_places.name})
-        rows = {
-            name: connection.execute(select(func.count()).select_from(metadata.tables[name])).scalar_one() for name in going
-        }
-    return {name: count for name, count in rows.items() if count}
-
-
-def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -> AbstractSet[str]:
-    from alembic import command
-    from alembic.script import ScriptDirectory
-    from alembic.script.revision import RevisionError
-    from alembic.util import CommandError
-
-    # Seen by making the schema in memory; where nobody knows that revision no table counts as lost.
-    engine = create_engine("sqlite://")
-    try:
-        undone = list(
-            ScriptDirectory.from_config(_config()).iterate_revisions(version or "base", revision, select_for_downgrade=True)
-        )
-        target = undone[-1].down_revision if undone else version
-        with engine.begin() as connection:
-            if isinstance(target, str):
-                command.upgrade(_config(connection), target)
-            return set(inspect(connection).get_table_names())
-    except (CommandError, RevisionError):
-        return there
-    finally:
-        engine.dispose()
-
-
 def current(url: SecretStr | str) -> str | None:
     """The version that the database has; None when it has no tables of ours, or when there is no such SQLite file."""
     file = file_of(parse_url(url))
@@ -121,21 +85,14 @@ def check(url: SecretStr | str) -> list[str]:
         return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
 
 
-def examine_file(url: SecretStr | str, *, is_full: bool) -> Soundness | None:
-    """Whether the file of a SQLite database is sound; None on PostgreSQL, which has tools of its own, or without a file."""
+def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
+    """What is wrong with the file of a SQLite database, and what to do; None without a file, as on PostgreSQL."""
     file = file_of(parse_url(url))
     if file is None or not file.exists():
         return None
     with translated(parse_url(url), sqlite3.Error):
-        return examine(file, is_full=is_full)
-
-
-def draft(url: SecretStr | str, message: str) -> None:
-    """For developers: write a new migration from the difference between this database and the tables."""
-    from alembic import command
-
-    with _existing(url) as database, database.write() as connection:
-        command.revision(_config(connection), message, autogenerate=True)
+        damage = find_damage(file)
+    return damage, advise_on(file, damage)
 
 
 def create(database: Database) -> None:
@@ -248,7 +205,7 @@ def _known_version(connection: Connection, place: str) -> str | None:
     return version
 
 
-def _config(connection: Connection | None = None) -> Config:
+def _config(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config()

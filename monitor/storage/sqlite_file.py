@@ -15,9 +15,6 @@ from sqlalchemy import URL
 
 from monitor.storage.database_url import file_of
 
-FULL_CHECK_BYTES = 10**9
-"""Up to this size every page and every index is read by default: some ten seconds."""
-
 _MOST_SHOWN = 20
 _WAIT_S = 30.0
 _OF_AN_INDEX = ("missing from index", "wrong # of entries in index", "non-unique entry in index")
@@ -84,33 +81,22 @@ class PinnedFiles:
         return f"{whose}was deleted or moved away while in use: nothing is written any more: {todo}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Soundness:
-    """What a check of the file found: ``damage`` in SQLite's words, none when it is sound; ``is_full`` with all indexes."""
-
-    file: Path
-    is_full: bool
-    damage: Sequence[str]
-
-    @property
-    def advice(self) -> str:
-        """What to do about the damage."""
-        if all(any(words in line for words in _OF_AN_INDEX) for line in self.damage):
-            return f"only indexes are wrong: stop rankwatch and make them anew with `sqlite3 {self.file} REINDEX`"
-        return "restore it from a backup"
-
-
-def examine(file: Path, *, is_full: bool) -> Soundness:
-    """Read every page of the file, and compare indexes with their tables if it is small or that is wanted. sqlite3.Error."""
-    is_full = is_full or file.stat().st_size <= FULL_CHECK_BYTES
-    pragma = "integrity_check" if is_full else "quick_check"
+def find_damage(file: Path) -> list[str]:
+    """Read every page of the file and compare indexes with their tables; what is wrong in SQLite's words. sqlite3.Error."""
     found: list[str] = []
     with closing(sqlite3.connect(file, timeout=_WAIT_S)) as connection:
         try:
-            for (text,) in connection.execute(f"PRAGMA {pragma}({_MOST_SHOWN})"):
+            for (text,) in connection.execute(f"PRAGMA integrity_check({_MOST_SHOWN})"):
                 found += text.removeprefix("*** in database main ***\n").splitlines()
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
                 raise
             found.append("pages do not hold what they should")  # SQLite says no more where it cannot go on
-    return Soundness(file=file, is_full=is_full, damage=() if found == ["ok"] else found[:_MOST_SHOWN])
+    return [] if found == ["ok"] else found[:_MOST_SHOWN]
+
+
+def advise_on(file: Path, damage: Sequence[str]) -> str:
+    """What to do about the damage."""
+    if all(any(words in line for words in _OF_AN_INDEX) for line in damage):
+        return f"only indexes are wrong: stop rankwatch and make them anew with `sqlite3 {file} REINDEX`"
+    return "restore it from a backup"

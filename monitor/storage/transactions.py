@@ -1,22 +1,29 @@
-"""Connections and transactions of one database, with the driver's errors translated."""
+"""Connections and transactions of one database, fenced by the lease, with the driver's errors translated."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Pool, create_engine, event, text
+from sqlalchemy import URL, ColumnElement, Connection, Engine, Pool, and_, create_engine, event, exists, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.errors import ConfigError, DatabaseError
+from monitor.errors import ConfigError, DatabaseError, LeaseLostError
+from monitor.model import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
+from monitor.storage.dialects import is_sqlite
 from monitor.storage.sqlite_file import PinnedFiles, make_private
+from monitor.storage.tables import leases
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""
+LEADING = "daemon"
+"""The name of the lease on leading."""
 
 # FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few commits.
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
@@ -34,18 +41,39 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 }
 
 
-class Fence(Protocol):
-    """What every transaction that writes must pass, twice; raises DatabaseError, and then nothing is committed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseFence:
+    """Lets only the lease's own epoch write, and without a lease nobody.
+
+    ``patience``: after how long of standing still the server ends a transaction.
+    """
+
+    lease: Lease | None = None
+    patience: timedelta = timedelta(0)
 
     @property
     def epoch(self) -> int | None:
-        """Epoch of the lease that lets it write; None without a lease."""
+        """The lease's."""
+        return self.lease.epoch if self.lease else None
 
     def enter(self, connection: Connection) -> None:
-        """At its beginning."""
+        """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
+        if self.lease is None:
+            msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
+            raise LeaseLostError(msg)
+        # The name stands in the list of backends, where the next leader finds what is open still.
+        name = func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
+        settings = [] if is_sqlite(connection) else [name, _limit(self.patience)]
+        if not connection.execute(select(exists().where(is_current(self.lease)), *settings)).scalar_one():
+            raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Right before its commit."""
+        """Right before the commit; LeaseLostError when the lease is not ours any more, else it stays ours until then."""
+        if is_sqlite(connection) or self.lease is None:
+            return
+        query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
+        if connection.execute(query).one_or_none() is None:
+            raise _lost(connection, self.lease)
 
 
 class Database:
@@ -60,7 +88,7 @@ class Database:
         self.url = url
         self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self.fence: Fence | None = None
+        self.fence: LeaseFence | None = None
         self._pinned: PinnedFiles | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
@@ -96,16 +124,6 @@ class Database:
                 fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
 
-    def execute_alone(self, statement: str) -> None:
-        """Run a statement that permits no transaction around it. Not fenced."""
-        with translated(self.url, self._driver_error):
-            if self.is_sqlite:
-                with closing(self._engine.raw_connection()) as raw:
-                    raw.cursor().execute(statement)
-                return
-            with self._engine.connect() as connection:
-                connection.execution_options(isolation_level="AUTOCOMMIT").execute(text(statement))
-
     def pin(self) -> None:
         """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
         # Open connections would go on with files that nobody sees, new ones with others.
@@ -124,11 +142,13 @@ class Database:
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
-        # SQLite does not wait for the lock that the change takes, so we do.
+        # Two that wait for the lock that the change takes would hold each other up until one gives up: we ask again instead.
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
                 with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as connection:
+                    connection.detach()  # none of the pool's
+                    connection.cursor().execute("PRAGMA busy_timeout = 0")
                     connection.cursor().execute("PRAGMA journal_mode = WAL")
             except DatabaseError as error:
                 if error.permanent or time.monotonic() > deadline:
@@ -214,3 +234,21 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     except ModuleNotFoundError:
         msg = "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
         raise ConfigError(msg) from None
+
+
+def is_current(lease: Lease) -> ColumnElement[bool]:
+    """Whether nobody has taken the lease since."""
+    # The holder is compared too: after a restore epochs may repeat.
+    return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
+
+
+def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
+    now = connection.execute(select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)).one_or_none()
+    leader = f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
+    return LeaseLostError(
+        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: nothing was written"
+    )
+
+
+def _limit(after: timedelta) -> ColumnElement[str]:
+    return func.set_config("idle_in_transaction_session_timeout", str(round(after.total_seconds() * 1000)), True)  # noqa: FBT003 - SQL

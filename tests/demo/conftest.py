@@ -14,7 +14,7 @@ from monitor.demo.servers import ReceivedAlert
 from monitor.demo.simulation import DemoStatus
 from monitor.demo.story import Chapter, StoryDay
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS
-from monitor.model import AlertState, Run, State, Summary, Transition
+from monitor.model import AlertState, Run, RunRecord, State, Summary, Transition
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 LOW, APART = ("SimilarityLow", "country=DE"), ("ManyUsersApart", "all")
@@ -85,8 +85,9 @@ class ShownStore:
         assert comparison == DEMO_COMPARISON
         return self.shown[:limit]
 
-    def summaries(self, run_id: int) -> tuple[Summary, ...]:
-        return self.measured.pop(run_id, ())  # asked for once
+    def record(self, run_id: int) -> RunRecord:
+        run = next(each for each in self.shown if each.id == run_id)
+        return RunRecord(run=run, coverage=None, summaries=self.measured.pop(run_id, ()))  # asked for once
 
     def states(self) -> tuple[AlertState, ...]:
         return self.alert_states

@@ -10,7 +10,7 @@ import pytest
 
 import monitor
 from monitor.errors import InputError
-from monitor.frames import tables
+from monitor.frames import lists
 
 BASE = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": []}
 OTHER = {"u3": ["f"], "u2": ["e", "d"], "u1": ["a", "c", "x"]}
@@ -115,7 +115,7 @@ def test_a_stream_that_breaks_is_an_input_error_of_one_line() -> None:
 
 
 def test_comparing_never_imports_arrow_itself() -> None:
-    assert not {"pa", "pyarrow"} & vars(tables).keys()
+    assert not {"pa", "pyarrow"} & vars(lists).keys()
 
 
 def test_scores_may_stand_in_a_list_column_beside_the_items() -> None:

@@ -34,16 +34,6 @@ def test_wrong_metrics_are_refused() -> None:
         monitor.compare(["a"], ["a"], metrics=None)  # type: ignore[arg-type]
 
 
-def test_the_front_door_holds_what_it_lists() -> None:
-    assert all(getattr(monitor, name) is not None for name in monitor.__all__)
-    assert monitor.rbo_weight(0.9, 10) == pytest.approx(0.8555854467473518, abs=1e-15)
-
-
-def test_a_module_attribute_that_is_not_there_is_no_surprise() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'comparee'"):
-        monitor.comparee  # noqa: B018 - the access is the act
-
-
 @pytest.mark.filterwarnings("ignore:no item is in both arms")
 @given(
     a=st.lists(st.one_of(st.integers(-3, 3), st.text(max_size=1), st.booleans()), max_size=8),

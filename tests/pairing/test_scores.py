@@ -4,8 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from factories import panel, pull
 from monitor.metrics import parse, score_all
@@ -72,27 +70,3 @@ def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text() -> None:
     assert listed(pairing) == (["7", "10", "100", "9", "1", "2"], ["b", "x", "10", "9"])
     assert pairing.batch.scores is not None
     assert same(pairing.batch.scores.baseline, [[3.0, 2.0, 2.0, 2.0, 1.0, 1.0]])
-
-
-told = st.sampled_from([NAN, 0.0, -0.0, 0.5, float("inf"), float("-inf")])
-lists = st.lists(st.tuples(st.integers(0, 120), told), min_size=1, max_size=12)
-
-
-@given(rows=st.lists(lists, min_size=1, max_size=4), k=st.integers(1, 14), as_text=st.booleans())
-def test_any_lists_agree_with_the_definition(rows: list[list[tuple[int, float]]], k: int, *, as_text: bool) -> None:
-    data = {f"u{n}": ([str(i) if as_text else i for i, _ in row], [s for _, s in row]) for n, row in enumerate(rows)}
-
-    pairing = pair(panel(*data), scored(data), scored(data), k)
-
-    assert pairing.batch.scores is not None
-    for row, (items, scores) in enumerate(data.values()):
-        first = dict(reversed(list(zip(items[:k], scores[:k], strict=True))))
-        kept = [(str(item), first[item]) for item in dict.fromkeys(items[:k])]
-        start = 0
-        for end in range(1, len(kept) + 1):
-            if end == len(kept) or kept[end][1] != kept[end - 1][1]:
-                kept[start:end] = sorted(kept[start:end])
-                start = end
-        assert listed(pairing, row)[0] == [item for item, _ in kept]
-        padded = [score for _, score in kept] + [NAN] * (k - len(kept))
-        assert same(pairing.batch.scores.baseline[row], padded)

@@ -19,6 +19,7 @@ from monitor.pipeline.run import execute
 from monitor.storage import SqlStore
 from monitor.storage.tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
+from storage.worked import record
 
 DAY = timedelta(days=1)
 NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
@@ -53,7 +54,7 @@ def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, relevance: Can
 
 
 def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | None, int, int]]:
-    return {(each.segment, each.metric): (each.mean, each.n, each.n_undefined) for each in store.history.summaries(run_id)}
+    return {(each.segment, each.metric): (each.mean, each.n, each.n_undefined) for each in record(store, run_id).summaries}
 
 
 BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
@@ -75,7 +76,7 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlSto
     assert list(filled_in.users) == list(once.users) == list("abc")
     np.testing.assert_array_equal(list(filled_in.by_metric.values()), list(once.by_metric.values()))
     assert len(once.by_metric) == 3
-    assert filled.summaries == tuple(each for each in store.history.summaries(at_once) if each.metric != "overlap")
+    assert filled.summaries == tuple(each for each in record(store, at_once).summaries if each.metric != "overlap")
 
 
 def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
@@ -111,7 +112,7 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
     mine, theirs = (backfill_relevance(what, store, source, LATER) for _ in range(2))
     runs = store.runs.awaiting_relevance(what.name, since=SLOT)
     next(mine)
-    before = store.history.summaries(run_id)
+    before = record(store, run_id).summaries
 
     @dataclass
     class Behind:
@@ -127,7 +128,7 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
     seen: Any = SimpleNamespace(runs=Behind(), history=store.history)
     (again,) = backfill_relevance(what, seen, source, LATER)
     assert again.trouble is None
-    assert {(each.segment, each.metric): each for each in store.history.summaries(run_id)} == {
+    assert {(each.segment, each.metric): each for each in record(store, run_id).summaries} == {
         (each.segment, each.metric): each for each in before
     }
     assert list(theirs) == []
@@ -220,10 +221,10 @@ def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anythin
     run_id = ran(store, what)
     before = alerts()
     list(backfill_relevance(what, store, source, LATER))
-    filled = store.history.summaries(run_id)
+    filled = record(store, run_id).summaries
 
     assert list(backfill_relevance(what, store, source, LATER)) == []
-    assert store.history.summaries(run_id) == filled
+    assert record(store, run_id).summaries == filled
     assert source.asked == [SLOT]
     assert alerts() == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}

@@ -102,7 +102,7 @@ def test_a_run_ended_in_its_middle_gives_its_slot_back(
 def test_an_interrupt_waits_for_the_end_of_a_transaction(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = store.runs.finish
 
-    def interrupt_and_finish(*args: Any, **options: Any) -> bool:
+    def interrupt_and_finish(*args: Any, **options: Any) -> int | None:
         interrupt()
         return finish(*args, **options)
 

@@ -26,6 +26,7 @@ from monitor.service.daemon.daemon import Daemon
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
+from storage.worked import record
 
 K = 10
 DAY = timedelta(days=1)
@@ -150,7 +151,7 @@ def expected(day: datetime) -> dict[str, dict[str, float | None]]:
 
 def assert_labelled(store: SqlStore, day: datetime) -> None:
     run = next(run for run in store.history.runs(comparison="shop", limit=99) if run.slot == day)
-    summaries = {(each.segment, each.metric): each for each in store.history.summaries(run.id)}
+    summaries = {(each.segment, each.metric): each for each in record(store, run.id).summaries}
     assert run.labelled_at is not None
     for metric, by_user in expected(day).items():
         defined = [value for value in by_user.values() if value is not None]

@@ -120,7 +120,7 @@ def test_a_run_stores_the_same_scores_whether_they_are_held_or_wait_on_disk(
 def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
     store: SqlStore, spill: Path, spool: Callable[[], DuckSpool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store.runs, "open_spool", spool)
+    monkeypatch.setattr(running, "_open_spool", spool)
     assert run(store, 5, monkeypatch) is RunStatus.FAILED
     (found,) = store.history.runs(comparison=None, limit=10)
     assert (found.status, found.reason) == (RunStatus.FAILED, "the disk is full")

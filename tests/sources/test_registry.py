@@ -77,7 +77,7 @@ def test_the_contract_is_kept_by_every_kind(kind: str) -> None:
     assert not others or kind in tables.KINDS, f"{kind} reads {', '.join(others)}: add it to KINDS in tests/sources/tables.py"
 
 
-WITH_PATH = {reader.options for reader in READERS if "path" in reader.options.model_fields}
+WITH_PATH = dict.fromkeys(reader.options for reader in READERS if "path" in reader.options.model_fields)
 
 
 @pytest.mark.parametrize("options", WITH_PATH, ids=lambda options: options.__name__)
@@ -103,7 +103,7 @@ def test_the_configuration_knows_each_kind_by_what_it_can_read(role: str) -> Non
     assert all(ROLES[role].model_fields[kind].annotation == able[kind] | None for kind in able)
 
 
-@pytest.mark.parametrize("options", {reader.options for reader in READERS}, ids=lambda options: options.__name__)
+@pytest.mark.parametrize("options", dict.fromkeys(reader.options for reader in READERS), ids=lambda options: options.__name__)
 def test_every_setting_of_a_source_says_whether_it_enters_the_hash(options: type[Options]) -> None:
     entering = {name for name, field in options.model_fields.items() if NOT_IN_HASH not in field.metadata}
     assert entering == HASHED.get(options.__name__), (

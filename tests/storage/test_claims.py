@@ -136,7 +136,7 @@ def test_expired_claims_and_unlabelled_runs_are_found_without_a_look_at_all_runs
     waiting = plans_of(lambda: store.runs.awaiting_relevance("home-feed", since=SLOT))
     shown = plans_of(lambda: store.history.latest(["home-feed"]))
 
-    assert [("ix_runs_claimed" in plan) for plan in expired[-2:]] == [True, True]
+    assert "ix_runs_claimed" in expired[-1]
     assert "ix_runs_unlabelled" in waiting[-1]
     assert sum("ix_runs_unlabelled" in plan for plan in shown) == 1
 

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from factories import SLOT
-from monitor.model import DeliveryStatus, RunStatus, State
+from monitor.model import RunStatus, State
 from monitor.storage import SqlStore
-from storage.worked import HOUR, attempt, claimed, fired, lease, note, resolved, result, run
+from storage.worked import HOUR, attempt, claimed, fired, resolved, result, run
 
 SECOND = timedelta(seconds=1)
 
@@ -73,17 +73,6 @@ def test_rewinding_leaves_what_was_judged_in_time_alone(store: SqlStore) -> None
     store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
 
     assert store.alerts.states("home-feed") == before
-
-
-def test_what_was_put_off_for_an_hour_is_due_once_rewound(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT), receivers=("hook",))
-    (delivery,) = lease(store, SLOT)
-    store.outbox.record(note(delivery, SLOT, DeliveryStatus.PENDING, next_attempt_at=SLOT + HOUR))
-
-    assert lease(store, SLOT + SECOND) == ()
-    store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
-
-    assert len(lease(store, SLOT + SECOND)) == 1
 
 
 def test_a_run_of_a_slot_in_the_future_does_not_hide_the_present_one(store: SqlStore) -> None:

@@ -109,24 +109,34 @@ def test_names_sort_by_code_point(store: SqlStore) -> None:
 
 
 def test_names_and_texts_of_any_content_are_stored(store: SqlStore) -> None:
-    for number, name in enumerate(HOSTILE):
-        comparison = f"{number}{name}"[:100]
-        firing, cause = fired(SLOT, comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name)
-        claim = claimed(store, comparison=comparison, owner=name, config_hash=name)
-        item = evidence(user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
-        summary = factories.summary(segment=name, metric=name, statistics={name: 1.0})
-        alerts = {"states": (firing,), "transitions": (cause,), "reason": name}
-        stored = result(claim, summaries=(summary,), evidence=(item,), stage_seconds={name: 1.0}, **alerts)
-        assert store.runs.finish(stored, receivers=(name,))
+    comparison = "\x00\ud800; DROP TABLE runs;--"
+    claim = claimed(store, comparison=comparison, owner=comparison, config_hash=comparison)
+    moves = [
+        fired(SLOT, comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name, dedup_key=name)
+        for name in HOSTILE
+    ]
+    items = [
+        evidence(position=position, user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
+        for position, name in enumerate(HOSTILE)
+    ]
+    summaries = [factories.summary(segment=name, metric=name, statistics={name: 1.0}) for name in HOSTILE]
+    stored = result(
+        claim,
+        reason=comparison,
+        summaries=tuple(summaries),
+        evidence=tuple(items),
+        stage_seconds=dict.fromkeys(HOSTILE, 1.0),
+        states=tuple(state for state, _ in moves),
+        transitions=tuple(cause for _, cause in moves),
+    )
+    assert store.runs.finish(stored, receivers=HOSTILE)
 
-        (latest,) = store.history.latest([comparison])
-        assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison, name, name)
-        assert store.history.evidence(claim.run_id) == (item,)
-        (found,) = store.alerts.transitions(comparison=comparison, limit=None)
-        assert (found.reason, found.labels, found.runbook_url) == (name, {name: name}, name)
-        assert found in store.alerts.firing()
-        if len(name) < 500:
-            assert (latest.summaries, latest.states) == ((summary,), (firing,))
+    (latest,) = store.history.latest([comparison])
+    assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison,) * 3
+    assert store.history.evidence(claim.run_id) == tuple(items)
+    found = store.alerts.transitions(comparison=comparison, limit=None)
+    assert [(each.reason, each.labels, each.runbook_url) for each in found] == [(name, {name: name}, name) for name in HOSTILE]
+    assert [each for each in latest.summaries if len(each.segment) < 120] == [s for s in summaries if len(s.segment) < 500]
 
 
 def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_without_a_zone(store: SqlStore) -> None:

@@ -12,12 +12,11 @@ from sqlalchemy import select
 import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import ALL, Histogram, RunStatus, Summary
+from monitor.model import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore, daily_rollup
-from monitor.storage import prune as pruning
 from monitor.storage.daily_rollup import DaySum
 from monitor.storage.tables import daily
-from storage.worked import HOUR, claimed, prune, result, run
+from storage.worked import HOUR, claimed, prune, record, result, run
 
 DAY = timedelta(days=1)
 
@@ -46,22 +45,15 @@ def days(store: SqlStore) -> list[Any]:
         return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
 
 
-def take_segments(store: SqlStore, *run_ids: int) -> None:
-    """As happens where `retention.summaries` was shorter before."""
-    with store.database.write() as connection:
-        for table in pruning.DETAILS:
-            connection.execute(table.delete().where(table.c.run_id.in_(run_ids), table.c.segment != ALL))
-
-
 def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store: SqlStore) -> None:
     first = stored(store, SLOT, summary(mean=0.5))
     again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
-    assert store.runs.finish(result(again, summaries=(summary(mean=0.9),)), receivers=())
-    assert [(run.comparison, run.attempt) for run in store.history.runs(comparison=None, limit=9)] == [
-        ("home-feed", 2),
-        ("home-feed@1", 1),
+    number = store.runs.finish(result(again, summaries=(summary(mean=0.9),)), receivers=())
+    assert [(run.comparison, run.attempt, run.id) for run in store.history.runs(comparison=None, limit=9)] == [
+        ("home-feed", 2, number),
+        ("home-feed@1", 1, first),
     ]
-    assert [each.mean for each in store.history.summaries(first)] == [0.5]
+    assert [each.mean for each in record(store, first).summaries] == [0.5]
 
     prune(store, now=SLOT + DAY)
     assert [(day.comparison, day.mean) for day in days(store)] == [("home-feed", 0.9)]
@@ -139,7 +131,7 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
     gone = prune(store, summaries=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert gone == {"coverage": 2, "statistics": 4, "summaries": 2}
     first, *_ = store.history.runs(comparison=None, limit=9)[::-1]
-    assert [each.segment for each in store.history.summaries(first.id)] == ["all"]
+    assert [each.segment for each in record(store, first.id).summaries] == ["all"]
     prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert len(days(store)) == 3 * 2
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
@@ -186,36 +178,22 @@ def test_days_beyond_their_own_age_are_not_added_up_to_be_deleted_at_once(store:
     assert days(store) == []
 
 
-def test_what_went_early_of_a_day_is_not_taken_from_its_sums_by_a_label_or_a_rerun(store: SqlStore) -> None:
+def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store: SqlStore) -> None:
     both = (summary(), summary(segment="country=UK", mean=0.25))
-    ids = [stored(store, SLOT + hours * HOUR, *both) for hours in range(3)]
-    prune(store, now=SLOT + 3 * DAY)
-    take_segments(store, *ids[:2])
-    stored(store, SLOT, *both, finished_at=SLOT + 3 * DAY)
-    stored(store, SLOT + 2 * HOUR, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
+    for hours in range(3):
+        stored(store, SLOT + hours * HOUR, *both)
+    stored(store, SLOT + DAY, *both)
+    prune(store, summaries=SLOT + DAY, now=SLOT + 3 * DAY)
+    before = days(store)
+    for slot in (SLOT + 2 * HOUR, SLOT + DAY):
+        stored(store, slot, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
+    (_, first) = store.history.runs(comparison=None, limit=9)[-2:]
+    assert store.runs.store_relevance(first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY)
 
     prune(store, now=SLOT + 4 * DAY)
 
-    everybody, some = days(store)
-    assert (everybody.runs, everybody.mean) == (3, pytest.approx(0.6))
-    assert (some.segment, some.runs, some.mean) == ("country=UK", 3, 0.25)
-    again = [day.mean for day in days(store)]
-    prune(store, now=SLOT + 5 * DAY)
-    assert [day.mean for day in days(store)] == again
-
-
-def test_a_label_that_comes_after_segments_went_early_adds_its_measures_and_takes_none(store: SqlStore) -> None:
-    run_id = stored(store, SLOT, summary(), summary(segment="country=UK"))
-    prune(store, now=SLOT + 3 * DAY)
-    take_segments(store, run_id)
-    (found,) = store.history.runs(comparison=None, limit=1)
-    ndcg = [summary(metric="ndcg", segment=segment) for segment in ("all", "country=UK")]
-    assert store.runs.store_relevance(found, summaries=ndcg, scores=None, at=SLOT + 3 * DAY)
-
-    prune(store, now=SLOT + 4 * DAY)
-
-    told = {(day.segment, day.metric) for day in days(store)}
-    assert told == {(segment, metric) for segment in ("all", "country=UK") for metric in ("extended_tau", "ndcg")}
+    assert days(store)[:2] == before[:2]
+    assert [(day.day, day.segment, day.mean) for day in days(store)[2:]] == [(SLOT + DAY, "all", 0.8)]
 
 
 def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store: SqlStore) -> None:
@@ -284,4 +262,4 @@ def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_whatever_
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}
     assert days(store) == []
-    assert len(store.history.summaries(run_id)) == 2
+    assert len(record(store, run_id).summaries) == 2

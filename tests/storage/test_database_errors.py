@@ -167,6 +167,8 @@ def test_postgres_without_its_extra_says_what_to_install(monkeypatch: pytest.Mon
         (psycopg.errors.DeadlockDetected(), "gave way to another transaction", False),
         (psycopg.errors.LockNotAvailable(), "is locked by another transaction", False),
         (psycopg.errors.AdminShutdown(), "is starting, stopping or ended the statement", False),
+        (psycopg.errors.DuplicateTable(), "has a table of this name already, made elsewhere at this moment: try again", False),
+        (psycopg.errors.UndefinedTable('"scores_2024_01_08"'), "drops a partition of scores at this moment: try again", False),
         (psycopg.errors.UndefinedTable(), "lacks tables or columns of this version: run `rankwatch db upgrade`", True),
         (psycopg.errors.CheckViolation(f"new row {CANARY}\nDETAIL: {CANARY}"), r"\(SQLSTATE 23514\): new row \*\*\*$", True),
     ],

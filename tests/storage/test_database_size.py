@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from factories import SLOT
-from monitor.model import Arm, DataKind, Scores
+from monitor.model import DataKind, Scores
 from monitor.storage import SqlStore, database_size
-from monitor.storage.tables import kept_lists, metadata
-from storage.worked import HOUR, claimed, cutoffs, prune, result, run
+from monitor.storage.tables import metadata
+from storage.worked import claimed, cutoffs, prune, result, run
 
 DAY = timedelta(days=1)
 
@@ -40,44 +40,13 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
     found = {each.kind: each for each in store.maintenance.measure().kinds}
 
     scores = found[DataKind.SCORES]
-    assert (scores.rows, scores.is_estimate, scores.runs, scores.oldest) == (6_000, False, 3, SLOT)
+    assert (scores.runs, scores.oldest) == (3, SLOT)
     assert 6_000 * 30 < scores.used_bytes < 6_000 * 300
-    assert (found[DataKind.DAILY].rows, found[DataKind.EVIDENCE].rows, found[DataKind.LISTS].rows) == (6, 6, 0)
+    assert (found[DataKind.EVIDENCE].runs, found[DataKind.LISTS].runs) == (3, 0)
     assert scores.bytes_per_run == pytest.approx(scores.used_bytes / 3)
     whole = store.maintenance.measure()
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
-    assert whole.runs_per_day == pytest.approx(1.0)
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
-
-
-def test_runs_a_day_are_those_of_each_comparison_s_own_pace_from_its_second_run_on(store: SqlStore) -> None:
-    empty = store.maintenance.measure()
-    assert (empty.runs_per_day, empty.bytes_per_day) == (0.0, 0.0)
-    run(store, SLOT)
-    assert store.maintenance.measure().runs_per_day == 1.0
-    for minutes in range(1, 4):
-        run(store, SLOT + minutes * HOUR / 60)
-    run(store, SLOT - HOUR, comparison="search")
-    run(store, SLOT, comparison="search")
-    assert store.maintenance.measure().runs_per_day == pytest.approx(1440 + 24)
-
-
-def test_lists_add_nothing_a_day_while_each_comparison_has_but_those_of_its_newest_run(store: SqlStore) -> None:
-    ids = [stored(store, days, users=10) for days in range(3)]
-
-    def keep(run_id: int) -> None:
-        with store.database.write() as connection:
-            connection.execute(
-                kept_lists.insert().values(
-                    run_id=run_id, arm=Arm.BASELINE, part=0, payload=np.random.default_rng(run_id).bytes(100_000)
-                )
-            )
-
-    before = store.maintenance.measure().bytes_per_day
-    keep(ids[2])
-    assert store.maintenance.measure().bytes_per_day == pytest.approx(before, rel=0.1)
-    keep(ids[1])  # waits for its relevance
-    assert store.maintenance.measure().bytes_per_day > before + 50_000
 
 
 def test_a_dry_run_counts_what_would_be_deleted_and_changes_nothing(store: SqlStore) -> None:

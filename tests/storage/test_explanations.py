@@ -92,14 +92,14 @@ def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
 
 def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_run(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=EXPLANATION)
-    assert store.history.explanation(run_id) == EXPLANATION
+    assert worked.record(store, run_id).explanation == EXPLANATION
     assert store.history.latest(["home-feed"])[0].explanation == EXPLANATION
-    assert store.history.explanation(run_id + 1) is None
+    assert store.history.record(run_id + 1) is None
 
 
 def test_what_is_no_finite_number_is_stored_as_nothing(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=replace(EXPLANATION, before=math.nan))
-    found = store.history.explanation(run_id)
+    found = worked.record(store, run_id).explanation
     assert found is not None
     assert found.before is None
 
@@ -108,7 +108,7 @@ def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> No
     run_id = stored(store, 0, explanation=EXPLANATION)
     with store.database.write() as connection:
         connection.execute(update(explanations).values(details={"metric": "extended_tau", "finding": {"kind": "teleported"}}))
-    assert store.history.explanation(run_id) is None
+    assert worked.record(store, run_id).explanation is None
     assert store.history.latest(["home-feed"])[0].explanation is None
 
 
@@ -127,7 +127,7 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlSto
     run_id = stored(store, 0, explanation=EXPLANATION)
     gone = worked.prune(store, evidence=SLOT + DAY)
     assert gone == {"evidence": 2, "explanations": 1}
-    assert store.history.explanation(run_id) is None
+    assert worked.record(store, run_id).explanation is None
     assert past(store, 1) == [0.1]
     gone = worked.prune(store, runs=SLOT + DAY)
     assert gone["splits"] == 1
@@ -138,7 +138,7 @@ def test_a_slot_run_again_has_the_newer_split_and_explanation_alone(store: SqlSt
     run_id = stored(store, 0, explanation=EXPLANATION)
     claim = worked.claimed(store, SLOT, rerun=True)
     assert store.runs.finish(worked.result(claim, split=replace(SPLIT, metric="overlap")), receivers=())
-    assert store.history.explanation(run_id) is None
+    assert worked.record(store, run_id).explanation is None
     (found,) = splits(store, SLOT + DAY)
     assert found.metric == "overlap"
 

@@ -16,7 +16,7 @@ from monitor.errors import DatabaseError
 from monitor.model import Coverage, CoverageRow, EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables import metadata, runs
-from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, result, run, scores
+from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, record, result, run, scores
 
 
 def counts(store: SqlStore) -> dict[str, int]:
@@ -40,7 +40,7 @@ def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
     run = latest.run
     assert (run.status, run.k, run.asked, run.paired, run.finished_at) == ("ok", 10, 5, 3, SLOT + timedelta(seconds=9))
     assert store.history.evidence(run.id) == stored.evidence
-    assert store.history.summaries(run.id) == stored.summaries
+    assert record(store, run.id).summaries == stored.summaries
     assert counts(store) == {
         "runs": 1,
         "stages": 2,
@@ -167,18 +167,6 @@ def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store: Sql
     assert store.runs.finish(result(claim), receivers=())
     (shown,) = store.history.runs(comparison=None, limit=1)
     assert (shown.status, shown.reason) == (RunStatus.OK, None)
-
-
-def test_finishing_twice_with_one_claim_changes_nothing(store: SqlStore) -> None:
-    """The answer to a commit may get lost; the caller then tries again."""
-    firing, cause = fired()
-    stored = result(claimed(store), states=(firing,), transitions=(cause,))
-    assert store.runs.finish(stored, receivers=("hook",))
-    before = counts(store)
-
-    assert store.runs.finish(stored, receivers=("hook",))
-
-    assert counts(store) == before
 
 
 def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: SqlStore) -> None:

@@ -24,7 +24,7 @@ from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.worked import HOUR, attempt, claimed, fired, lease, prune, result, run
 
 LASTS = timedelta(seconds=5)
-ROUNDS = 50
+ROUNDS = 20
 
 Opener = Callable[..., Leases]
 
@@ -158,7 +158,7 @@ def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: 
         claimed(held)
 
 
-def test_of_two_that_ask_at_once_one_wins_fifty_times_over(postgres: SqlStore) -> None:
+def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore) -> None:
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         both = [
             stack.enter_context(closing(open_leases(postgres.database.url, holder=name, lasts=LASTS)))
@@ -181,29 +181,24 @@ def test_of_two_that_ask_at_once_one_wins_fifty_times_over(postgres: SqlStore) -
 WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
     "claim": lambda store, claim: attempt(store, claim.slot + HOUR),
     "finish": lambda store, claim: store.runs.finish(result(claim), receivers=()),
-    "release": lambda store, claim: store.runs.release(claim),
-    "abandon_expired": lambda store, claim: store.runs.abandon_expired(claim.slot + 9 * HOUR),
     "claim_deliveries": lambda store, claim: lease(store, claim.slot + HOUR),
-    "forget_receivers": lambda store, claim: store.outbox.give_up_unknown(known=(), now=claim.slot),
-    "retire": lambda store, _: store.alerts.retire((), receivers=()),
     "prune": lambda store, claim: prune(
         store, scores=claim.slot + 99 * HOUR, evidence=claim.slot + 99 * HOUR, runs=claim.slot + 99 * HOUR
     ),
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
-def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener, write: str) -> None:
+def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener) -> None:
     first, second = opened(store, "a:1"), opened(store, "b:2")
     held = under(store, won(first))
     claim = claimed(held)
     taken_over(store, first, second)
     before = rows(store)
 
-    with pytest.raises(LeaseLostError) as told:
-        WRITES[write](held, claim)
-
-    assert told.value.permanent
+    for write in WRITES.values():
+        with pytest.raises(LeaseLostError) as told:
+            write(held, claim)
+        assert told.value.permanent
     assert rows(store) == before
 
 

@@ -17,7 +17,7 @@ from monitor.errors import DatabaseError
 from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus, State
 from monitor.storage import SqlStore, list_encoding
 from monitor.storage.tables import kept_lists
-from storage.worked import HOUR, claimed, prune, result, scores, user_scores
+from storage.worked import HOUR, claimed, prune, record, result, scores, user_scores
 
 DAY = timedelta(days=1)
 
@@ -60,7 +60,10 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
-    return store.history.last_lists(MemoryRequest(comparison=comparison, hashes=("hash",), before=before))
+    request = MemoryRequest(comparison=comparison, hashes=("hash",), before=before, wants_last_lists=True)
+    memory = store.history.memory_of(request)
+    assert memory.unreadable == ()
+    return memory.last_lists
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
@@ -132,18 +135,21 @@ DAMAGED: Mapping[str, dict[Arm, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore, case: str) -> None:
+def test_damaged_lists_are_refused(case: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        list_encoding.unpack(DAMAGED[case])
+
+
+def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore) -> None:
     run_id = kept(store)
     with store.database.write() as connection:
-        connection.execute(kept_lists.delete())
-        for arm, parts in DAMAGED[case].items():
-            for part, payload in enumerate(parts):
-                connection.execute(kept_lists.insert().values(run_id=run_id, arm=arm, part=part, payload=payload))
+        connection.execute(kept_lists.update().values(payload=b"PAR1 this is no Parquet PAR1"))
 
     with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
         store.history.kept_lists(run_id)
-    with pytest.raises(DatabaseError, match="are damaged"):
-        last_lists(store, SLOT + DAY)
+    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + DAY, wants_last_lists=True)
+    (said,) = store.history.memory_of(request).unreadable
+    assert said.startswith(f"lists of the last run: the lists kept with run {run_id} are damaged")
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
@@ -235,9 +241,8 @@ def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: S
     )
     run_id = kept(store, arm_scores=found)
 
-    assert store.history.arm_scores(run_id) == (found[0], replace(found[1], value=None), *found[2:])
-    assert store.history.latest(["home-feed"])[0].arm_scores == store.history.arm_scores(run_id)
-    assert store.history.arm_scores(999) == ()
+    assert record(store, run_id).arm_scores == (found[0], replace(found[1], value=None), *found[2:])
+    assert store.history.latest(["home-feed"])[0].arm_scores == record(store, run_id).arm_scores
 
 
 def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
@@ -249,7 +254,7 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
 
     assert again == run_id
     assert_same(store.history.kept_lists(run_id), other)
-    assert store.history.arm_scores(run_id) == ()
+    assert record(store, run_id).arm_scores == ()
     run = stored_run(store, run_id)
     assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
 
@@ -277,7 +282,7 @@ def relevant(**changes: Any) -> Any:
 
 def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
     run_id = kept(store, labels_until=SLOT + DAY)
-    before = store.history.summaries(run_id)
+    before = record(store, run_id).summaries
     added = (relevant(), relevant(segment="activity=new", n=2))
 
     done = store.runs.store_relevance(
@@ -285,26 +290,11 @@ def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
     )
 
     assert done
-    assert store.history.summaries(run_id) == before + added
+    assert record(store, run_id).summaries == before + added
     assert [row[1:] for row in user_scores(store, "u1")] == [("extended_tau", -1.0), ("ndcg", 0.5), ("rbo(p=0.9)", 0.0)]
     assert [value for _, metric, value in user_scores(store, "u2") if metric == "ndcg"] == [None]
     assert stored_run(store, run_id).labelled_at == SLOT + HOUR
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
-
-
-def test_labelling_twice_leaves_what_labelling_once_leaves(store: SqlStore) -> None:
-    run_id = kept(store, labels_until=SLOT + DAY)
-    run = stored_run(store, run_id)
-
-    def label(mean: float) -> Any:
-        found = scores({"ndcg": {"u1": mean, "u3": 1.0}})
-        assert store.runs.store_relevance(run, summaries=(relevant(mean=mean),), scores=found, at=SLOT)
-        return store.history.summaries(run_id), user_scores(store, "u1")
-
-    assert label(0.5) == label(0.5)
-    summaries, of_user = label(0.75)
-    assert [each.mean for each in summaries if each.metric == "ndcg"] == [0.75]
-    assert [value for _, metric, value in of_user if metric == "ndcg"] == [0.75]
 
 
 def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store: SqlStore) -> None:
@@ -316,20 +306,8 @@ def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_ol
     after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
 
     assert (during, after) == (False, False)
-    assert "ndcg" not in {summary.metric for summary in store.history.summaries(run_id)}
+    assert "ndcg" not in {summary.metric for summary in record(store, run_id).summaries}
     assert stored_run(store, run_id).labelled_at is None
-
-
-def test_labels_go_with_their_run(store: SqlStore) -> None:
-    run_id = kept(store, labels_until=SLOT + DAY, arm_scores=(arm_score(),))
-    store.runs.store_relevance(
-        stored_run(store, run_id), summaries=(relevant(),), scores=scores({"ndcg": {"u1": 1.0}}), at=SLOT
-    )
-
-    gone = prune(store, scores=SLOT, evidence=SLOT, lists=SLOT, runs=SLOT + DAY, now=SLOT + DAY)
-
-    assert (gone["kept_lists"], gone["arm_scores"], gone["runs"]) == (2, 1, 1)
-    assert store.history.runs(comparison=None, limit=9) == ()
 
 
 def test_lists_of_numbers_of_text_with_scores_and_empty_ones_come_back_as_they_were_kept(store: SqlStore) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text
 
 from factories import SLOT
-from monitor.errors import DatabaseError, SchemaError
+from monitor.errors import DatabaseError
 from monitor.model import Claim, DataKind
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage import prune as pruning
@@ -104,15 +103,6 @@ def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store: SqlStor
     assert names(store) == before == [name(0), name(1), name(2)]
 
 
-def test_a_partition_with_a_run_that_somebody_has_claimed_stays_whole(store: SqlStore) -> None:
-    ids = [run(store, SLOT + days * DAY) for days in range(4)]
-    claimed(store, SLOT, rerun=True)
-
-    assert pruned(store, before=2) == 3
-
-    assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
-
-
 def after(monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Callable[[], object]) -> None:
     """Have something happen right after the first call."""
     real, left = getattr(owner, attribute), [then]
@@ -129,13 +119,15 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Cal
 def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [run(store, SLOT + days * DAY) for days in range(4)]
+    """Nor does one go with a run that was claimed before."""
+    ids = [run(store, SLOT + days * DAY) for days in range(5)]
+    claimed(store, SLOT + DAY, rerun=True)
     after(monkeypatch, partitions, "read_partitions", lambda: None)
     after(monkeypatch, partitions, "_is_past", lambda: claimed(store, SLOT, rerun=True))
 
-    assert pruned(store, before=2) == 3
+    assert pruned(store, before=3) == 3
 
-    assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
+    assert [scored(store, run_id) for run_id in ids] == [3, 3, 0, 3, 3]
 
 
 @pytest.mark.usefixtures("short")
@@ -216,21 +208,6 @@ def test_a_partition_that_was_detached_by_hand_is_left_alone(store: SqlStore, ot
     assert (scored(store, again), in_default(other)) == (3, 3)
 
 
-def test_a_partition_that_another_process_has_just_dropped_can_be_tried_again(
-    store: SqlStore, other: psycopg.Connection
-) -> None:
-    run(store, SLOT)
-    with store.database.read() as connection:
-        (found,) = partitions.read_partitions(connection)
-    other.execute(f"DROP TABLE {name(0)}")
-
-    dropped = "drops a partition of scores at this moment: try again"
-    with pytest.raises(DatabaseError, match=dropped) as caught, store.database.read() as connection:
-        partitions.rows_of(connection, found.spelled)
-    assert not isinstance(caught.value, SchemaError)
-    assert not caught.value.permanent
-
-
 def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> None:
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
     failed: list[BaseException] = []
@@ -274,7 +251,7 @@ def test_a_partition_of_any_name_is_measured_and_dropped(store: SqlStore, other:
     other.execute(f'CREATE TABLE "Old; scores" PARTITION OF scores FOR VALUES {days}')
     first = run(store, SLOT)
 
-    assert next(each.rows for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 6
+    assert next(each.runs for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 2
     assert pruned(store, before=2) == 3
     assert scored(store, first) == 0
     assert names(store)[0] == name(3)
@@ -287,55 +264,6 @@ def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
 
     with pytest.raises(DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"):
         store.maintenance.ping()
-
-
-def _ten_runs(other: psycopg.Connection) -> None:
-    """Runs of every hour from noon on, 100 users each, as versions without a day stored them."""
-    other.execute("INSERT INTO metrics (name) VALUES ('extended_tau')")
-    other.execute(
-        "INSERT INTO runs (comparison, scheduled_for, status, config_hash, owner, attempt, started_at) SELECT 'home-feed',"
-        " slot, 'ok', 'h', 'a:1', 1, slot FROM generate_series(0, 9) AS n,"
-        f" LATERAL (SELECT timestamptz '{SLOT:%Y-%m-%d}T18:00:00Z' + n * interval '1 hour' AS slot) AS s"
-    )
-    other.execute(
-        "INSERT INTO scores (run_id, user_id, metric_id, value)"
-        " SELECT r, 'u' || u, 1, r FROM generate_series(1, 10) AS r, generate_series(1, 100) AS u"
-    )
-
-
-@pytest.mark.parametrize("before", ["0007", "0010"])
-def test_a_database_of_before_is_divided_by_day_and_joined_again(url: str, other: psycopg.Connection, before: str) -> None:
-    schema_version.upgrade(url, before)
-    if before == "0010":
-        other.execute("CREATE TABLE scores_from_0 PARTITION OF scores FOR VALUES FROM (0) TO (7)")
-        other.execute("CREATE TABLE scores_from_7 PARTITION OF scores FOR VALUES FROM (7) TO (99)")
-    _ten_runs(other)
-
-    schema_version.upgrade(url)
-
-    assert schema_version.check(url) == []
-    with closing(open_store(url, create=False)) as store:
-        assert names(store) == [name(0), name(1)]
-        assert [scored(store, run_id) for run_id in range(1, 11)] == [100] * 10
-        assert other.execute("SELECT count(*), sum(value) FROM user_scores").fetchone() == (1000, 5500.0)
-        new = run(store, SLOT + 3 * DAY)
-        assert scored(store, new) == 3
-        assert pruned(store, before=1) == 600
-
-    schema_version.downgrade(url, before)
-    assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (400 + 6,)
-    assert other.execute("SELECT relname FROM pg_class WHERE relname LIKE 'scores\\_2%'").fetchall() == []
-    schema_version.upgrade(url)
-    assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (400 + 6,)
-    assert schema_version.check(url) == []
-
-
-def test_a_database_of_before_without_scores_is_divided_too(url: str) -> None:
-    schema_version.upgrade(url, "0010")
-    schema_version.upgrade(url)
-    schema_version.downgrade(url, "0010")
-    schema_version.upgrade(url)
-    assert schema_version.check(url) == []
 
 
 @pytest.mark.parametrize("going", ["up", "down"])
@@ -363,15 +291,6 @@ def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg
     thread.join()
 
     assert other.execute("SELECT user_id, metric, value FROM user_scores").fetchall() == [("u1", "extended_tau", 0.5)]
-
-
-def test_a_table_made_under_the_same_name_at_the_same_moment_can_be_tried_again(
-    store: SqlStore, other: psycopg.Connection
-) -> None:
-    other.execute("CREATE TABLE taken ()")
-    with pytest.raises(DatabaseError, match="try again") as caught, store.database.write() as connection:
-        connection.execute(text("CREATE TABLE taken ()"))
-    assert not caught.value.permanent
 
 
 def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_and_made_anew_for_a_slot_run_again(

@@ -9,7 +9,7 @@ from factories import SLOT
 from monitor.model import DeliveryStatus, RunStatus, Silence
 from monitor.storage import SqlStore
 from monitor.storage import prune as pruning
-from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, resolved, result, run, scores
+from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, result, run, scores
 
 DAY = timedelta(days=1)
 
@@ -25,7 +25,7 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStor
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
     assert (scored(store, old), store.history.evidence(old)) == (0, ())
-    assert len(store.history.summaries(old)) == 2
+    assert len(record(store, old).summaries) == 2
     assert scored(store, new) == 3
     assert len(store.history.evidence(new)) == 2
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}

@@ -60,28 +60,19 @@ def test_what_is_still_used_when_the_store_is_closed_is_closed_when_it_is_given_
     assert True not in is_open.values()
 
 
-@pytest.mark.parametrize("slot_is", ["fresh", "expired", "abandoned", "finished"])
+@pytest.mark.parametrize("slot_is", ["fresh", "expired", "finished"])
 def test_one_of_many_threads_gets_the_slot(stores: list[SqlStore], slot_is: str) -> None:
     if slot_is != "fresh":
         claim = claimed(stores[0])
         if slot_is == "finished":
             stores[0].runs.finish(result(claim), receivers=())
     now = SLOT + HOUR
-    if slot_is == "abandoned":
-        assert stores[0].runs.abandon_expired(now) == 1
-
     claims = at_once(lambda number: attempt(stores[number], owner=f"p:{number}", now=now, until=now + HOUR, rerun=True))
 
     (winner,) = [claim for claim in claims if claim]
     (shown,) = stores[0].history.runs(comparison=None, limit=5)
     assert (shown.owner, shown.attempt) == (winner.owner, winner.attempt)
     assert winner.attempt == (1 if slot_is == "fresh" else 2)
-
-
-def test_one_store_may_be_shared_by_threads(store: SqlStore) -> None:
-    claims = at_once(lambda number: attempt(store, SLOT + number * HOUR))
-
-    assert len({claim.run_id for claim in claims if claim}) == WORKERS
 
 
 def test_each_delivery_is_leased_by_one(stores: list[SqlStore]) -> None:

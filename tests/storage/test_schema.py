@@ -16,12 +16,11 @@ from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables import metadata
-from storage.worked import attempt, run
+from storage.worked import attempt, record, run
 
 pytestmark = pytest.mark.early
 
-MIGRATIONS = sorted(Path(schema_version.migrations(), "versions").glob("0*.py"))
-VERSIONS = [path.name.partition("_")[0] for path in MIGRATIONS]
+VERSIONS = sorted(path.name.partition("_")[0] for path in Path(schema_version.migrations(), "versions").glob("0*.py"))
 HEAD = VERSIONS[-1]
 
 
@@ -62,7 +61,10 @@ def catalogue(url: str) -> list[str]:
     return sorted(line for line in lines if not re.search("alembic_version|sqlite_|scores_default|scores_from_0", line))
 
 
-def test_up_down_and_up_again_and_each_step_down_undoes_its_step_up(database_url: str) -> None:
+def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its_step_up(
+    database_url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
     before: dict[str, list[str]] = {}
     for version in VERSIONS:
         schema_version.upgrade(database_url, version)
@@ -70,6 +72,11 @@ def test_up_down_and_up_again_and_each_step_down_undoes_its_step_up(database_url
     divided = set() if database_url.startswith("sqlite") else {"scores_default"}
     assert tables(database_url) == {*metadata.tables, *divided, "user_scores", "alembic_version"}
     assert schema_version.current(database_url) == schema_version.head() == HEAD
+    if database_url.startswith("sqlite"):
+        _compare(before[HEAD], f"sqlite:///{tmp_path / 'declared.db'}")
+    else:
+        with request.getfixturevalue("postgres_server").database() as other:
+            _compare(before[HEAD], other)
 
     for version in reversed(VERSIONS[:-1]):
         schema_version.downgrade(database_url, version)
@@ -85,70 +92,55 @@ def test_up_down_and_up_again_and_each_step_down_undoes_its_step_up(database_url
 
 
 def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
+    """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
     schema_version.upgrade(database_url, "0001")
-    execute(
-        database_url,
-        "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at) VALUES "
-        "(7, 'home-feed', '2024-01-08T00:00:00.000000Z', 'ok', 'h', 'a:1', 1, '2024-01-08T00:00:00.000000Z')",
-    )
-    execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
-    execute(database_url, "INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)")
-    lacks = "INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES "
-    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'timeout', 2)")
-    with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
-        open_store(database_url, create=True)
-
-    schema_version.upgrade(database_url)
-    with closing(open_store(database_url, create=False)) as store:
-        (old,) = store.history.runs(comparison=None, limit=9)
-        assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
-        assert (store.history.arm_scores(7), store.history.kept_lists(7)) == ((), None)
-        run(store, SLOT + timedelta(days=1))
-    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)")
-    schema_version.downgrade(database_url, "0001")
-    with connected(database_url) as connection:
-        found = connection.execute(text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm"))
-        assert [tuple(row) for row in found] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
-
-    assert schema_version.current(database_url) == "0001"
-    assert count(database_url, "runs") == 2
-    assert count(database_url, "stages") == 3
-
-
-def test_scores_are_carried_over_to_one_row_a_user_and_back(database_url: str) -> None:
-    """Of a run with more metrics than a row holds, of one with fewer, in a partition or none; a view over ours stays."""
-    schema_version.upgrade(database_url, "0011")
-    slots = {7: "2024-01-08T00:00:00.000000Z", 8: "2024-01-09T00:00:00.000000Z"}
-    is_divided = database_url.startswith("postgresql")
-    if is_divided:
-        execute(database_url, "CREATE TABLE mine PARTITION OF scores FOR VALUES FROM ('2024-01-09') TO ('2024-01-11')")
     for metric in range(1, 11):
-        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({metric}, 'm{metric}')")
-    for run_id, slot in slots.items():
+        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')")
+    for run_id, slot in ((7, "2024-01-08T00:00:00.000000Z"), (8, "2024-01-09T00:00:00.000000Z")):
         execute(
             database_url,
             "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
             f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
         )
-        day, of_day = ("day, ", f"'{slot[:10]}', ") if is_divided else ("", "")
         for metric in range(1, 11) if run_id == 7 else (3, 5):
-            rows = ", ".join(f"({run_id}, {of_day}'{u}', {metric}, {metric / 4 if u == 'a' else 'NULL'})" for u in "ab")
-            execute(database_url, f"INSERT INTO scores (run_id, {day}user_id, metric_id, value) VALUES {rows}")
-    execute(database_url, "CREATE VIEW theirs AS SELECT * FROM user_scores")
-    before = shown(database_url)
+            rows = ", ".join(f"({run_id}, '{user}', {100 + metric}, {metric / 4 if user == 'a' else 'NULL'})" for user in "ab")
+            execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}")
+    execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
+    execute(database_url, "INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)")
+    lacks = "INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES "
+    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'timeout', 2)")
+    before = shown(database_url, "user_scores")
+    with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
+        open_store(database_url, create=True)
 
+    schema_version.upgrade(database_url, "0011")
+    execute(database_url, "CREATE VIEW theirs AS SELECT * FROM user_scores")
     schema_version.upgrade(database_url)
 
-    assert (len(before), shown(database_url), count(database_url, "scores")) == (24, before, 2 * 2 + 2)
+    assert (len(before), shown(database_url, "theirs"), count(database_url, "scores")) == (24, before, 2 * 2 + 2)
     with closing(open_store(database_url, create=False)) as store:
         assert store.history.run_scores(7, ["m10"]).by_metric["m10"][0] == 2.5
+        (_, old) = store.history.runs(comparison=None, limit=9)
+        assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
+        assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
+        run(store, SLOT + timedelta(days=2))
+    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)")
     schema_version.downgrade(database_url, "0011")
-    assert (shown(database_url), count(database_url, "scores")) == (before, 24)
+    assert [row for row in shown(database_url, "theirs") if row[0] in (7, 8)] == before
+    execute(database_url, "DROP VIEW theirs")
+    schema_version.downgrade(database_url, "0001")
+
+    assert schema_version.current(database_url) == "0001"
+    assert [row for row in shown(database_url, "user_scores") if row[0] in (7, 8)] == before
+    with connected(database_url) as connection:
+        found = connection.execute(text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm"))
+        assert [tuple(row) for row in found] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
+    assert (count(database_url, "runs"), count(database_url, "stages")) == (3, 3)
 
 
-def shown(url: str) -> list[tuple[object, ...]]:
+def shown(url: str, view: str) -> list[tuple[object, ...]]:
     with connected(url) as connection:
-        query = text("SELECT run_id, metric, user_id, value, comparison FROM theirs ORDER BY 1, 2, 3")
+        query = text(f"SELECT run_id, metric, user_id, value, comparison FROM {view} ORDER BY 1, 2, 3")
         return [tuple(row) for row in connection.execute(query)]
 
 
@@ -157,24 +149,12 @@ def count(url: str, table: str) -> int:
         return int(connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
 
 
-def test_migrations_make_exactly_the_tables_that_the_program_declares(
-    database_url: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
-    schema_version.upgrade(database_url)
-    if database_url.startswith("sqlite"):
-        _compare(database_url, f"sqlite:///{tmp_path / 'declared.db'}")
-    else:
-        with request.getfixturevalue("postgres_server").database() as other:
-            _compare(database_url, other)
-
-
-def _compare(migrated: str, declared: str) -> None:
+def _compare(migrated: list[str], declared: str) -> None:
     with connected(declared) as connection:
         metadata.create_all(connection)
     found = [_without_day(line) if declared.startswith("sqlite") else line for line in catalogue(declared)]
     assert len(found) > len(metadata.tables)
-    assert catalogue(migrated) == found
+    assert migrated == found
 
 
 def _without_day(line: str) -> str:
@@ -196,13 +176,9 @@ def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Pa
     with pytest.raises(DatabaseError, match="run `rankwatch db upgrade`"):
         open_store(database_url, create=False)
 
+    assert schema_version.current(database_url) is None
     assert list(tmp_path.iterdir()) == []
     assert tables(database_url) == set()
-
-
-def test_a_missing_file_has_no_version_and_is_not_made_by_asking(tmp_path: Path) -> None:
-    assert schema_version.current(f"sqlite:///{tmp_path / 'none.db'}") is None
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
@@ -235,24 +211,6 @@ def test_several_processes_that_create_at_once_do_not_collide(database_url: str)
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
 
     assert schema_version.check(database_url) == []
-
-
-def test_a_new_migration_is_drafted_from_the_tables(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema_version.upgrade(database_url)
-    execute(database_url, "DROP TABLE stages")
-    copy = tmp_path / "migrations"
-    (copy / "versions").mkdir(parents=True)
-    for name in ("env.py", "script.py.mako", *(f"versions/{path.name}" for path in MIGRATIONS)):
-        (copy / name).write_bytes((schema_version.migrations() / name).read_bytes())
-    monkeypatch.setattr(schema_version, "migrations", lambda: copy)
-
-    schema_version.draft(database_url, "bring stages back")
-
-    (drafted,) = {path for path in (copy / "versions").glob("*.py") if path.name not in [each.name for each in MIGRATIONS]}
-    written = drafted.read_text(encoding="utf-8")
-    assert "create_table('stages'" in written
-    assert 'sa.Text().with_variant(sa.Text(collation="C"), "postgresql")' in written
-    assert "monitor" not in written
 
 
 def test_drift_is_named(database_url: str) -> None:

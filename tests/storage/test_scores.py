@@ -11,7 +11,7 @@ from factories import SLOT
 from monitor.model import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import HOUR, claimed, result, scores, user_scores
+from storage.worked import HOUR, claimed, record, result, scores, user_scores
 
 NAN = float("nan")
 
@@ -80,26 +80,23 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     assert user_scores(store, "u1") == []
 
 
-@pytest.mark.parametrize(
-    ("asked", "key"),
-    [
-        ("comparison = 'home-feed' AND metric = 'tau' AND user_id = 'u00007'", "run_id=? AND part=? AND user_id=?"),
-        ("comparison = 'home-feed' AND user_id = 'u00007'", "run_id=? AND part=? AND user_id=?"),
-        ("run_id = {run} AND metric = 'tau'", "run_id=? AND part=?"),
-    ],
-)
-def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore, asked: str, key: str) -> None:
+def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore) -> None:
     for hours in range(8):
         run_id = store_scores(store, {"tau": {f"u{number:05}": 0.5 for number in range(2000)}}, hours)
     explain = "EXPLAIN QUERY PLAN " if store.database.is_sqlite else "EXPLAIN "
     with store.database.write() as connection:
         connection.execute(text("ANALYZE scores"))
-    query = f"SELECT value FROM user_scores WHERE {asked.format(run=run_id)}"  # noqa: S608 - conditions of ours
-    with store.database.read() as connection:
-        plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
-        assert len(connection.execute(text(query)).all()) == (8 if "user_id" in asked else 2000)
-
-    assert f"scores USING PRIMARY KEY ({key})" in plan or "scores_2024_01_08_pkey" in plan
+    of_user = "run_id=? AND part=? AND user_id=?"
+    for asked, key, rows in (
+        ("comparison = 'home-feed' AND metric = 'tau' AND user_id = 'u00007'", of_user, 8),
+        ("comparison = 'home-feed' AND user_id = 'u00007'", of_user, 8),
+        (f"run_id = {run_id} AND metric = 'tau'", "run_id=? AND part=?", 2000),
+    ):
+        query = f"SELECT value FROM user_scores WHERE {asked}"  # noqa: S608 - conditions of ours
+        with store.database.read() as connection:
+            plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
+            assert len(connection.execute(text(query)).all()) == rows
+        assert f"scores USING PRIMARY KEY ({key})" in plan or "scores_2024_01_08_pkey" in plan
 
 
 def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +141,7 @@ def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) ->
 
 def test_coverage_of_a_run_is_told_by_segment(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    covered = store.history.coverage(run_id)
+    covered = record(store, run_id).coverage
     assert covered is not None
     assert [(row.segment, row.asked, row.paired) for row in covered.rows] == [("all", 5, 3), ("activity=new", 2, 2)]
-    assert store.history.coverage(run_id + 1) is None
+    assert store.history.record(run_id + 1) is None

@@ -20,7 +20,7 @@ from servers.daemon import wait_for
 from storage.worked import HOUR, cutoffs, prune, run
 
 DAY = timedelta(days=1)
-DAYS = 16
+DAYS = 8
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def meet_at(gate: Barrier) -> None:
 def pruned_beside(url: str) -> Counter[str]:
     """Begins with the other; what is in each other's way is tried again, as the daemon and people do."""
     gone: Counter[str] = Counter()
-    old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 12 * DAY, summaries=SLOT + 9 * DAY, runs=SLOT + 5 * DAY)
+    old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 6 * DAY, summaries=SLOT + 5 * DAY, runs=SLOT + 3 * DAY)
     with closing(open_store(url, create=False)) as store:
         _gate[0].wait(60)
         for _ in range(DAYS):
@@ -88,6 +88,6 @@ def test_two_processes_delete_together_what_one_would(store: SqlStore, migrated_
     assert ({row.runs for row in added_up}, len(added_up)) == ({1}, DAYS * 2 * 2)
     assert (one + two)["failed"] == 0
     assert {run.slot for run in store.history.runs(comparison=None, limit=99)} == {
-        SLOT + number * DAY + HOUR for number in range(5, DAYS)
+        SLOT + number * DAY + HOUR for number in range(3, DAYS)
     }
-    assert prune(store, runs=SLOT + 5 * DAY, now=SLOT + DAYS * DAY) == {}
+    assert prune(store, runs=SLOT + 3 * DAY, now=SLOT + DAYS * DAY) == {}

@@ -24,6 +24,7 @@ from monitor.model import (
     EvidenceKind,
     Notification,
     Outcome,
+    RunRecord,
     RunResult,
     RunStatus,
     Scores,
@@ -160,6 +161,12 @@ def lease(
 def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any) -> Notification:
     base = Notification(delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None)
     return replace(base, **changes)
+
+
+def record(store: SqlStore, run_id: int) -> RunRecord:
+    found = store.history.record(run_id)
+    assert found is not None
+    return found
 
 
 def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[str, int]:

@@ -5,7 +5,7 @@ The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at 
 machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
 take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled_pairs`, in the
 user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the code loaded: nobody waits
-longer than that, and of two threads only one. Where numba is absent, where nothing can be cached, or where the system forbids
+longer than that. Where numba is absent, where nothing can be cached, or where the system forbids
 to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
 
 To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
@@ -61,16 +61,12 @@ class Engines:
         engine = asked()
         if engine is Engine.NUMPY:
             return None
-        if self._compiled is not None:
-            return self._compiled
-        if engine is Engine.NUMBA:
+        if self._compiled is None:
             with self._lock:
-                return self._load()
-        if self._lock.acquire(blocking=False):
-            try:
-                self._consider(comparisons)
-            finally:
-                self._lock.release()
+                if engine is Engine.NUMBA:
+                    self._load()
+                else:
+                    self._consider(comparisons)
         return self._compiled
 
     def _consider(self, comparisons: int) -> None:
@@ -86,17 +82,15 @@ class Engines:
             if not self._is_refused:
                 self._load()
 
-    def _load(self) -> ModuleType:
-        if self._compiled is None:
-            if reason := _obstacle():
-                msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
-                raise ConfigError(msg)
-            try:
-                self._compiled = load()
-            except RuntimeError as error:  # numba finds no place for its cache
-                msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
-                raise ConfigError(msg) from None
-        return self._compiled
+    def _load(self) -> None:
+        if reason := _obstacle():
+            msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
+            raise ConfigError(msg)
+        try:
+            self._compiled = load()
+        except RuntimeError as error:  # numba finds no place for its cache
+            msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
+            raise ConfigError(msg) from None
 
 
 def asked() -> Engine:
@@ -126,9 +120,8 @@ def _obstacle() -> str | None:
 
 
 _FILL_CACHE = """
-import contextlib, os
-with contextlib.suppress(OSError):  # where priorities are not ours to choose
-    os.nice(10)
+import os
+os.nice(10)
 from monitor.kernels.engines import choice
 choice.load()
 """

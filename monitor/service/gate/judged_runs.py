@@ -112,11 +112,13 @@ def read_run(
     is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}
-    covered = None if users is None or question.segments == (ALL,) else history.coverage(run.id)
-    if users is not None and covered is not None:
+    record = None if users is None or question.segments == (ALL,) else history.record(run.id)
+    if users is not None and record is not None and record.coverage is not None:
         panel = _panel(run, history, question.comparison, scores.users, users, dimensions)
         members |= {
-            row.segment: (_rows(panel, row.segment, scores.users), row.asked) for row in covered.rows if row.segment != ALL
+            row.segment: (_rows(panel, row.segment, scores.users), row.asked)
+            for row in record.coverage.rows
+            if row.segment != ALL
         }
     excesses = excess.of(values)
     segments = {

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import AskedUsers, JoinRequest, Panel, Pull, PullRequest, UserBatch
+from monitor.model import JoinRequest, Panel, Pull, PullRequest, UserBatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
-from monitor.sources.file.list_view import ListView, user_index
+from monitor.sources.file.list_view import ListView
 from monitor.sources.file.user_view import SegmentColumns, UserView
+from monitor.sources.id_columns import user_index
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
@@ -36,19 +37,19 @@ class JoinedFiles:
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
         """Begin to read."""
-        deadline, unread = Deadline.after(request.timeout_s), _Unread()
+        deadline, unread = Deadline.after(request.timeout_s), dict[str, str]()
         nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
         timely = partial(_timely, deadline)
         with _late_is_an_error():
             users, found = timely(find_files, self._users, request.slot), dict[str, FileSet]()
             for name, options in self._lists.items():
-                with unread.of(name):
+                with _noted(unread, name):
                     found[name] = timely(find_files, options, request.slot)
             files = [users, *found.values()]
             with open_database(files, deadline, k=request.k) as database:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
-                    with unread.of(name):
+                    with _noted(unread, name):
                         lists[name] = timely(ListView, database, name, self._lists[name], each, nobody)
                 same = (each for each in lists.values() if each.read == (users.paths, self._users.user))
                 also = [column for each in same for column in each.options.columns]
@@ -73,20 +74,13 @@ def _timely(deadline: Deadline, call: Callable[..., _T], *given: Any) -> _T:  # 
     return BackgroundCall(partial(call, *given), name="files").wait(deadline)
 
 
-class _Unread:
-    """What could not be read, in sentences: ``troubles`` of arms, and ``lacks`` that a run can do without."""
-
-    def __init__(self) -> None:
-        self.troubles: list[str] = []
-        self.lacks: list[str] = []
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Take the error over one file of lists."""
-        try:
-            yield
-        except SourceError as error:
-            (self.lacks if name == "noise_floor" else self.troubles).append(f"{name}: {error}")
+@contextmanager
+def _noted(unread: dict[str, str], name: str) -> Iterator[None]:
+    """Take the error over one file of lists."""
+    try:
+        yield
+    except SourceError as error:
+        unread[name] = f"{name}: {error}"
 
 
 class _JoinedAnswers:
@@ -98,19 +92,17 @@ class _JoinedAnswers:
         users: UserView,
         segments: SegmentColumns,
         lists: Mapping[str, ListView],
-        unread: _Unread,
+        unread: Mapping[str, str],
         deadline: Deadline,
     ) -> None:
-        self.troubles, self.lacks = tuple(unread.troubles), tuple(unread.lacks)
+        # A run can do without second lists, and says so.
+        self.lacks = tuple(text for name, text in unread.items() if name == "noise_floor")
+        self.troubles = tuple(text for name, text in unread.items() if name != "noise_floor")
+        self.asked = segments.asked
         self._database = database
         self._users, self._segments = users, segments
         self._lists = lists
         self._deadline = deadline
-
-    @property
-    def asked(self) -> AskedUsers:
-        """Who is asked."""
-        return self._segments.asked
 
     def batches(self, size: int) -> Iterator[UserBatch]:
         """All users; those who stand anywhere twice come last."""

@@ -16,7 +16,7 @@ from monitor.sources.file import FileSourceOptions
 from monitor.sources.file.database import KEY, sql_name
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.file_view import FileView
-from monitor.sources.id_columns import one_array
+from monitor.sources.id_columns import one_array, user_index
 from monitor.sources.table_lists import TableLists
 
 _BATCH_ITEMS = 40_000  # in one batch; each may be as long as an id can be
@@ -99,9 +99,3 @@ class ListView:
     def _pull(self, users: pd.Index[str], batches: Any, max_bytes: int | None = None) -> Pull:  # noqa: ANN401
         request = PullRequest(users=users, k=self._request.k, slot=self._request.slot, timeout_s=self._request.timeout_s)
         return TableLists(options=self.options, request=request, where=self._where, max_bytes=max_bytes).pull(batches)
-
-
-def user_index(keys: pa.Array) -> pd.Index[str]:
-    """A column of keys as an index."""
-    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
-    return users

@@ -65,7 +65,7 @@ class SparkUsersOptions(UserColumnOptions, SparkOptions):
 SPARK = SourceKind(
     lists=Reader(
         SparkSourceOptions,
-        "monitor.sources.spark.joined:only_joined",
+        "monitor.sources.spark.joined:OnlyJoined",
         "A table or path that Spark reads. Both arms and the users are joined and measured on the cluster: all of them are "
         "`spark`, and everybody is asked. Needs the extra `spark`.",
     ),
@@ -74,7 +74,7 @@ SPARK = SourceKind(
     all_users=lambda options: SparkUsersOptions(**{name: getattr(options, name) for name in SparkUsersOptions.model_fields}),
     joined="monitor.sources.spark.joined:join_in_spark",
     is_pulled=False,
-    users=Reader(SparkUsersOptions, "monitor.sources.spark.joined:only_joined", "Users in a table or path that Spark reads."),
+    users=Reader(SparkUsersOptions, "monitor.sources.spark.joined:OnlyJoined", "Users in a table or path that Spark reads."),
     item_weights=None,
     item_titles=None,
     relevance=None,

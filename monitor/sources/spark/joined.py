@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime
-from functools import reduce
 
 import pandas as pd
 import pyarrow as pa
@@ -47,8 +46,11 @@ def join_in_spark(
     return JoinedTables(lists, users, dimensions)
 
 
-class _OnlyJoined:
+class OnlyJoined:
     """What is asked of tables that are not joined. Ports: Source, UserSource."""
+
+    def __init__(self, _: SparkOptions) -> None:
+        pass
 
     def pull(self, request: PullRequest) -> Pull:  # noqa: ARG002 - the port's signature
         """SourceError."""
@@ -65,11 +67,6 @@ class _OnlyJoined:
 _NOT_PULLED = (
     "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must all be spark, of one server"
 )
-
-
-def only_joined(_: SparkOptions) -> _OnlyJoined:
-    """The source of tables that can only be joined."""
-    return _OnlyJoined()
 
 
 class JoinedTables:
@@ -123,7 +120,9 @@ class _MeasuredThere:
             slot=self._request.slot,
         )
         # All rows of a user meet in one partition, where pairing joins them: no row is sorted, and none is sent twice.
-        rows = reduce(_union, [self._users.rows, *(lists.rows for lists in self._lists.values())])
+        rows = self._users.rows
+        for lists in self._lists.values():
+            rows = rows.unionByName(lists.rows, allowMissingColumns=True)
         parts = rows.repartition(count, "key").mapInArrow(partition, PARTS)
         while count > PARTS_HERE:
             count = -(-count // _TOGETHER)
@@ -136,10 +135,6 @@ class _MeasuredThere:
         if asked != self.asked.count:
             msg = f"{self._users.where} was written anew while it was read: run the slot again, and replace tables as a whole"
             raise SourceError(msg, permanent=False)
-
-
-def _union(rows: DataFrame, others: DataFrame) -> DataFrame:
-    return rows.unionByName(others, allowMissingColumns=True)
 
 
 class _Table:

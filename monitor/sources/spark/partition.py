@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from monitor.model import Panel, Pull, PullRequest, UserBatch
 from monitor.ports import Measurer
-from monitor.sources.id_columns import one_array
+from monitor.sources.id_columns import one_array, user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists
 
@@ -46,8 +46,7 @@ class MeasuredPartition:
             yield _part(count, self.measurer.measure(self._batch(users, held)))
 
     def _batch(self, asked: pa.Table, held: Sequence[pa.RecordBatch]) -> UserBatch:
-        keys = one_array(asked["key"]).cast(pa.large_string())
-        users: pd.Index[str] = pd.Index(pd.array(keys, dtype="str"))
+        users = user_index(one_array(asked["key"]))
         labels = {name: one_array(asked[name]) for name in self.values}
         return UserBatch(
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),

@@ -63,10 +63,6 @@ class ReadOnlyDatabase:
             while rows := picked.fetchmany(_FETCH):
                 yield rows
 
-    def close(self) -> None:
-        """Release the engine."""
-        self._engine.dispose()
-
     def counted(self, batches: Iterator[SqlRows], deadline: Deadline) -> Iterator[SqlRows]:
         """Pass batches on until there are too many rows (SourceError) or the deadline has passed (OverdueError)."""
         total = 0

@@ -55,8 +55,7 @@ class SqlTable:
             raise SourceError(msg, permanent=False) from None
 
     def close(self) -> None:
-        """Release the engine."""
-        self._database.close()
+        """Every reading has a connection of its own."""
 
 
 class SqlSource:
@@ -78,8 +77,7 @@ class SqlSource:
         return pull
 
     def close(self) -> None:
-        """Release the engine."""
-        self._database.close()
+        """Every reading has a connection of its own."""
 
 
 class _Statements:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, MetaData, PrimaryKeyConstraint, Table, text
+from sqlalchemy import CheckConstraint, Column, Enum, ForeignKey, Index, MetaData, PrimaryKeyConstraint, Table, text
 from sqlalchemy.schema import SchemaItem
 
-from monitor.storage.column_types import Id, Member
+from monitor.storage.column_types import Id
 
 metadata = MetaData(
     naming_convention={
@@ -23,8 +23,10 @@ metadata = MetaData(
 
 def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckConstraint]:
     """A column that holds only members of the enumeration."""
-    listed = ", ".join(f"'{member.value}'" for member in members)
-    return Column(name, Member(members), nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
+    words = [member.value for member in members]
+    kind = Enum(members, values_callable=lambda _: words, native_enum=False, length=20)
+    listed = ", ".join(f"'{word}'" for word in words)
+    return Column(name, kind, nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
 
 
 def table_of_runs(name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False) -> Table:

@@ -244,4 +244,5 @@ daily = Table(
 )
 """The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.daily_rollup`.
 
-``built_at``: when the newest of these runs ended or got its labels."""
+``built_at``: when the newest of these runs ended or got its labels; in the year 9999 where the sums stay whatever becomes of
+them."""

@@ -346,8 +346,9 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
             assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("names", [("user", "key"), ("key", "KEY_1"), ("segment_0", "Here")])
-@pytest.mark.parametrize("form", ["wide", "long"])
+@pytest.mark.parametrize(
+    ("form", "names"), [("wide", ("user", "key")), ("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))]
+)
 def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, str]) -> None:
     files = [write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, str) for seed in (1, 2)]
     given = {"user": names[0], "items" if form == "wide" else "item": names[1]}

@@ -2,21 +2,17 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model import CoverageReason, Pull, PullRequest
-from servers.lists import SLOT, as_lists, request, source_of
+from monitor.model import CoverageReason, Pull
+from servers.lists import as_lists, request, source_of
 
 
 def parquet(folder: Path, **columns: Any) -> Path:
@@ -258,49 +254,3 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(SourceError, match=r"lists\.jsonl cannot be read, .*maximum_object_size"):
         wide(path, "a")
-
-
-_MEASURE = """
-import resource, sys
-sys.path.insert(0, "tests")
-from servers.lists import request, source_of
-source = source_of(file={"path": sys.argv[1], "user": "user", "items": "items"})
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-pull = source.pull(request("17", "249999", timeout_s=60))
-assert len(pull.rankings) + len(pull.failures) == 2, pull
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
-"""
-
-
-def test_a_small_panel_of_a_long_file_takes_little_memory(tmp_path: Path) -> None:
-    """Twenty-five million zeros, a few bytes on disk and 200 MB when decoded: never more than a batch of them is in memory."""
-    count = 250_000
-    lists = pa.ListArray.from_arrays(
-        pa.array(np.arange(count + 1, dtype=np.int32) * 10), pa.array(np.zeros(count * 10, np.int64))
-    )
-    part = pa.table({"user": pc.cast(pa.array(np.arange(count)), pa.string()), "items": lists})
-    with pq.ParquetWriter(tmp_path / "lists.parquet", part.schema) as file:
-        for _ in range(10):
-            file.write_table(part)
-
-    command = [sys.executable, "-c", _MEASURE, str(tmp_path / "lists.parquet")]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=60, check=True)
-
-    assert float(done.stdout) < 100
-
-
-def test_users_in_another_order_come_back_in_the_order_asked(tmp_path: Path) -> None:
-    count, order = 100_000, np.random.default_rng(0).permutation(100_000)
-    names = pa.array([f"user-{n}" for n in order])
-    items = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * 10), pa.array(np.arange(count * 10)))
-    pq.write_table(pa.table({"user": names, "items": items}), tmp_path / "lists.parquet")
-    users = pd.Index(sorted(names.to_pylist()), dtype="str")
-    source = source_of(file={"path": str(tmp_path / "lists.parquet"), "user": "user", "items": "items"})
-
-    pull = source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=60))
-
-    place = {f"user-{n}": row for row, n in enumerate(order)}
-    expected = np.concatenate([np.arange(10) + place[user] * 10 for user in users])
-    assert pull.rankings.users.equals(users)
-    assert (np.diff(pull.rankings.offsets) == 10).all()
-    np.testing.assert_array_equal(np.asarray(pull.rankings.items), expected)
