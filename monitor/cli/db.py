@@ -135,7 +135,8 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
     with opened_database(config) as (store, _):
         found = store.maintenance.measure()
     if as_json:
-        print_json(_size_as_dict(found))
+        kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
+        print_json(pick(found, "used_bytes", "free_bytes") | {"kinds": kinds})
     else:
         _print_size(found)
 
@@ -160,21 +161,13 @@ def prune_database(
     now = datetime.now(UTC)
     cutoffs = settings.retention.cutoffs(now)
     with opened_store(settings.database) as store, progress() as shown:
-        task = shown.add_task("counting", total=None)
-        if dry_run:
-            found = store.maintenance.prunable(cutoffs, now=now)
-        else:
-            found = store.maintenance.prune(
-                cutoffs, now=now, on_step=lambda what: shown.update(task, description=f"deleting: {what}")
-            )
+        shown.add_task("counting" if dry_run else "deleting", total=None)
+        prune = store.maintenance.prunable if dry_run else store.maintenance.prune
+        found = prune(cutoffs, now=now)
     if as_json:
-        print_json(_pruned_as_dict(found, is_dry_run=dry_run))
+        print_json({"dry_run": dry_run} | pick(found, "rows", "by_kind", "put_off", "refused"))
     else:
         _print_pruned(found, is_dry_run=dry_run)
-
-
-def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
-    return {"dry_run": is_dry_run, **pick(found, "rows", "by_kind", "put_off", "refused")}
 
 
 def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
@@ -189,11 +182,6 @@ def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
         print_line(f"nothing {done}")
     for reason in found.put_off:
         print_line(f"put off: {reason}")
-
-
-def _size_as_dict(found: DatabaseSize) -> dict[str, object]:
-    kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
-    return pick(found, "used_bytes", "free_bytes") | {"kinds": kinds}
 
 
 def _print_size(found: DatabaseSize) -> None:

@@ -6,7 +6,7 @@ All are safe to share between threads, and several processes may work on one dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -302,8 +302,8 @@ class Maintenance(Protocol):
     def probe_write(self) -> None:
         """Write what is stored already, and flush it; DatabaseError when the database cannot be written at this moment."""
 
-    def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
-        """Delete what is older, by slot; ``on_step`` is called with what is being deleted. In many small transactions.
+    def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        """Delete what is older, by slot. In many small transactions.
 
         Refused, see ``Pruned.refused``, while neither runs nor a server's own clock confirm ``now``. Transitions with waiting
         deliveries and states are never deleted. Days that are over are rolled up first, so that the daily figures outlive their

@@ -100,23 +100,22 @@ class SqlAlertStore:
     def acknowledge(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
-        with self._database.write() as connection:
-            firing = _lock_firing(connection, comparison, alerts)
-            acknowledged = [replace(state, acknowledged_by=author) for state, _ in firing]
-            upsert(connection, acknowledged, keeps_acknowledgement=False)
-            changes = tuple(_manual_change(start, state, State.FIRING, reason, at) for state, start in firing)
-            announce(connection, changes, ())
-            return changes
+        return self._change(comparison, alerts, {"acknowledged_by": author}, State.FIRING, reason, at)
 
     def resolve(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
         ended: dict[str, Any] = {"state": State.QUIET, "since": at, "streak": 0}
         ended |= {"dedup_key": None, "incident": None, "acknowledged_by": None}
+        return self._change(comparison, alerts, ended, State.QUIET, reason, at)
+
+    def _change(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], moved: dict[str, Any], to: State, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
         with self._database.write() as connection:
             firing = _lock_firing(connection, comparison, alerts)
-            upsert(connection, [replace(state, **ended) for state, _ in firing])
-            changes = tuple(_manual_change(start, state, State.QUIET, reason, at) for state, start in firing)
+            upsert(connection, [replace(state, **moved) for state, _ in firing], keeps_acknowledgement=False)
+            changes = tuple(_manual_change(start, state, to, reason, at) for state, start in firing)
             announce(connection, changes, ())
             return changes
 

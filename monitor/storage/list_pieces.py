@@ -23,9 +23,9 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
     """Arm, number and bytes of every piece; none without lists."""
     if lists is None:
         return ()
-    from monitor.storage import list_encoding
+    from monitor.storage import list_parquet
 
-    return tuple(list_encoding.pack(lists))
+    return tuple(list_parquet.pack(lists))
 
 
 def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
@@ -59,10 +59,10 @@ def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
     """The lists of the run, None when it has no pieces; DatabaseError when they cannot be read."""
     if not pieces:
         return None
-    from monitor.storage import list_encoding
+    from monitor.storage import list_parquet
 
     try:
-        return list_encoding.unpack(pieces)
+        return list_parquet.unpack(pieces)
     except ValueError as error:
         msg = f"the lists kept with run {run_id} are damaged ({error}): delete its rows in kept_lists, or run its slot again"
         raise DatabaseError(msg) from None

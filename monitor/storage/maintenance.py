@@ -68,17 +68,19 @@ class SqlMaintenance:
             ended = connection.execute(taken.returning(runs.c.comparison, runs.c.status))
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
-    def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
-        return self._unless_doubted(now, lambda: prune(self._database, cutoffs, now, on_step))
+    def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        return self._unless_doubted(prune, cutoffs, now)
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        return self._unless_doubted(now, lambda: count_prunable(self._database, cutoffs, now))
+        return self._unless_doubted(count_prunable, cutoffs, now)
 
-    def _unless_doubted(self, now: datetime, pruning: Callable[[], Pruned]) -> Pruned:
+    def _unless_doubted(
+        self, pruning: Callable[[Database, Cutoffs, datetime], Pruned], cutoffs: Cutoffs, now: datetime
+    ) -> Pruned:
         with self._database.read() as connection:
             if (doubt := doubt_about(connection, now)) is not None:
                 return Pruned(refused=doubt)
-        pruned = pruning()
+        pruned = pruning(self._database, cutoffs, now)
         return replace(pruned, by_kind=database_size.rows_by_kind(pruned.rows))
 
     def sizes(self) -> Mapping[DataKind, int]:

@@ -55,20 +55,16 @@ DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries,
 """Tables with rows for each segment, in an order in which these can be deleted: those of ``all`` stay as long as the run."""
 
 
-def prune(database: Database, cutoffs: Cutoffs, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
+def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     """Delete what is too old, after rolling up the days that are over.
 
     Silences are deleted with the runs of their end. Kept lists are deleted earlier where nothing needs them any more.
     """
-    on_step("days")
     roll_up(database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now)
     ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
-    on_step("scores")
     counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
-    on_step("evidence, lists and segments")
     for tables, found in _gone_early(cutoffs, now):
         counts += _delete_of_each(database, tables, found)
-    on_step("runs")
     counts += _repeat(database, lambda connection: _delete_some_runs(connection, cutoffs.runs))
     counts += _repeat(database, lambda connection: _delete_some_transitions(connection, cutoffs.runs))
     with database.write() as connection:

@@ -60,10 +60,12 @@ def scores_of(connection: Connection, run_id: int, names: Sequence[str]) -> Scor
     import numpy as np
     import pandas as pd
 
+    query = select(metrics.c.name, score_places.c.part, score_places.c.place).join(
+        metrics, metrics.c.id == score_places.c.metric_id
+    )
     columns: dict[int, dict[str, ColumnElement[float]]] = {}
-    for name in dict.fromkeys(names):
-        if (placed := _place(connection, run_id, name)) is not None:
-            columns.setdefault(placed[0], {})[name] = placed[1]
+    for row in connection.execute(query.where(score_places.c.run_id == run_id, metrics.c.name.in_(names))):
+        columns.setdefault(row.part, {})[row.name] = scores.c[f"v{row.place}"]
     tables = [_table(connection, run_id, part, of_part) for part, of_part in columns.items()]
     found = [table for table in tables if len(table)]
     table = pd.concat(found, axis=1).sort_index() if found else pd.DataFrame(index=pd.Index([], dtype="str"))
@@ -79,13 +81,6 @@ def _table(connection: Connection, run_id: int, part: int, columns: dict[str, Co
     rows = connection.execute(query).all()
     values = {name: np.array([row[place] for row in rows], dtype=np.float64) for place, name in enumerate(columns, start=1)}
     return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
-
-
-def _place(connection: Connection, run_id: int, metric: str) -> tuple[int, ColumnElement[float]] | None:
-    """Part and column in which the run's scores hold the metric."""
-    query = select(score_places.c.part, score_places.c.place).join(metrics, metrics.c.id == score_places.c.metric_id)
-    row = connection.execute(query.where(score_places.c.run_id == run_id, metrics.c.name == metric)).one_or_none()
-    return None if row is None else (row.part, scores.c[f"v{row.place}"])
 
 
 def _give_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:

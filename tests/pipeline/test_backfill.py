@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from factories import SLOT, comparison, pull, rule
-from monitor.errors import DatabaseError, SourceError
+from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg, Recall
-from monitor.model import Comparison, Keep, KeptLists, Memory, Outcome, Run
+from monitor.model import Comparison, Keep, Memory, Outcome, Run
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore
@@ -150,20 +150,6 @@ def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> 
     assert [slot for slot, _ in found] == [SLOT, SLOT + DAY]
     assert f"lists kept with run {broken} are damaged" in str(found[0][1])
     assert found[1][1] is None
-
-
-def test_a_store_that_is_away_is_an_error(store: SqlStore) -> None:
-    what = watched()
-    ran(store, what)
-
-    class Away:
-        def kept_lists(self, run_id: int) -> KeptLists | None:
-            msg = f"no route to the lists of {run_id}"
-            raise DatabaseError(msg, permanent=False)
-
-    seen: Any = SimpleNamespace(runs=store.runs, history=Away())
-    with pytest.raises(DatabaseError, match="no route"):
-        list(backfill_relevance(what, seen, CannedRelevance({SLOT: BOUGHT}), LATER))
 
 
 def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:

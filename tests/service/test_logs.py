@@ -1,14 +1,21 @@
 """What the service logs, and what it leaves to events and exceptions."""
 
 import io
+import json
 import logging
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 import structlog
 
+from factories import SLOT, comparison, pull
 from monitor.service.logs import configure
+from monitor.service.runner import Runner, Watched
+from monitor.settings.schedule import Every
+from monitor.storage import SqlStore
+from pipeline.canned import StillClock, arms, users
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +52,20 @@ def test_jobs_that_fail_are_logged_by_the_daemon_and_not_by_apscheduler_too(
     logging.getLogger(library).error("defect")
     assert ("defect" in stream.getvalue()) is is_logged
     assert "overlap" not in stream.getvalue()
+
+
+def test_the_end_of_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_number(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    configure("json", "info")
+    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
+    watched = Watched(comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True)
+    for _ in range(2):
+        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
+
+    lines = map(json.loads, stream.getvalue().splitlines())
+    logged = [line["run"] for line in lines if line["event"] == "run finished"]
+    stored = {run.comparison: run.id for run in store.history.runs(comparison=None, limit=9)}
+    assert logged == [stored["home-feed@1"], stored["home-feed"]]

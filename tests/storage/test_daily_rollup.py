@@ -11,7 +11,6 @@ from sqlalchemy import select
 
 import factories
 from factories import SLOT
-from monitor.errors import DatabaseError
 from monitor.model import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore, daily_rollup
 from monitor.storage.daily_rollup import DaySum
@@ -135,31 +134,6 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
     prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert len(days(store)) == 3 * 2
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
-
-
-def test_days_left_over_by_a_roll_up_that_was_cut_off_are_added_up_the_next_time(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(4):
-        for name in ("home-feed", "a"):
-            stored(store, SLOT + number * DAY, summary(), comparison=name)
-    add_up, calls = daily_rollup.sums_of, []
-
-    def cut_off(*args: Any) -> Any:
-        calls.append(args)
-        if len(calls) > 3:
-            msg = "cut off"
-            raise DatabaseError(msg)
-        return add_up(*args)
-
-    monkeypatch.setattr(daily_rollup, "sums_of", cut_off)
-    with pytest.raises(DatabaseError, match="cut off"):
-        prune(store, now=SLOT + 5 * DAY)
-    monkeypatch.undo()
-    stored(store, SLOT + 4 * DAY, summary())
-    prune(store, now=SLOT + 5 * DAY)
-
-    assert len(days(store)) == 2 * 4 + 1
 
 
 def test_days_beyond_the_age_of_runs_are_added_up_before_these_go(store: SqlStore) -> None:

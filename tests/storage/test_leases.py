@@ -243,8 +243,7 @@ def wait_for_lock(store: SqlStore) -> None:
     wait_for(lambda: count_sessions(store, "wait_event_type = 'Lock'"), "a statement that waits for a lock")
 
 
-@pytest.mark.parametrize("doing", ["nothing", "a COPY"])
-@pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
+@pytest.mark.parametrize(("way", "doing"), [("direct", "a COPY"), ("through a pooler in transaction mode", "nothing")])
 def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(
     postgres: SqlStore, request: pytest.FixtureRequest, way: str, doing: str
 ) -> None:

@@ -15,7 +15,7 @@ import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
 from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus, State
-from monitor.storage import SqlStore, list_encoding
+from monitor.storage import SqlStore, list_parquet
 from monitor.storage.tables import kept_lists
 from storage.worked import HOUR, claimed, prune, record, result, scores, user_scores
 
@@ -97,12 +97,12 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject
     step = data.draw(st.integers(1, 4))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(list_encoding, "USERS_AT_ONCE", step)
+        patch.setattr(list_parquet, "USERS_AT_ONCE", step)
         pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
-        for arm_name, part, payload in list_encoding.pack(wanted):
+        for arm_name, part, payload in list_parquet.pack(wanted):
             assert part == len(pieces[arm_name])
             pieces[arm_name].append(payload)
-        found = list_encoding.unpack(pieces)
+        found = list_parquet.unpack(pieces)
 
     assert len(pieces[Arm.BASELINE]) == max(1, -(-n // step))
     assert list(found.baseline.users) == list(wanted.baseline.users)
@@ -115,7 +115,7 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject
 
 
 def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
-    return {arm: [payload for found, _, payload in list_encoding.pack(wanted) if found is arm] for arm in Arm}
+    return {arm: [payload for found, _, payload in list_parquet.pack(wanted) if found is arm] for arm in Arm}
 
 
 def _other_users() -> dict[Arm, list[bytes]]:
@@ -137,7 +137,7 @@ DAMAGED: Mapping[str, dict[Arm, list[bytes]]] = {
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_lists_are_refused(case: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        list_encoding.unpack(DAMAGED[case])
+        list_parquet.unpack(DAMAGED[case])
 
 
 def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore) -> None:
@@ -159,7 +159,7 @@ def test_no_changed_byte_is_anything_but_lists_or_a_value_error(place: int, byte
     payload[place % len(payload)] = byte
 
     try:
-        found = list_encoding.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
+        found = list_parquet.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
     except ValueError:
         return
     assert len(found.baseline) == len(found.candidate)

@@ -202,7 +202,7 @@ kept_lists = table_of_runs(
     key=("arm", "part"),
     is_large=True,
 )
-"""Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_encoding`."""
+"""Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_parquet`."""
 
 
 leases = Table(
