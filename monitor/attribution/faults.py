@@ -13,7 +13,7 @@ from monitor.attribution.absent_users import find_missing
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
-from monitor.attribution.places import find_place, rows_of_place
+from monitor.attribution.location import find_place, rows_of_place
 from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 
