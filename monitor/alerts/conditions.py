@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.verdicts import judge_status, undecided
+from monitor.alerts.verdicts import judge_status
 from monitor.model import (
     ALL,
     AlertState,
@@ -43,8 +43,10 @@ def judge_condition(
     unjudged = judge_status(status, run_reason)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
+    if unjudged is not None and unjudged.outcome.value == condition.value:
+        return _in_condition(unjudged.reason, 0)
     if unjudged is not None:
-        return _judge_unjudged(condition, unjudged)
+        return _clear(condition) if condition is Condition.ERROR else unjudged
     if condition is Condition.NO_DATA and is_unknown:
         return _in_condition("no user of the panel belongs to the segment any more", 0)
     lacking = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
@@ -63,14 +65,6 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
     # The alert ends, as nobody waits for data any more.
     reason = f"{verdict.reason}; not waited for, since {verdict.outcome} is ignored"
     return Verdict(outcome=verdict.outcome, reason=reason, value=verdict.value, users=verdict.users, is_ignored=True)
-
-
-def _judge_unjudged(condition: Condition, unjudged: Verdict) -> Verdict:
-    if unjudged.outcome.value == condition.value:
-        return _in_condition(unjudged.reason, 0)
-    if condition is Condition.ERROR:
-        return _clear(condition)
-    return undecided(unjudged.outcome, unjudged.reason)
 
 
 def _in_condition(reason: str, users: int) -> Verdict:

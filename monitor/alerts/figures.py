@@ -75,8 +75,5 @@ def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
     if whole is None:
         return False
     rest = part._replace(users=0) if part.users == whole.users else part
-    return _moved(whole) - _moved(rest) >= LEAST_MOVED * (whole.users - rest.users)
-
-
-def _moved(unchanged: Reading) -> float:
-    return unchanged.users * (1.0 - unchanged.value)
+    moved, moved_here = (each.users * (1.0 - each.value) for each in (whole, rest))
+    return moved - moved_here >= LEAST_MOVED * (whole.users - rest.users)

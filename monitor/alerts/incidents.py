@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from monitor.alerts.machine import stable_key
-from monitor.model import ALL, AlertState, JudgingPlan, Lack, RuleKind, Severity, State, Transition
+from monitor.model import ALL, AlertState, Condition, ConditionRule, JudgingPlan, Lack, RuleKind, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
 """How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""
@@ -25,19 +25,26 @@ def assign_incidents(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    Conditions, under which drift cannot be judged, are incidents of their own. What begins to fire joins the newest open
-    incident of its kind, if the first of its firings that last began at most `MOST_PERIODS` times ``group_for`` before; else
-    what begins of one kind makes a new one together. A firing that lasts stays in its incident, with its acknowledgement.
+    What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
+    ``group_for`` before; else what begins in the run makes a new one together. That no run succeeds is a fault of its own: it
+    joins nothing but other conditions, and drift does not join it. A firing that lasts stays in its incident, with its
+    acknowledgement.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
-    conditions = {rule.alert for rule in judging.rules if rule.kind is RuleKind.CONDITION}
+    conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
+    outages = {alert for alert, condition in conditions.items() if condition in (Condition.ERROR, Condition.STALE)}
+    members: dict[str | None, set[str]] = defaultdict(set)
+    for state in lasting.values():
+        members[state.incident].add(state.alert)
     incidents = {key: state.incident for key, state in lasting.items()}
-    for is_condition in (False, True):
-        starts = [change for change in transitions if change.is_start and (change.alert in conditions) is is_condition]
-        firing = [state for state in lasting.values() if (state.alert in conditions) is is_condition]
+    for is_outage in (False, True):
+        starts = [change for change in transitions if change.is_start and (change.alert in outages) is is_outage]
+        open_ones = {
+            name for name, of_it in members.items() if (of_it <= conditions.keys() if is_outage else not of_it & outages)
+        }
         if starts:
-            first = starts[0]
-            name = _find_open(firing, first.slot, judging.group_for) or stable_key(first.slot, str(first.dedup_key))
+            firing = [state for state in lasting.values() if state.incident in open_ones]
+            name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(starts[0].slot, str(starts[0].dedup_key))
             incidents |= {start.dedup_key: name for start in starts}
     looked_after = {key: state.acknowledged_by for key, state in lasting.items()}
     return (

@@ -34,8 +34,6 @@ _LACK_WORDS = {
     Lack.REVERSED: "turned round the same first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
 }
-_UNKNOWN = "there are no lists to compare"
-_UNTOLD = {Lack.UNCHANGED: "too few lists of other users have changed since the last run to tell which ones should have"}
 
 
 def read_similarity(
@@ -80,7 +78,9 @@ def read_coverage(
     if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     if found is None and is_trait:
-        return undecided(Outcome.NO_DATA, f"{_UNTOLD.get(rule.share.lack, _UNKNOWN)}{_of(segment)}", is_learning=True)
+        untold = "too few lists of other users have changed since the last run to tell which ones should have"
+        why = untold if rule.share.lack is Lack.UNCHANGED else "there are no lists to compare"
+        return undecided(Outcome.NO_DATA, f"{why}{_of(segment)}", is_learning=True)
     if found is None:
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")

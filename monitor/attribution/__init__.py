@@ -10,8 +10,8 @@ from monitor.attribution.faults import Scene, find_fault
 from monitor.attribution.groups import CHANGES, classify, find_central, group_users, share_kinds
 from monitor.attribution.habits import Habit, pool_bins, share_bins
 from monitor.attribution.item_shifts import ExposureShift, compare_exposure
+from monitor.attribution.location import find_place, rows_of_place
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
-from monitor.attribution.places import find_place, rows_of_place
 from monitor.attribution.sentences import (
     PART_WORDS,
     shorten_name,

@@ -13,7 +13,7 @@ from monitor.attribution.absent_users import find_missing
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
-from monitor.attribution.places import find_place, rows_of_place
+from monitor.attribution.location import find_place, rows_of_place
 from monitor.model import ALL, Arm, CoverageRow, FaultKind, Finding, PairBatch
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 
@@ -66,15 +66,16 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """A fault that one arm may have, and whose lists have it: ``hit`` (n,).
+    """A fault that one arm may have, and whose lists have it: ``hit`` (n,), of those who are ``judged``, None: of all.
 
-    Where ordinary lists look alike, ``usual`` is the share of users that is hit anyhow, ``bins`` (n,) where each user lies, -1
-    where it is not known, and ``ordinary`` the usual shares by bin.
+    Where ordinary lists look alike, ``usual`` is the share of users that is hit anyhow, ``bins`` (n,) where each user lies, and
+    ``ordinary`` the usual shares by bin.
     """
 
     kind: FaultKind
     arm: Arm
     hit: Flags
+    judged: Flags | None = None
     usual: float = 0.0
     bins: Integers | None = None
     ordinary: tuple[float, ...] = ()
@@ -147,7 +148,7 @@ def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
     if (count := int(hit.sum())) - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
         detail = {"now": float(np.median(lengths[hit])), "before": float(np.median(usual[hit]))}
-        yield Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, detail=detail)
+        yield Suspicion(kind=FaultKind.CUT_SHORT, arm=arm, hit=hit, judged=usual > 0, detail=detail)
 
 
 def _stand_still(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
@@ -170,7 +171,8 @@ def _lack_items(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspic
     kept_else = float(np.nanmean((lists.kept * lists.former_lengths / left).clip(0, 1)))
     if kept_else >= 0.8 * _usually_kept(scene, arm, float(np.nanmean(others.kept))):
         detail = {"items": float(len(gone)), "exposure": share}
-        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=np.asarray(is_gone.any(axis=1)), detail=detail)
+        hit = np.asarray(is_gone.any(axis=1))
+        yield Suspicion(kind=FaultKind.ITEMS_GONE, arm=arm, hit=hit, judged=changes.is_known, detail=detail)
 
 
 def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:
@@ -210,6 +212,7 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
             kind=FaultKind.REORDERED,
             arm=arm,
             hit=hit,
+            judged=bins >= 0,
             usual=excess.usual,
             bins=bins,
             ordinary=ordinary,
@@ -228,14 +231,15 @@ def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
 
 def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     """The finding that a suspicion amounts to: where, how many, and what it explains."""
-    bins, segments = suspicion.bins, scene.segments
+    bins, judged, segments = suspicion.bins, suspicion.judged, scene.segments
     # Who cannot be judged is taken to be as others are.
-    known = segments if bins is None else {name: rows[bins[rows] >= 0] for name, rows in segments.items()}
+    known = segments if judged is None else {name: rows[judged[rows]] for name, rows in segments.items()}
     segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known)
-    rows, judged = rows_of_place(segment, segments), rows_of_place(segment, known)
-    users, share = int(suspicion.hit.sum()), float(suspicion.hit[judged].mean())
+    rows, seen = rows_of_place(segment, segments), rows_of_place(segment, known)
+    users = round(float(suspicion.hit.sum()) * len(segments[ALL]) / len(known[ALL]))
+    share = float(suspicion.hit[seen].mean())
     if bins is not None:
-        excess = find_excess(bins[judged], suspicion.ordinary)
+        excess = find_excess(bins[seen], suspicion.ordinary)
         share = share if excess is None else excess.concerned
         users = round(share * len(rows))
     concerned = suspicion.hit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monitor.attribution.decomposition import MeanDrop
-from monitor.attribution.places import AND
+from monitor.attribution.location import AND
 from monitor.model import ALL, Arm, Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 
 LONGEST_SENTENCE = 250

@@ -40,22 +40,18 @@ def is_table(data: object) -> bool:
     return has_columns and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"))
 
 
-def read_table(data: Any, arm: str) -> pd.DataFrame:  # noqa: ANN401 - any table with the protocol
-    """The table as a frame: list columns as ArrowDtype, text as ``str``, dictionaries as categories; or InputError."""
+def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with the protocol
+    """A table of Arrow's as a frame, list columns as ArrowDtype, text as ``str``, dictionaries as categories; else as it is."""
+    if isinstance(data, pd.DataFrame) or not is_table(data):
+        return data
     try:
         if type(data).__module__.partition(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
-            frame: pd.DataFrame = data.to_pandas(types_mapper=_as_pandas, split_blocks=True)
-            return frame
-        return cast("pd.DataFrame", pd.DataFrame.from_arrow(data))  # type: ignore[attr-defined] # pandas-stubs lags
+            return data.to_pandas(types_mapper=_as_pandas, split_blocks=True)
+        return pd.DataFrame.from_arrow(data)  # type: ignore[attr-defined] # pandas-stubs lags
     except (TypeError, ValueError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        msg = f"{arm} is a table of type {type(data).__name__} that cannot be read: {reason}"
+        msg = f"{what} is a table of type {type(data).__name__} that cannot be read: {reason}"
         raise InputError(msg) from None
-
-
-def as_frame(data: object, what: str) -> object:
-    """A table of Arrow's as a frame; anything else as it is."""
-    return read_table(data, what) if not isinstance(data, pd.DataFrame) and is_table(data) else data
 
 
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too

@@ -67,7 +67,6 @@ from monitor.model.rankings import (
 )
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
 from monitor.model.rules import (
-    ALWAYS_MISSED,
     MEAN,
     METRIC_LABELS,
     MIN_HEALTHY_RUNS,
@@ -86,7 +85,6 @@ from monitor.model.rules import (
     Severity,
     SimilarityRule,
     StandstillRule,
-    Subject,
     describe_series,
     is_learned,
     kind_of_label,

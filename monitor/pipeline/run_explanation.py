@@ -99,9 +99,9 @@ def explain_run(
 ) -> tuple[Split | None, Explanation | None]:
     """What the run keeps for later ones of one of the measured metrics, and its own explanation.
 
-    Neither where no metric can be split or no user's parts are known. ``past``: splits of earlier healthy
-    runs; those of other metrics are passed over. ``former``: lists of a healthy run before, against which each user's are held;
-    ``last``: those of the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
+    Neither where no metric can be split or no user's parts are known. ``past``: splits of earlier healthy runs; those of other
+    metrics are passed over. ``former``: lists of a healthy run before, against which each user's are held; ``last``: those of
+    the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
     metric = choose_metric(comparison, measured)
     if metric is None:
@@ -110,7 +110,7 @@ def explain_run(
     means = average_parts(parts, sample.segments[ALL])
     if means is None:
         return None, None
-    changes = compare_metric(sample.pairing.batch, metric, former, last)
+    changes = _compare_metric(sample.pairing.batch, metric, former, last)
     drop = None if changes is None else decompose_drop(parts.whole, changes, sample.segments)
     known = [each for each in past if each.metric == str(metric)]
     scene = Scene(
@@ -129,7 +129,7 @@ def explain_run(
     return split, _explain(split, parts, scene, drop, names, examples)
 
 
-def compare_metric(
+def _compare_metric(
     batch: PairBatch, metric: Metric, former: RecodedLists | None, last: RecodedLists | None
 ) -> PairChanges | None:
     """How each pair's distance by a metric changed since earlier lists; None where there are none."""

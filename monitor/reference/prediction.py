@@ -14,7 +14,7 @@ from monitor.model.arrays import Floats, Integers
 from monitor.reference.history import keep_newest
 from monitor.reference.levels import PastAlarms, find_levels
 from monitor.reference.season import Phases, remove_seasons
-from monitor.reference.spread import Spread, measure_spread, pay
+from monitor.reference.spread import measure_spread
 
 # Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal long ago misleads.
 WINDOW = 60
@@ -74,25 +74,21 @@ def refer(
     taught = np.where(levels.teaches, seasonal.values, np.nan)
     doubts = np.where(np.isnan(taught), np.nan, doubts)
     own = measure_spread(*keep_newest(taught, doubts, WINDOW))
-    return _bound(pay(own, seasonal.paid, seasonal.doubt + levels.doubt, seasonal.unrest), (taught, doubts), levels.since)
-
-
-def _bound(spread: Spread, past: tuple[Floats, Floats], since: Integers) -> Reference:
-    """The variance at least LEAST_OF_SAMPLING and RESOLUTION."""
-    taught, errors = past
-    least = np.maximum(LEAST_OF_SAMPLING * spread.sampling, (RESOLUTION * np.maximum(1.0, np.abs(spread.center))) ** 2)
+    # Seasons are paid for in degrees of freedom, and both they and new levels add doubt to the center.
+    left = 1.0 - seasonal.paid
+    least = np.maximum(LEAST_OF_SAMPLING * own.sampling, (RESOLUTION * np.maximum(1.0, np.abs(own.center))) ** 2)
     # A bound brings no degrees of freedom: the calm may be chance.
-    variance = np.where(spread.df > 0, np.maximum(spread.variance, least), np.nan)
+    variance = np.where(own.df > 0, np.maximum(own.variance * seasonal.unrest / left, least), np.nan)
     return Reference(
-        center=spread.center,
-        center_error=np.sqrt(variance * spread.doubt),
+        center=own.center,
+        center_error=np.sqrt(variance * (own.doubt + seasonal.doubt + levels.doubt)),
         spread=np.sqrt(variance),
-        sampling=spread.sampling,
-        df=spread.df,
-        runs=spread.runs,
+        sampling=own.sampling,
+        df=own.df * left,
+        runs=own.runs,
         taught=taught,
-        errors=errors,
-        since=since,
+        errors=doubts,
+        since=levels.since,
     )
 
 

@@ -79,7 +79,7 @@ def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
 
 Interval = tuple[float, float]
 
-_LEVEL = 0.975
+_LEVEL, _Z = 0.975, 1.959963984540054  # the standard normal quantile of it
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
@@ -97,7 +97,7 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     if error is None or not math.isfinite(error):
         return None
     is_mean = wanted.quantile is None
-    reach = error * (float(scipy.special.stdtrit(summary.n - 1, _LEVEL)) if is_mean else _z())
+    reach = error * (float(scipy.special.stdtrit(summary.n - 1, _LEVEL)) if is_mean else _Z)
     low, high = scores or (-math.inf, math.inf)
     return max(low, value - reach), min(high, value + reach)
 
@@ -105,11 +105,6 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
 def share_interval(share: float, users: int) -> Interval:
     """Interval of a share in [0, 1] of n >= 1 users: normal on the angular scale, and never without the share itself."""
     angle, error = to_angle(share, users)
-    reach = _z() * error
+    reach = _Z * error
     low, high = from_angle(np.array([angle - reach, angle + reach]), users)
     return min(float(low), share), max(float(high), share)
-
-
-def _z() -> float:
-    # Not worked out at import: scipy.special loads at its first use, as slowly as numpy does.
-    return float(scipy.special.ndtri(_LEVEL))

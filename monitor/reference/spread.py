@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -108,15 +108,6 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
     variance = np.fmax(seen - typical, LEAST_BETWEEN * typical) + errors**2
     largest = np.fmax.reduce(variance, axis=0, initial=0.0)
     return 1.0 / np.maximum(variance, np.where(largest > 0, LEAST_VARIANCE * largest, 1.0))
-
-
-def pay(spread: Spread, paid: Floats, doubt: Floats, unrest: Floats) -> Spread:
-    """The spread once a part of its degrees of freedom is ``paid`` for seasonal effects, which add ``doubt`` to the center.
-
-    ``unrest``: how many times as much the next run varies.
-    """
-    left = 1.0 - paid
-    return replace(spread, variance=spread.variance * unrest / left, df=spread.df * left, doubt=spread.doubt + doubt)
 
 
 def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:

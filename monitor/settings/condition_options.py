@@ -90,18 +90,18 @@ class ConditionsOptions(Options):
 
     def to_rules(self) -> tuple[ConditionRule, ...]:
         """One rule for each condition that is told."""
-        return tuple(_to_rule(condition, each) for condition, each in self._by_condition() if each.policy == "alert")
+        return tuple(
+            ConditionRule(
+                alert=CONDITION_ALERTS[condition],
+                condition=condition,
+                segments=each.segments if isinstance(each, NoDataOptions) else "all",
+                for_runs=each.for_runs if isinstance(each, ErrorOptions) else 1,
+                severity=each.severity,
+                runbook_url=each.runbook_url,
+            )
+            for condition, each in self._by_condition()
+            if each.policy == "alert"
+        )
 
     def _by_condition(self) -> Iterator[tuple[Condition, ConditionOptions]]:
         return ((condition, getattr(self, condition)) for condition in Condition)
-
-
-def _to_rule(condition: Condition, options: ConditionOptions) -> ConditionRule:
-    return ConditionRule(
-        alert=CONDITION_ALERTS[condition],
-        condition=condition,
-        segments=options.segments if isinstance(options, NoDataOptions) else "all",
-        for_runs=options.for_runs if isinstance(options, ErrorOptions) else 1,
-        severity=options.severity,
-        runbook_url=options.runbook_url,
-    )

@@ -16,24 +16,18 @@ _OTHERS = 2  # further metrics whose mean has a rule: what one metric weighs lig
 # expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first.
 _HELD = 2
 # One rule for each cause, so that users without a list make one alert.
-_COVERAGE = {
-    "ListsMissing": CoverageShare(Lack.MISSING, Arm.CANDIDATE),
-    "ListsEmpty": CoverageShare(Lack.EMPTY, Arm.CANDIDATE),
-    "ListsShort": CoverageShare(Lack.SHORT, Arm.CANDIDATE),
-    "ListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.CANDIDATE),
-    "ListsFailed": CoverageShare(Lack.FAILED, Arm.CANDIDATE),
-    "BaselineListsEmpty": CoverageShare(Lack.EMPTY, Arm.BASELINE),
-    "BaselineListsShort": CoverageShare(Lack.SHORT, Arm.BASELINE),
-    "BaselineListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.BASELINE),
-    "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
-    "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
-    "SharedList": CoverageShare(Lack.SHARED, Arm.CANDIDATE),
-    "StaleLists": CoverageShare(Lack.UNCHANGED, Arm.CANDIDATE),
-    "TopReversed": CoverageShare(Lack.REVERSED, Arm.CANDIDATE),
-    "FirstItemDiffers": CoverageShare(Lack.FIRST_DIFFERS, Arm.CANDIDATE),
-    "BaselineSharedList": CoverageShare(Lack.SHARED, Arm.BASELINE),
-    "BaselineStaleLists": CoverageShare(Lack.UNCHANGED, Arm.BASELINE),
+_LACKS = {
+    "ListsMissing": Lack.MISSING,
+    "ListsEmpty": Lack.EMPTY,
+    "ListsShort": Lack.SHORT,
+    "ListsDuplicated": Lack.DUPLICATED,
+    "ListsFailed": Lack.FAILED,
+    "SharedList": Lack.SHARED,
+    "StaleLists": Lack.UNCHANGED,
+    "TopReversed": Lack.REVERSED,
+    "FirstItemDiffers": Lack.FIRST_DIFFERS,
 }
+_OF_BOTH_ARMS = (Lack.REVERSED, Lack.FIRST_DIFFERS)
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -50,9 +44,11 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
     jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
     coverage = (
-        _rule(alert=name, coverage=str(share), **jump)
-        for name, share in _COVERAGE.items()
-        if share.lack is not Lack.UNCHANGED or options.keep_lists is not Keep.NONE
+        _rule(alert=f"{prefix}{name}", coverage=str(CoverageShare(lack, arm)), **jump)
+        for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline"))
+        for name, lack in _LACKS.items()
+        if (lack is not Lack.UNCHANGED or options.keep_lists is not Keep.NONE)
+        and (arm is Arm.CANDIDATE or lack not in _OF_BOTH_ARMS)
     )
     # Few users with one list add up over runs.
     more = _rule(alert="SharedListMore", coverage=Lack.SHARED, learned="trend", segments="each")

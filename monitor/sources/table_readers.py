@@ -15,7 +15,7 @@ from monitor.errors import SourceError
 from monitor.model import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.graded_items import GradedItems
 from monitor.sources.id_columns import is_text, user_column, value_array
-from monitor.sources.lookup_tables import TitleColumn, item_titles, item_weights, user_table
+from monitor.sources.lookup_tables import item_titles, item_weights, user_table
 from monitor.sources.table_lists import (
     TableBatch,
     arrow_array,
@@ -120,11 +120,9 @@ class TableItemTitles(_TableReader):
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles that the table has of these items as of this slot."""
-        return item_titles(self._batches(slot), items, self._table.where(slot))
-
-    def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, TitleColumn]]:
         item, title = self._columns
-        return ((arrow_array(batch[item]), batch[title]) for batch in self._table.batches(slot, self._columns))
+        batches = ((arrow_array(batch[item]), batch[title]) for batch in self._table.batches(slot, self._columns))
+        return item_titles(batches, items, self._table.where(slot))
 
 
 class TableRelevance(_TableReader):

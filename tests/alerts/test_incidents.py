@@ -50,16 +50,24 @@ def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_eve
         assert (change.incident == first.incident == last.incident) is joins, days
 
 
-def test_of_two_open_incidents_the_newer_is_joined_and_a_condition_joins_none_of_drift() -> None:
+def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_drift() -> None:
     (old,), _ = named(begin(SLOT))
     (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))
     _, (joined,) = named(begin(SLOT + 2 * HOUR, segment="a=2", severity=Severity.INFO), before=(old, new))
     (stale,), (apart,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", statistic="stale"), before=(old, new))
-    outage = begin(SLOT + 3 * HOUR, alert="NoData", metric="condition", statistic="no_data")
-    _, (drift, no_data) = named(begin(SLOT + 3 * HOUR, segment="a=3"), outage, before=(old, new, stale))
+    _, (drift,) = named(begin(SLOT + 3 * HOUR, segment="a=3"), before=(old, new, stale))
     assert old.incident != new.incident
     assert joined.incident == drift.incident == new.incident
-    assert apart.incident == no_data.incident not in {old.incident, new.incident}
+    assert apart.incident not in {old.incident, new.incident}
+
+
+def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_succeeds() -> None:
+    (drift,), _ = named(begin(SLOT))
+    no_data, stale = ({"alert": alert, "metric": "condition"} for alert in ("NoData", "Stale"))
+    _, (joined,) = named(begin(SLOT + HOUR, **no_data), before=(drift,))
+    (alone,), _ = named(begin(SLOT, **no_data))
+    _, (outage,) = named(begin(SLOT + HOUR, **stale), before=(alone,))
+    assert (joined.incident, outage.incident) == (drift.incident, alone.incident)
 
 
 def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:

@@ -56,6 +56,10 @@ def test_it_is_told_once_and_ends_with_the_next_change() -> None:
     assert (changes[0].value, changes[0].threshold, changes[0].users) == (3.0, 2.0, 700)
 
 
+def test_an_arm_of_which_a_tenth_is_trained_fires_once() -> None:
+    assert days_fired(TRAINED, TRAINED, *[*[(0.25, 0.024)] * 3, (0.25, 0.03)] * 4, TRAINED) == [4]
+
+
 def test_where_neither_arm_is_trained_nothing_is_missed() -> None:
     assert days_fired(TRAINED, TRAINED, *[(0.0, 0.0)] * 50) == []
 

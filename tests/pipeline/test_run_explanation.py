@@ -1,11 +1,14 @@
 """What a run explains, by which metric, and what its alerts say of it."""
 
+import math
 import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from factories import changed, comparison, pull, rule, transition
 from monitor.errors import SourceError
@@ -18,6 +21,8 @@ NAMES = [f"u{number}" for number in range(80)]
 SAME = {name: [1, 2, 3] for name in NAMES}
 OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
 TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
+METRICS = ("extended_tau", "rbo(p=0.9)", "kendall_tau")
+Pair = tuple[list[int], list[int]]
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
@@ -73,6 +78,32 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
     assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
+
+
+items = st.lists(st.integers(0, 8), unique=True, max_size=4)
+pairs = st.none() | st.tuples(items, items)
+
+
+@given(st.lists(st.tuples(pairs, pairs), min_size=1, max_size=25), st.sampled_from(METRICS))
+@settings(max_examples=25, deadline=None)
+def test_any_run_is_explained_against_any_earlier_one_or_not_at_all(
+    drawn: list[tuple[Pair | None, Pair | None]], metric: str
+) -> None:
+    what = changed(TWO, metrics=(metric,), rules=(), min_paired_share=0.01)
+    asked = users(
+        *(f"u{number}" for number in range(len(drawn))), country=[("DE", "UK")[number % 2] for number in range(len(drawn))]
+    )
+    memory, results = Memory(), list[RunResult]()
+    for day in (0, 1):
+        there = {f"u{number}": pair for number, each in enumerate(drawn) if (pair := each[day]) is not None}
+        baseline, candidate = (pull({name: pair[arm] for name, pair in there.items()}) for arm in (0, 1))
+        results.append(ran(what, baseline, candidate, asked, memory=memory))
+        memory = after(results[-1])
+    found = results[1].explanation
+    assert (found is None) == (results[1].split is None)
+    if found is not None:
+        assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
+        assert sum(group.share for group in found.groups) <= 1 + 1e-9
 
 
 def test_missing_users_are_told_where_it_is_known_how_many_are_usual() -> None:
