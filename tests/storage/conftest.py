@@ -13,8 +13,16 @@ from servers.postgres import PostgresServer
 
 @pytest.fixture(scope="session")
 def postgres_store(postgres_server: PostgresServer) -> Iterator[SqlStore]:
-    """One store for all tests, emptied for each: creating a database for each test would take most of the time."""
+    """One store for all tests, emptied for each: making a database and each statement anew would take most of the time."""
     with postgres_server.database() as url, closing(open_store(url, create=True)) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def sqlite_store(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
+    """The same over a SQLite file."""
+    copy = shutil.copy(sqlite_template, tmp_path_factory.mktemp("store") / "rankwatch.db")
+    with closing(open_store(f"sqlite:///{copy}", create=False)) as store:
         yield store
 
 
@@ -33,18 +41,13 @@ def migrated_url(postgres_server: PostgresServer, postgres_template: str) -> Ite
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+@pytest.fixture(params=["sqlite", "postgres"], ids=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest) -> SqlStore:
     """An empty store over each database in turn."""
-    if request.param == "sqlite":
-        copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "rankwatch.db")
-        with closing(open_store(f"sqlite:///{copy}", create=False)) as sqlite:
-            yield sqlite
-        return
-    postgres: SqlStore = request.getfixturevalue("postgres_store")
-    with postgres.database.write() as connection:
+    shared: SqlStore = request.getfixturevalue(f"{request.param}_store")
+    with shared.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())  # with so few rows faster than TRUNCATE, which makes new files
-        for partition in partitions.read_partitions(connection):  # each test's runs make their own
-            connection.execute(text(f"DROP TABLE {partition.name}"))
-    yield postgres
+        for partition in [] if shared.database.is_sqlite else partitions.read_partitions(connection):
+            connection.execute(text(f"DROP TABLE {partition.name}"))  # each test's runs make their own
+    return shared

@@ -172,5 +172,5 @@ def _empty_database() -> bytes:
 
 TestStored = Stored.TestCase
 TestStored.settings = settings(
-    max_examples=12, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=8, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

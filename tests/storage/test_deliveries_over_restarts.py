@@ -180,5 +180,5 @@ def _incidents(changes: list[Transition]) -> set[str]:
 
 TestTold = Told.TestCase
 TestTold.settings = settings(
-    max_examples=8, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=6, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
