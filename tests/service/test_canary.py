@@ -149,18 +149,21 @@ def await_all(world: World) -> None:
 
 def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     found = [route for route in published.pages().routes if isinstance(route, Route) and "GET" in (route.methods or ())]
-    for page in sorted({route.path.format(name=name) for route in found for name in names}):
+    rows = requests.get(f"{url}/api/v1/comparisons", auth=LOOKER, timeout=60).json()["rows"]
+    assert {row["name"] for row in rows} == set(names)
+    shown = [{"name": row["name"], "slot": row["slot"], "user": "nobody", "key": "none"} for row in rows]
+    for page in sorted({route.path.format(**each) for route in found for each in shown}):
         answer = wait_for(partial(_got, url + page), page)
         assert answer is not None
-        yield page, answer.content + repr(answer.headers).encode()
+        yield page, answer
     refused = requests.get(f"{url}/metrics", auth=(canary("webuser"), canary("webguess")), timeout=60)
     assert refused.status_code == 401
     yield "that was refused", refused.content + repr(refused.headers).encode()
 
 
-def _got(url: str) -> requests.Response | None:
+def _got(url: str) -> bytes | None:
     answer = requests.get(url, auth=LOOKER, timeout=60)
-    return answer if answer.status_code == 200 else None
+    return answer.content + repr(answer.headers).encode() if answer.status_code in {200, 404} else None
 
 
 def process_of(process: BaseProcess) -> dict[str, bytes]:
