@@ -1,6 +1,7 @@
 """Alert states and transitions: what a result may change, in which order, and only once."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,13 @@ from storage.worked import HOUR, fired, lease, note, resolved, run
 
 
 def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> None:
-    first, second = fired(segment="b"), fired(segment="a", labels={"team": "ranking", "n": "1"}, runbook_url=None, value=None)
+    odd: dict[str, Any] = {
+        "labels": {"team": "ranking", "n": "1"},
+        "runbook_url": None,
+        "value": None,
+        "explanation": "All: items moved.",
+    }
+    first, second = fired(segment="b"), fired(segment="a", **odd)
     run(store, SLOT, first, second)
     run(store, SLOT, (state(comparison="search"), None), comparison="search")
 

@@ -143,14 +143,6 @@ def test_a_slot_run_again_has_the_newer_split_and_explanation_alone(store: SqlSt
     assert found.metric == "overlap"
 
 
-def test_what_a_message_says_of_why_is_stored_with_the_transition(store: SqlStore) -> None:
-    firing, cause = worked.fired(explanation="All of the drop: everywhere, items moved.")
-    worked.run(store, SLOT, (firing, cause), receivers=("hook",))
-    assert [each.explanation for each in store.alerts.transitions(comparison=None, limit=None)] == [cause.explanation]
-    (delivery,) = worked.lease(store, SLOT + DAY)
-    assert delivery.transition.explanation == cause.explanation
-
-
 def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
     for day in (0, 1, 3, 5):
         stored(store, day, membership=day / 10)

@@ -18,7 +18,6 @@ from monitor.errors import DatabaseError, LeaseLostError
 from monitor.model import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
-from monitor.storage.leases import PostgresLeases
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.worked import HOUR, attempt, claimed, fired, lease, prune, result, run
@@ -118,13 +117,6 @@ def test_what_was_given_back_is_free_at_once(store: SqlStore, opened: Opener) ->
     first.release(won(first))
 
     assert won(second).epoch == 2
-
-
-def test_renewing_waits_for_a_third_of_the_lease_at_most(postgres: SqlStore, opened: Opener) -> None:
-    leases = opened(postgres, "a:1")
-    assert isinstance(leases, PostgresLeases)
-    with leases.database.write() as connection:
-        assert connection.scalar(text("SHOW lock_timeout")) == "1667ms"
 
 
 def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore, opened: Opener) -> None:
