@@ -47,12 +47,6 @@ class Matcher:
             raise ConfigError(msg)
         return cls(name=name, sign=sign, value=value, text=text)
 
-    @classmethod
-    def exactly(cls, name: str, value: str) -> Self:
-        """The matcher ``name="value"``, whatever characters the value has; ConfigError where it is too long."""
-        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-        return cls.parse(f'{name}="{quoted}"')
-
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an alert of these labels is meant."""
         value = labels.get(self.name, "")

@@ -142,20 +142,18 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
-    from monitor.pipeline.alert_actions import Signature, acknowledge, resolve
+    from monitor.pipeline.alert_actions import Signature, change_firing
 
-    comparison = only_one(name, comparison)
+    comparison, ends = only_one(name, comparison), context.info_name == "resolve"
     signed = Signature(author=author_name(by), comment=comment, at=datetime.now(UTC))
 
     def is_meant(start: Transition) -> bool:
         return comparison in (None, start.comparison) and alert in (None, start.alert) and segment in (None, start.segment)
 
-    change = resolve if context.info_name == "resolve" else acknowledge
     with opened_database(config) as (store, _):
-        changed = change(store.alerts, is_meant, signed)
+        changed = change_firing(store.alerts, is_meant, signed, ends=ends)
     if not changed:
-        known = "" if change is resolve else f" that {signed.author} has not acknowledged already"
-        msg = f"no firing alert matches{known}: see `rankwatch alerts`"
+        msg = f"no firing alert matches{'' if ends else f' that {signed.author} has not acknowledged'}: see `rankwatch alerts`"
         raise ConfigError(msg)
     print_records(map(transition_dict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 

@@ -25,40 +25,26 @@ class Signature:
         return f"{verb} by {self.author}" + (f": {self.comment}" if self.comment else "")
 
 
-def acknowledge(store: AlertStore, is_meant: Callable[[Transition], bool], signed: Signature) -> tuple[Transition, ...]:
-    """Acknowledge the firings whose start is meant; what changed, nothing of what the author has acknowledged already."""
-    reason = signed.reason("acknowledged")
-    return tuple(
-        change
-        for name, alerts in _firing(store, is_meant).items()
-        for change in store.acknowledge(name, alerts, author=signed.author, reason=reason, at=signed.at)
-    )
+def change_firing(
+    store: AlertStore, is_meant: Callable[[Transition], bool], signed: Signature, *, ends: bool
+) -> tuple[Transition, ...]:
+    """Acknowledge, or with ``ends`` resolve, the firings whose start is meant; the changes, none for what was done before."""
+    reason, chosen = signed.reason("resolved" if ends else "acknowledged"), dict[str, list[tuple[str, str]]]()
+    for start in filter(is_meant, store.firing()):
+        chosen.setdefault(start.comparison, []).append((start.alert, start.segment))
+    changed: list[Transition] = []
+    for name, alerts in chosen.items():
+        if ends:
+            changed += store.resolve(name, alerts, reason=reason, at=signed.at)
+        else:
+            changed += store.acknowledge(name, alerts, author=signed.author, reason=reason, at=signed.at)
+    return tuple(changed)
 
 
-def resolve(store: AlertStore, is_meant: Callable[[Transition], bool], signed: Signature) -> tuple[Transition, ...]:
-    """End the firings whose start is meant; what changed."""
-    return tuple(
-        change
-        for name, alerts in _firing(store, is_meant).items()
-        for change in store.resolve(name, alerts, reason=signed.reason("resolved"), at=signed.at)
-    )
-
-
-def _firing(store: AlertStore, is_meant: Callable[[Transition], bool]) -> dict[str, list[tuple[str, str]]]:
-    chosen: dict[str, list[tuple[str, str]]] = {}
-    for start in store.firing():
-        if is_meant(start):
-            chosen.setdefault(start.comparison, []).append((start.alert, start.segment))
-    return chosen
-
-
-def make_silence(
-    matchers: Sequence[str], signed: Signature, *, ends_at: datetime, starts_at: datetime | None = None
-) -> Silence:
-    """A silence to be stored, from now on unless it says from when; ConfigError where it would hold nothing back."""
-    starts_at = starts_at or signed.at
+def make_silence(matchers: Sequence[str], signed: Signature, *, starts_at: datetime, ends_at: datetime) -> Silence:
+    """A silence to be stored; ConfigError where a matcher is none, or where it would hold back nothing or everything."""
     if not matchers:
-        msg = "a silence needs a matcher, such as comparison=home-feed: without any it would hold everything back"
+        msg = "a silence needs a matcher, such as comparison=home-feed: without one it would hold everything back"
         raise ConfigError(msg)
     if ends_at <= max(starts_at, signed.at):
         msg = f"its end {format_instant(ends_at)} is not after its beginning and now: nothing would be held back"

@@ -11,14 +11,15 @@ from anyio import CapacityLimiter, move_on_after
 from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from monitor.errors import ConfigError, DatabaseError
-from monitor.web.forms import FormRefusedError, FormTokens, read_form
+from monitor.web.forms import FormTokens, read_form
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
-from monitor.web.pages.actions import OUTCOMES, Form, Visitor, act
+from monitor.web.pages.actions import OUTCOMES, Form, act
 from monitor.web.pages.rendering import render
 from monitor.web.pages.site import alert_url, comparison_url
 from monitor.web.request_guard import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
@@ -59,6 +60,7 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
     # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a scrape or a run.
     threads, tokens = CapacityLimiter(_READERS), FormTokens()
+    form = _form(site, tokens, CapacityLimiter(1))
     pages = [
         route
         for page in PAGES
@@ -74,7 +76,7 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     app = Starlette(
         routes=[
             *pages,
-            *(Route(path, _changer(site, tokens), methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
+            *(Route(path, form, methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
             Route("/api/v1/openapi.json", lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
             Route("/static/{name}", _static),
             Route("/comparisons/{name}", former),
@@ -112,37 +114,31 @@ def _page(page: Page, site: Site, threads: CapacityLimiter, answer: Answer) -> C
 
 
 def _render(tokens: FormTokens, page: Page, site: Site, request: Request, shown: Any) -> Response:  # noqa: ANN401 - what any page shows
-    user = request.scope[USER]
-    token = "" if user is None else tokens.issue(user, site.clock.now())
-    visitor = Visitor(user=user, token=token, outcome=OUTCOMES.get(request.query_params.get("done", "")))
-    return HTMLResponse(render(page.template, page=shown, prefix=site.prefix, visitor=visitor), headers=_HTML)
+    user, outcome = request.scope[USER], OUTCOMES.get(request.query_params.get("done", ""))
+    token = None if user is None else tokens.issue(user, site.clock.now().isoformat())
+    shown = {"page": shown, "prefix": site.prefix, "user": user, "token": token, "outcome": outcome}
+    return HTMLResponse(render(page.template, **shown), headers=_HTML)
 
 
-def _changer(site: Site, tokens: FormTokens) -> Callable[[Request], Awaitable[Response]]:
-    """Does what a form asks for, one at a time, and leads back to the page on which it stood."""
-    thread = CapacityLimiter(1)
+def _form(site: Site, tokens: FormTokens, thread: CapacityLimiter) -> Callable[[Request], Awaitable[Response]]:
+    """Does what a form asks for, and leads back to the page on which it stood."""
 
     async def endpoint(request: Request) -> Response:
         user, key = request.scope[USER], request.path_params.get("key", "")
         fail = partial(_fail, site, as_json=False)
         if user is None:
-            return fail(403, "not here", f"nobody is known by name here: changing anything needs {MUST_AUTHENTICATE}")
+            return fail(403, "nothing was changed", f"to change anything here needs {MUST_AUTHENTICATE}")
         try:
             fields = await read_form(request, host=site.host)
-            issued = tokens.verify(fields.get("token", ""), user, site.clock.now())
-            form = Form(user=user, issued=issued, key=key, fields=fields)
+            form = Form(user=user, issued=tokens.verify(fields.get("token", ""), user), key=key, fields=fields)
             outcome = await run_sync(act, site, form, limiter=thread)
-        except FormRefusedError as error:
-            return fail(error.status, "refused", str(error))
+        except HTTPException as error:
+            return fail(error.status_code, "nothing was changed", error.detail)
         except ConfigError as error:
             return fail(422, "nothing was changed", str(error))
-        except AbsentPageError as error:
-            return fail(404, "not here", str(error))
         except DatabaseError as error:
-            return fail(503, "the database is away", f"{error}. Whether it was done is not known: look before you try again.")
-        return RedirectResponse(
-            f"{site.prefix}{alert_url(key) if key else '/alerts'}?done={outcome}", 303, headers=PLAIN_HEADERS
-        )
+            return fail(503, "the database is away", f"{error}. Look whether it was done before you try again.")
+        return RedirectResponse(f"{site.prefix}{alert_url(key) if key else '/alerts'}?done={outcome}", 303, PLAIN_HEADERS)
 
     return endpoint
 

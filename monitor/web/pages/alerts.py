@@ -66,7 +66,6 @@ class AlertPage:
     """
 
     incident: Incident
-    states: tuple[AlertState, ...]
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
     messages: tuple[SentMessage, ...]
@@ -100,14 +99,13 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         msg = f"no incident {key}: it never was, or is deleted"
         raise AbsentPageError(msg)
     comparison = history.transitions[0].comparison
-    states = tuple(each for each in site.store.alerts.states(comparison) if key in (each.incident, each.dedup_key))
+    states = (each for each in site.store.alerts.states(comparison) if key in (each.incident, each.dedup_key))
     firing = {each.dedup_key: each for each in states if each.state is State.FIRING}
     lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
     now, policy = site.clock.now(), site.policy()
     whys = ((each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now)) for each in lasting)
     return AlertPage(
         incident=_incident(key, history.transitions, firing),
-        states=states,
         transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
@@ -121,35 +119,32 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
-    """The newest messages, newest first."""
-    sent = [each for each in history.attempts if each.status is DeliveryStatus.SENT and each.reason is None]
-    found: dict[str, SentMessage] = {}
-    for attempt in sent[-_MESSAGES:]:
-        before = [each for each in sent[: sent.index(attempt)] if each.receiver == attempt.receiver]
-        for message in _messages_of(site, history, attempt, before):
-            text = site.message_text(message)
-            first = found.get(text) or SentMessage(at=attempt.at, receivers=(), text=text)
-            found[text] = replace(first, receivers=(*first.receivers, attempt.receiver))
-    return tuple(reversed(found.values()))
+    """The newest messages, newest first: what was sent of the same changes is one."""
+    taken: dict[tuple[int, ...], list[Attempt]] = {}
+    for each in history.attempts:
+        if each.status is DeliveryStatus.SENT and each.reason is None:
+            taken.setdefault(each.changes, []).append(each)
+    return tuple(
+        SentMessage(at=of_it[0].at, receivers=tuple(each.receiver for each in of_it), text=site.message_text(message))
+        for places, of_it in list(taken.items())[: -_MESSAGES - 1 : -1]
+        for message in _messages_of(site, history.transitions, places, of_it[0].at)
+    )
 
 
-def _messages_of(site: Site, history: IncidentHistory, attempt: Attempt, before: Sequence[Attempt]) -> Iterator[Message]:
-    """What the receiver was sent at once, of which it had been sent ``before``."""
-    known = [each for each in history.transitions if each.at <= attempt.at]
-    ended = {each.dedup_key for each in known if each.is_end}
-    told = tuple(history.transitions[place] for each in before for place in each.changes if history.transitions[place].is_start)
+def _messages_of(site: Site, changes: Sequence[Transition], places: Sequence[int], at: datetime) -> Iterator[Message]:
+    """The messages of the changes at these places, as they were composed then."""
+    ended = {each.dedup_key for each in changes if each.is_end and each.at <= at}
+    told = tuple(each for each in changes[: min(places)] if each.is_start)
     snapshot = FiringSnapshot(
-        firing=tuple(each for each in known if each.is_start and each.dedup_key not in ended),
+        firing=tuple(each for each in changes if each.is_start and each.at <= at and each.dedup_key not in ended),
         delivered=frozenset(str(each.dedup_key) for each in told),
         told=told,
-        acknowledged=frozenset(str(each.dedup_key) for each in known if each.is_acknowledgement),
+        acknowledged=frozenset(str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at),
     )
-    changes = [history.transitions[place] for place in attempt.changes]
     group_for = site.policy().group_for.get(changes[0].comparison, GROUP_FOR)
-    for message in compose_messages(changes, snapshot, group_for):
+    for message in compose_messages([changes[place] for place in places], snapshot, group_for):
         newest = max((start.slot for start in message.starts), default=None)
-        briefing = None if newest is None else site.store.outbox.briefing(message.comparison, newest)
-        yield replace(message, briefing=briefing)
+        yield message if newest is None else replace(message, briefing=site.store.outbox.briefing(message.comparison, newest))
 
 
 def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]) -> Incident:
