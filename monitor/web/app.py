@@ -33,11 +33,11 @@ _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
 _OURS = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
-_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript"}
+_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 class Health(Protocol):
