@@ -37,7 +37,7 @@ class Browser:
         while (answer := self._read()).get("id") != self._calls:
             self.events.append(answer)
         assert "error" not in answer, (method, answer)
-        return cast(dict[str, Any], answer["result"])
+        return cast("dict[str, Any]", answer["result"])
 
     def await_event(self, method: str) -> None:
         """Until it was told since the events were last cleared."""
@@ -49,7 +49,7 @@ class Browser:
         while (byte := self._told.read(1)) != b"\0":
             assert byte, "Chromium has ended"
             read += byte
-        return cast(dict[str, Any], json.loads(read))
+        return cast("dict[str, Any]", json.loads(read))
 
     def open_tab(self, *, width: int = 1280, height: int = 900, is_dark: bool = False, has_script: bool = True) -> "Tab":
         """An empty tab of this size, in one of both colour schemes, with or without JavaScript."""
