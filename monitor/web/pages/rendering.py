@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from importlib import resources
 from typing import Any
 
 import jinja2
@@ -23,6 +24,7 @@ from monitor.charts import (
     draw_sparkline,
     draw_stack,
     draw_waterfall,
+    read_style,
 )
 from monitor.charts.slope_chart import draw_thumbnail
 from monitor.charts.svg import element
@@ -50,6 +52,14 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 def render(template: str, **shown: object) -> str:
     """The page that this template makes of what it is given."""
     return _templates().get_template(template).render(**shown)
+
+
+@cache
+def read_static(name: str) -> str:
+    """The style sheet or the script."""
+    if name == "rankwatch.css":
+        return read_style()
+    return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def series_chart(page: ComparisonPage) -> Markup:
