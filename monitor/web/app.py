@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
-from importlib import resources
 from typing import Any, Protocol
 
 from anyio import CapacityLimiter, move_on_after
@@ -20,7 +19,7 @@ from monitor.errors import ConfigError, DatabaseError
 from monitor.web.forms import FormTokens, read_form
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.actions import OUTCOMES, Form, act
-from monitor.web.pages.rendering import render
+from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import alert_url, comparison_url
 from monitor.web.request_guard import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
 
@@ -36,11 +35,11 @@ _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
 _OURS = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
-_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript"}
+_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 class Health(Protocol):
@@ -187,12 +186,6 @@ async def _static(request: Request) -> Response:
         return PlainTextResponse("no such file\n", 404, headers=PLAIN_HEADERS)
     headers = {**PLAIN_HEADERS, "Cache-Control": "max-age=3600"}
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
-
-
-@cache
-def read_static(name: str) -> str:
-    """The style sheet or the script."""
-    return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
