@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
-from importlib import resources
 from typing import Any, Protocol
 
 from anyio import CapacityLimiter, move_on_after
@@ -17,7 +16,7 @@ from starlette.routing import Route
 
 from monitor.errors import DatabaseError
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
-from monitor.web.pages.rendering import render
+from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import comparison_url
 from monitor.web.request_guard import IS_AUTHENTICATED, PLAIN_HEADERS, RELOAD
 
@@ -33,11 +32,11 @@ _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
 _OURS = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
 _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "same-origin"}
-_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript"}
+_STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
 class Health(Protocol):
@@ -156,12 +155,6 @@ async def _static(request: Request) -> Response:
         return PlainTextResponse("no such file\n", 404, headers=PLAIN_HEADERS)
     headers = {**PLAIN_HEADERS, "Cache-Control": "max-age=3600"}
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
-
-
-@cache
-def read_static(name: str) -> str:
-    """The style sheet or the script."""
-    return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
