@@ -20,7 +20,7 @@ NONE, SUCH = "gave no list for 8 of 8 users", "(such as {users})"
 WELL = "the baseline answered 8 of 8"
 NOTHING = f"{WELL}; nothing could be compared"
 DOWN = "{host} answered 503 Service Unavailable"
-LATE = "when the run's deadline passed after N s"
+LATE = "when the run's deadline passed, N s after the first was asked"
 HALF = "the candidate failed to answer for 4 of 8 users (50 %), more than the 20 % allowed"
 UNTRUSTED = "has a TLS certificate that is not trusted (self-signed certificate): set ca_file for authorities of your own"
 HTML = "{host} answered 200 with HTML (content type text/html), not JSON"
@@ -100,7 +100,7 @@ def expected(name: str, servers: dict[str, Recommender]) -> str:
 
 
 def without_pace(text: str) -> str:
-    return re.sub(r"[\d.e-]+ s each", "N s each", re.sub(r"after [\d.]+ s", "after N s", text))
+    return re.sub(r"[\d.e-]+ s each", "N s each", re.sub(r"passed, [\d.]+ s", "passed, N s", text))
 
 
 def test_a_message_and_show_name_the_cause_of_an_outage(

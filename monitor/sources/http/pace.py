@@ -52,7 +52,7 @@ class PullPace:
         answers = self._answered_s
         each = f", {median(answers):.2g} s each in the median," if answers else ""
         elapsed_s = time.monotonic() - self._begun_at
-        passed = f"the run's deadline passed after {elapsed_s:.1f} s"
+        passed = f"the run's deadline passed, {elapsed_s:.1f} s after the first was asked"
         told = f"had answered {len(answers):,} of {self._users:,} users{each} when {passed}"
         if self._slow_s < self._spent_s / 2:
             advice = "raise deadline or concurrency, or ask fewer users"

@@ -26,12 +26,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (
             [0.02] * 500,
             CoverageReason.TOO_SLOW,
-            "was quick, but had answered 500 of 900 users, 0.02 s each in the median, when the run's deadline passed after 10",
+            "was quick, but had answered 500 of 900 users, 0.02 s each in the median, when the run's deadline passed, 10.0 s",
         ),
         (
             [0.02] * 100 + [9.9],
             CoverageReason.TIMEOUT,
-            "had answered 100 of 900 users, 0.02 s each in the median, when the run's deadline passed after 10.0 s",
+            "had answered 100 of 900 users, 0.02 s each in the median, when the run's deadline passed, 10.0 s after",
         ),
         ([], CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed"),
     ],
