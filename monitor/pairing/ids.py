@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from monitor.kernels.engines import choice
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
@@ -144,10 +145,28 @@ def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
         return ids.codes, _array(ids.categories)
     if ids.dtype == object:
         return _encode_objects(ids)
+    if (coded := _encode_texts(ids)) is not None:
+        return coded
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
     codes, distinct = pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
     return codes, distinct
+
+
+def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
+    """`_encode_one` of texts that Arrow holds, read where they lie; None without machine code, and where one is missing."""
+    if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
+        return None
+    if (machine := choice.compiled(choice.TEXT_COST * len(ids))) is None:
+        return None
+    chunks = ids.__arrow_array__()
+    texts = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    if texts.null_count:
+        return None
+    _, offsets, data = texts.buffers()
+    places = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
+    coded = machine.code_texts(np.require(places, requirements="A"), np.frombuffer(data or b"", np.uint8))
+    return None if coded is None else (coded[0], ids.take(coded[1]))
 
 
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
