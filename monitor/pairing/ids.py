@@ -165,7 +165,7 @@ def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
         return None
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
-    coded = machine.code_texts(np.require(places, requirements="A"), np.frombuffer(data or b"", np.uint8))
+    coded = machine.code_texts(places, np.frombuffer(data or b"", np.uint8))
     return None if coded is None else (coded[0], ids.take(coded[1]))
 
 
