@@ -49,7 +49,7 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     else:
         coded = list(map(_encode_one, arms))
     shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
-    return [codes.take(own) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
+    return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
@@ -137,6 +137,11 @@ def _own_code(item: object) -> int:
     except (TypeError, ValueError, OverflowError):
         return -1
     return code if code == key and 0 <= code < _CODE_LIMIT else -1
+
+
+def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
+    """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
+    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else shared.take(own)
 
 
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
