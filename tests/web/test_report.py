@@ -12,12 +12,12 @@ import pytest
 import factories
 import published
 from factories import HeldClock
-from monitor.model import format_instant
 from monitor.storage import SqlStore
 from monitor.web.pages import report
+from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError
-from servers.chromium import open_file
+from servers.chromium import TROUBLE, browsing
 from web.stored_pages import DAY, SLOTS, fill
 from web.test_pages import EVIL, watched
 
@@ -65,10 +65,10 @@ def test_a_run_of_the_past_is_shown_as_it_stood_then(store: SqlStore) -> None:
     fill(store)
     now, then = (Document(written(store, slot=slot)) for slot in (SLOTS[-1], SLOTS[1]))
     heads = ["".join(each.words[: each.words.index("over time")]) for each in (now, then)]
-    assert [format_instant(slot) in head for slot, head in zip((SLOTS[-1], SLOTS[1]), heads, strict=True)] == [True, True]
+    assert [show_instant(slot) in head for slot, head in zip((SLOTS[-1], SLOTS[1]), heads, strict=True)] == [True, True]
     pills = [[attributes.get("class") for tag, attributes in each.tags if tag == "span"] for each in (now, then)]
     assert ["pill firing" in each for each in pills] == [True, False]
-    assert "".join(then.words).count(format_instant(SLOTS[2])) == 0
+    assert "".join(then.words).count(show_instant(SLOTS[2])) == 0
 
 
 def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store: SqlStore) -> None:
@@ -82,10 +82,10 @@ def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store: SqlStor
     )
     text = written(store, since=SLOTS[1])
     runs = [word for word in Document(text).words if word.startswith("run of ")]
-    assert runs[:2] == [f"run of {format_instant(SLOTS[-1] + DAY)}", f"run of {format_instant(SLOTS[-1])}"]
+    assert runs[:2] == [f"run of {show_instant(SLOTS[-1] + DAY)}", f"run of {show_instant(SLOTS[-1])}"]
     over_time = text.partition('<section id="part-1">')[0]
-    assert [f">{format_instant(slot)}:" in over_time for slot in SLOTS[:2]] == [False, True]
-    assert format_instant(SLOTS[-1]) in "".join(Document(written(store, until=SLOTS[-1] + timedelta(hours=1))).words)
+    assert [f">{show_instant(slot)}:" in over_time for slot in SLOTS[:2]] == [False, True]
+    assert show_instant(SLOTS[-1]) in "".join(Document(written(store, until=SLOTS[-1] + timedelta(hours=1))).words)
 
 
 def test_names_from_outside_stay_text(store: SqlStore, tmp_path: Path) -> None:
@@ -96,10 +96,16 @@ def test_names_from_outside_stay_text(store: SqlStore, tmp_path: Path) -> None:
     assert "{{7*7}}" in text
     file = tmp_path / "report.html"
     file.write_text(text)
-    shown, console = open_file(file, tmp_path / "home")
-    assert console == []
-    assert 'id="hover"' in shown, "its own script may run"
-    assert shown.count("<script") == 1
+    with browsing() as browser:
+        tab = browser.open_tab()
+        tab.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        tab.go(file.as_uri())
+        assert tab.run("document.querySelectorAll('script').length") == 1
+        assert tab.run("document.getElementById('hover') !== null"), "its own script runs"
+        assert tab.run("getComputedStyle(document.querySelector('.card')).borderTopWidth") == "1px", "its own style is in force"
+        assert [each for each in browser.events if each["method"] in TROUBLE] == []
+        asked = [each["params"]["request"]["url"] for each in browser.events if each["method"] == "Network.requestWillBeSent"]
+        assert asked == [file.as_uri()]
 
 
 def test_users_are_left_out_and_counted_where_the_file_would_become_large(

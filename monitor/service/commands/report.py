@@ -30,6 +30,8 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
                 notice=lambda: None,
                 titles=TitleCache(lambda: wiring),
                 status=_no_daemon,
+                policy=lambda: wiring.policy,
+                message_text=_no_daemon,
             )
             return make_report(site, name, slot=slot, since=since, until=until)
     except AbsentPageError as error:
@@ -38,6 +40,6 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
         wiring.close()
 
 
-def _no_daemon() -> NoReturn:
+def _no_daemon(*_: object) -> NoReturn:
     msg = "there is no daemon here"
     raise AbsentPageError(msg)
