@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monitor.frames import compare, compare_many, summarize
+    from monitor.frames import compare, compare_many, plot_pair, plot_scores, summarize
     from monitor.metrics import METRICS, expected_by_chance, parse, rbo_persistence, rbo_weight
 
 __all__ = [
@@ -19,6 +19,8 @@ __all__ = [
     "compare_many",
     "expected_by_chance",
     "parse",
+    "plot_pair",
+    "plot_scores",
     "rbo_persistence",
     "rbo_weight",
     "summarize",
@@ -26,7 +28,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_FRAMES = ("compare", "compare_many", "summarize")
+_FRAMES = ("compare", "compare_many", "plot_pair", "plot_scores", "summarize")
 
 
 def __getattr__(name: str) -> object:

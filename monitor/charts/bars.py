@@ -10,7 +10,7 @@ from markupsafe import Markup
 from monitor.charts.svg import Axis, drawing, element
 
 WIDTH, ROW = 560.0, 26.0
-NAMES, VALUES = 170.0, 110.0
+NAMES, VALUES = 160.0, 130.0
 """Room for the names on the left and for the figures on the right."""
 
 

@@ -8,20 +8,25 @@ from markupsafe import Markup
 
 from monitor.charts.svg import Axis, drawing, element, ticks, write_value
 
-WIDTH, HEIGHT = 960.0, 160.0
-LEFT, RIGHT = 52.0, 12.0
+WIDTH, HEIGHT = 960.0, 188.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 8.0, 34.0
 SHADES = 6
 _MOST_COLUMNS = 120
 _MOST_ROWS = 20
 
 
-def draw_heat_map(columns: Sequence[Sequence[int]], low: float, high: float, *, label: str) -> Markup:
-    """Counts by bin from ``low`` to ``high`` of each run, oldest first; neighbours are added up where there are too many."""
+def draw_heat_map(
+    columns: Sequence[Sequence[int]], low: float, high: float, *, label: str, ends: tuple[str, str] = ("", "")
+) -> Markup:
+    """Counts by bin from ``low`` to ``high`` of each run, oldest first; neighbours are added up where there are too many.
+
+    ``ends``: what is said below the first and the last column.
+    """
     folded = [_fold(column, _MOST_ROWS) for column in _thin(columns)]
     if not folded:
         return Markup()
     width = (WIDTH - LEFT - RIGHT) / len(folded)
-    height = HEIGHT / len(folded[0])
+    height = (HEIGHT - TOP - BOTTOM) / len(folded[0])
     cells = []
     for number, column in enumerate(folded):
         total = sum(column) or 1
@@ -29,16 +34,19 @@ def draw_heat_map(columns: Sequence[Sequence[int]], low: float, high: float, *, 
             if shade := min(SHADES, round(SHADES * 3 * count / total + 0.3)):
                 place = {
                     "x": LEFT + number * width,
-                    "y": HEIGHT - (row + 1) * height,
+                    "y": HEIGHT - BOTTOM - (row + 1) * height,
                     "width": width + 0.2,
                     "height": height + 0.2,
                 }
                 cells.append(element("rect", **place, class_=f"heat h{shade}"))
-    y = Axis(low, high, HEIGHT, 0)
+    y = Axis(low, high, HEIGHT - BOTTOM, TOP)
     marks = ticks(y, 4)
     axis = [
-        element("text", write_value(each, marks), x=LEFT - 6, y=min(HEIGHT, y(each) + 4), text_anchor="end", class_="tick")
-        for each in marks
+        element("text", write_value(each, marks), x=LEFT - 6, y=y(each) + 4, text_anchor="end", class_="tick") for each in marks
+    ]
+    axis += [
+        element("text", said, x=x, y=HEIGHT - 8, text_anchor=anchor, class_="tick")
+        for said, x, anchor in zip(ends, (LEFT, WIDTH - RIGHT), ("start", "end"), strict=True)
     ]
     return drawing(WIDTH, HEIGHT, label, *axis, *cells)
 

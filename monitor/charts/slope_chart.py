@@ -8,12 +8,13 @@ from markupsafe import Markup
 
 from monitor.charts.svg import drawing, element
 
-ROW = 24.0
+ROW = 26.0
 WIDTH = 640.0
-LINES = (250.0, 390.0)
+LINES = (262.0, 378.0)
 """Between which places the lines run; the names stand on both sides."""
 THUMB_ROW, THUMB_WIDTH = 5.0, 64.0
-_LONGEST = 34
+_LONGEST, _SHORT = 34, 18
+"""Letters of a name; on a narrow page the style sheet hides those beyond the second number."""
 _FAR = 3
 """Places from which on an item counts as moved far."""
 
@@ -82,14 +83,17 @@ def _draw_move(before: int, after: int) -> Markup:
 def _draw_item(rank: int, item: str, names: Mapping[str, str], side: str, kind: str) -> Markup:
     full = names.get(item, item)
     said = full if len(full) <= _LONGEST else f"{full[: _LONGEST - 1]}…"
+    parts = [said]
+    if len(said) > _SHORT:
+        parts = [said[:_SHORT], element("tspan", said[_SHORT:], class_="rest"), element("tspan", "…", class_="cut")]
     y = ROW * (rank + 1) + 16
-    mark, name = (LINES[0] - 10, LINES[0] - 34) if side == "left" else (LINES[1] + 10, LINES[1] + 34)
+    mark, name = (LINES[0] - 10, LINES[0] - 38) if side == "left" else (LINES[1] + 10, LINES[1] + 38)
     anchor, outer = ("end", "end") if side == "left" else ("start", "start")
     return element(
         "g",
         element("title", f"{full} ({item})" if full != item else item),
         element("text", str(rank + 1), x=mark, y=y, text_anchor=anchor, class_="tick"),
-        element("text", said, x=name, y=y, text_anchor=outer, class_=f"item {kind}"),
+        element("text", *parts, x=name, y=y, text_anchor=outer, class_=f"item {kind}"),
     )
 
 

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from monitor.charts.svg import Axis, axis_of, drawing, element, polyline, ticks, write_value
 
-WIDTH, HEIGHT = 960.0, 280.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 26.0
+WIDTH, HEIGHT = 960.0, 288.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 34.0
 SPARK_WIDTH, SPARK_HEIGHT = 160.0, 32.0
 _DAY_MARKS = (1, 2, 7, 14, 28, 91, 365)
 _HOUR_MARKS = (1, 3, 6, 12)
@@ -91,6 +91,7 @@ def draw_series(
         *(_draw_level(level, y) for level in near),
         *_draw_line(points, x, y),
         *(_draw_point(point, x, y) for point in points),
+        *(_draw_newest(point, x, y) for point in points[-1:] if point.value is not None),
     )
 
 
@@ -99,9 +100,12 @@ def draw_sparkline(
 ) -> Markup:
     """The last values over their normal band, in the room of a word."""
     x = Axis(0, max(1, len(values) - 1), 3, SPARK_WIDTH - 3)
-    y = axis_of([*values, *band], SPARK_HEIGHT - 3, 3)
+    seen = axis_of(values, SPARK_HEIGHT - 3, 3)
+    reach = (seen.high - seen.low) / 2  # a wide band does not flatten the line
+    near = [min(max(edge, seen.low - reach), seen.high + reach) for edge in band if edge is not None]
+    y = axis_of([*values, *near], SPARK_HEIGHT - 3, 3)
     low, high = band
-    top, bottom = y(y.high if high is None else high), y(y.low if low is None else low)
+    top, bottom = (max(0.0, y(y.high if high is None else high)), min(SPARK_HEIGHT, y(y.low if low is None else low)))
     known = [(x(number), y(value)) for number, value in enumerate(values) if value is not None]
     return drawing(
         SPARK_WIDTH,
@@ -150,7 +154,7 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
         drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
         drawn.append(element("text", said, x=LEFT - 6, y=y(value) + 4, text_anchor="end", class_="tick"))
     for at, said in _time_marks(x):
-        drawn.append(element("text", said, x=x(_seconds(at)), y=y.start + 18, text_anchor="middle", class_="tick"))
+        drawn.append(element("text", said, x=x(_seconds(at)), y=y.start + BOTTOM - 8, text_anchor="middle", class_="tick"))
     return drawn
 
 
@@ -219,6 +223,12 @@ def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
         else:
             pieces[-1].append((x(_seconds(point.at)), y(point.value)))
     return [polyline(piece, class_="line") for piece in pieces if len(piece) > 1]
+
+
+def _draw_newest(point: Point, x: Axis, y: Axis) -> Markup:
+    value = point.value or 0.0
+    place = y(value) - 9 if y(value) > TOP + 24 else y(value) + 20
+    return element("text", f"{value:.3f}", x=x(_seconds(point.at)) + 8, y=place, text_anchor="end", class_="value")
 
 
 def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,20 +54,48 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     if is_long and is_wide and columns.item != columns.items:
         msg = f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide form): drop or rename one"
         raise InputError(msg)
+    if not is_long and not is_wide and (ranked := _ranked_columns(frame)):
+        return _read_ranked(frame, ranked, columns.user, arm)
     if not is_long and not is_wide:
         msg = (
             f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor {columns.items!r} (wide form, a list "
-            f"a row); found {shown(frame.columns)}: name them with item=, rank=, items="
+            f"a row) nor one a rank (rec_0, rec_1 ...); found {shown(frame.columns)}: name them with item=, rank=, items="
         )
         raise InputError(msg)
     return _read_wide(frame, columns, arm) if is_wide else read_long(frame, columns, arm)
 
 
+def _ranked_columns(frame: pd.DataFrame) -> list[str]:
+    """Columns of an item a rank, such as rec_0 to rec_9, best first; none where several kinds of names could be meant."""
+    found: dict[str, dict[int, str]] = {}
+    for name in frame.columns:
+        if match := _RANKED.fullmatch(str(name)):
+            found.setdefault(match["stem"], {})[int(match["rank"])] = name
+    ranked = sorted(next(iter(found.values())).items()) if len(found) == 1 else []
+    is_whole = [rank for rank, _ in ranked] in ([*range(len(ranked))], [*range(1, len(ranked) + 1)])
+    return [name for _, name in ranked] if is_whole else []
+
+
+_RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
+
+
+def _read_ranked(frame: pd.DataFrame, names: Sequence[str], user: Hashable, arm: str) -> RankingTable:
+    """Lists from a column a rank; what is missing behind a list's last item makes it shorter."""
+    users = _read_users(frame, user, arm)
+    _require_one_list(users, arm)
+    is_there = frame[names].notna().to_numpy()
+    if (is_there[:, 1:] & ~is_there[:, :-1]).any():
+        msg = f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no hole in a list"
+        raise InputError(msg)
+    places = np.arange(is_there.size).reshape(len(names), len(frame)).T[is_there]  # row by row, of columns end to end
+    items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
+    offsets = offsets_of(is_there.sum(axis=1))
+    return RankingTable(users=users, offsets=offsets, items=from_array(items, f"lists of the {arm}"))
+
+
 def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     users = _read_users(frame, columns.user, arm)
-    if users.has_duplicates:
-        msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
-        raise InputError(msg)
+    _require_one_list(users, arm)
     column = _take_column(frame, columns.items, "items", arm)
     if (whole := _read_list_column(column)) is None:
         lists = read_rows(column.tolist(), f"lists of the {arm}", users)
@@ -127,6 +156,12 @@ def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
     """The users in that column; InputError when one is missing."""
     column = _take_column(frame, name, "user", arm)
     return checked_users(pd.Index(read_column(column) if isinstance(column.dtype, pd.ArrowDtype) else column), arm)
+
+
+def _require_one_list(users: pd.Index, arm: str) -> None:
+    if users.has_duplicates:
+        msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
+        raise InputError(msg)
 
 
 def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str) -> bool:
@@ -190,12 +225,15 @@ def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd
     return column
 
 
-Rankings = Mapping[Any, Any] | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
-"""User -> list, a long or wide frame of pandas or Arrow, a 2-D array or a sequence of lists (row number = user)."""
+Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
+"""User -> list as a mapping or Series, a long or wide frame of pandas or Arrow, a 2-D array, or lists by row number."""
 
 
 def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from any of the shapes; InputError, naming the arm, for anything else."""
+    if isinstance(data, pd.Series):
+        lists = pd.DataFrame({columns.user: data.index, columns.items: data.array})
+        return _read_wide(lists, replace(columns, scores=None), arm)
     if isinstance(frame := as_frame(data, arm), pd.DataFrame):
         return read_frame(frame, columns, arm)
     if isinstance(data, Mapping):
@@ -205,7 +243,7 @@ def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     if isinstance(data, list | tuple):
         return read_rows(data, f"lists of the {arm}")
     msg = (
-        f"{arm} is of type {type(data).__name__}: expected a dict of user -> list, a DataFrame, an Arrow table, a 2-D array or "
-        "a list of lists (row = user)"
+        f"{arm} is of type {type(data).__name__}: expected a dict or Series of user -> list, a DataFrame, an Arrow table, "
+        "a 2-D array or a list of lists (row = user)"
     )
     raise InputError(msg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,16 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from monitor.charts import Plot
 from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
+from monitor.frames.pair_scores import PairScores, draw_pair
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
 from monitor.kernels.exposure import distinct_items
 from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse, score_all, typical_length
 from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
-from monitor.pairing.ids import find_users, unlike_ids_note
+from monitor.pairing.ids import decode, find_users, unlike_ids_note
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
@@ -92,8 +94,10 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     scores: Sequence[Numbers | None] | None = None,
     item_weights: Weights | None = None,
     relevance: Any = None,  # noqa: ANN401 - item -> grade, or items
-) -> dict[str, float]:
-    """How alike two best-first lists of item ids are: one number by canonical metric name, NaN where undefined.
+) -> PairScores:
+    """How alike two best-first lists of item ids are: a dict of one number by canonical metric name, NaN where undefined.
+
+    A notebook shows it with both lists; see `plot_pair`.
 
     ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Whatever is hashable may be an id:
     text, numbers, tuples, dates. Ids are equal as Python says, and a whole number equals the text that spells it: 1, 1.0, True
@@ -129,7 +133,18 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     )
     _warn_of_unlike_ids(lists, pairs)
     _, batch, _ = next(chunks_of_pairs(pairs))
-    return {name: float(values[0]) for name, values in score_all(batch, wanted).items()}
+    found = PairScores({name: float(values[0]) for name, values in score_all(batch, wanted).items()})
+    found.lists = decode(batch.baseline[0], pairs.vocabulary), decode(batch.candidate[0], pairs.vocabulary)
+    return found
+
+
+def plot_pair(a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None) -> Plot:
+    """Both lists side by side as `compare` measures them: what stayed, moved, went and came.
+
+    ``titles``: item -> title, shown in place of the id. A notebook shows the result; its ``html`` can be saved.
+    """
+    found = compare(a, b, k=k)
+    return draw_pair(*found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words)
 
 
 def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) -> tuple[RankingTable, RankingTable]:
@@ -167,14 +182,15 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
 ) -> pd.DataFrame:
     """How alike the two lists of each user are: a frame indexed by user with one float column a metric, NaN where undefined.
 
-    Each arm is a dict of user -> list, a long frame (columns ``user``, ``item``, ``rank``, smallest rank best; with
-    ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``), a 2-D array or a sequence of
-    lists (users are then the row numbers). A frame is one of pandas, an Arrow table or record batch, or whatever has the
-    Arrow PyCapsule protocol, such as a polars frame. The arms may differ in shape. Lists may be of any length (rows of
-    a 2-D array are as long as it is wide: -1 is an id like any other); they are cut to
-    ``k`` (None: not at all), then later duplicates are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are
-    one. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost
-    for nothing, text that Arrow holds (tables, ``str`` columns) in 30 to 200 nanoseconds an id, in 10 to 60 by machine code.
+    Each arm is a dict or Series of user -> list, a long frame (columns ``user``, ``item``, ``rank``, smallest rank best;
+    with ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``, or a column a rank:
+    ``rec_0``, ``rec_1`` and so on under any name), a 2-D array or a sequence of lists (users are then the row numbers). A
+    frame is one of pandas, an Arrow table or record batch, or whatever has the Arrow PyCapsule protocol, such as a polars
+    frame. The arms may differ in shape. Lists may be of any length (rows of a 2-D array are as long as it is wide: -1 is an
+    id like any other); they are cut to ``k`` (None: not at all), then later duplicates are dropped. Ids of items and users
+    are equal as in `compare`: 1 and "1" are one. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or
+    dictionary columns almost for nothing, text that Arrow holds (tables, ``str`` columns) in 30 to 200 nanoseconds an id,
+    in 10 to 60 by machine code.
 
     Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
     items' (None: do not look). See `compare` for what they mean. A long frame with scores and without ranks is ordered by
@@ -184,12 +200,13 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     columns ``user``, ``item`` and, if grades differ, ``grade`` or ``relevance``; of an item
     that a user graded twice the highest counts. A user whom it does not know is undefined to the metrics that need it.
 
-    Rows come in the baseline's order. Users of one arm alone are left out; ``frame.attrs`` has them as ``only_baseline`` and
-    ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the compared
-    lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm lists), and
-    ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the compared lists
-    have, drawn from the catalogue; None where lists are more ragged than that or longer than 1000, or the metric needs more
-    than lists). ``progress`` is called with the number of users done since the last call.
+    The index is named as the baseline's users are: ``user``, or its index where it is a Series that names it. Rows come in
+    the baseline's order. Users of one arm alone are left out; ``frame.attrs`` has them as ``only_baseline`` and
+    ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the
+    compared lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm
+    lists), and ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the
+    compared lists have, drawn from the catalogue; None where lists are more ragged than that or longer than 1000, or the
+    metric needs more than lists). ``progress`` is called with the number of users done since the last call.
 
     InputError for shapes, columns, ids or users that cannot be read so, when both arms have users and share none, and for two
     2-D arrays of different height; MetricError for an unknown metric, or one that needs what was not given.
@@ -211,6 +228,8 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     _warn_of_unlike_ids(lists, pairs)
     size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
     frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
+    own = baseline.index.name if isinstance(baseline, pd.Series) else None
+    frame.index.name = user if own is None else own
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
     return frame
@@ -261,7 +280,7 @@ def _score(
 def _frame(
     lists: tuple[RankingTable, RankingTable], pairs: CodedPairs, scores: dict[str, Floats], duplicated: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
-    frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]].rename("user"))
+    frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]])
     for arm, part, taken, count in zip(Arm, lists, pairs.rows, duplicated.tolist(), strict=True):
         alone = np.ones(len(part), dtype=np.bool_)
         alone[taken] = False

@@ -1,4 +1,4 @@
-"""Summaries of a frame of scores, over all users and by segment."""
+"""Summaries and charts of a frame of scores, over all users and by segment."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from markupsafe import Markup
 
-from monitor.errors import InputError
-from monitor.frames.lists import refuses_broken_text
-from monitor.model import ALL
+from monitor.charts import Level, Plot, draw_histogram
+from monitor.charts.svg import element
+from monitor.errors import InputError, MetricError
+from monitor.frames.lists import ArrowTable, as_frame, refuses_broken_text
+from monitor.metrics import parse
+from monitor.model import ALL, Summary
+from monitor.model.arrays import Rows
 from monitor.summaries import summarize_one
 
 SUMMARY_COLUMNS = {"p05": "p05", "p25": "p25", "median": "p50", "p75": "p75", "p95": "p95"}
 
-SegmentsBy = Mapping[Any, Any] | pd.Series | npt.NDArray[Any] | Sequence[Any] | Hashable
-"""Segment by user, or one a row of the frame, or the name of a column or index level of the frame."""
+MOST_CHARTS = 100
+
+SegmentsBy = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any] | Hashable
+"""Segment by user, a table of users, or one a row of the frame, or the name of a column or index level of the frame."""
 
 
 @refuses_broken_text
@@ -29,21 +36,16 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     ``p05``, ``p25``, ``median``, ``p75``, ``p95`` (interpolated linearly), and ``by_chance``, the mean that unrelated lists
     would have, where the frame has it. All numbers are NaN where n is 0.
 
-    ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one segment a row, or the name of
-    a column or index level of the frame. The index is then metric and segment, ``all`` first, segments in the order of their
-    text; users without a segment (None, NaN, or not in the dict) count in ``all`` only.
+    ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one segment a row, the name of
+    a column or index level of the frame, or a table of users (pandas, Arrow, polars): each further column splits them anew,
+    into segments such as ``country=DE``. Its users stand in the column that is named as the scores' index, else in its
+    index. The index is then metric and segment, ``all`` first, segments in the order of their text; users without a segment
+    (None, NaN, or not in the dict) count in ``all`` only.
 
     InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its users, and for a column of
     scores that holds no numbers.
     """
-    if not hasattr(frame, "columns"):
-        msg = f"frame is of type {type(frame).__name__}: give the frame of compare_many"
-        raise InputError(msg)
-    segments, without = _segments(frame, by)
-    columns = {name: _values(frame, name) for name in frame.columns if without is None or name != without}
-    if not columns:
-        msg = "frame has no column of scores: give the frame of compare_many"
-        raise InputError(msg)
+    columns, segments = _read(frame, by)
     chance = frame.attrs.get("by_chance", {})
     rows, keys = [], []
     for name, values in columns.items():
@@ -53,6 +55,61 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
     found = pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(keys, names=["metric", "segment"]))
     found["by_chance"] = found["by_chance"].astype(np.float64)
     return found.droplevel("segment") if by is None else found
+
+
+@refuses_broken_text
+def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
+    """How the scores of `compare_many` are distributed over users: a chart a metric, or a metric and segment (``by``).
+
+    Means and values by chance are drawn in. A notebook shows the result; its ``html`` can be saved. The frame does not draw
+    itself: whatever pandas makes of it, a filter or a join, would still show charts of scores.
+    """
+    columns, segments = _read(frame, by)
+    chance: Mapping[Hashable, float | None] = frame.attrs.get("by_chance", {})
+    charts: list[Markup] = []
+    for name, values in columns.items():
+        ends = _ends(name)
+        for segment, chosen in segments.items():
+            if len(charts) < MOST_CHARTS:
+                found = summarize_one(str(segment), str(name), values[chosen], ends)
+                ends = found.histogram.low, found.histogram.high  # those of everybody, who come first
+                charts.append(draw_distribution(found, chance.get(name)))
+    if more := len(columns) * len(segments) - len(charts):
+        charts.append(element("p", f"and {more:,} more: choose columns, or fewer segments"))
+    return Plot(Markup().join(charts))
+
+
+def draw_distribution(found: Summary, by_chance: float | None) -> Markup:
+    """One metric's scores over the users of one segment, below what they are."""
+    known = [("mean", found.mean, "mean"), ("by chance", by_chance, "chance")]
+    levels = [Level(value=value, name=f"{name} {value:.4f}", kind=kind) for name, value, kind in known if value is not None]
+    said = f"{found.metric}, {found.segment}: {found.n:,} users" + (
+        f", {found.n_undefined:,} without" * bool(found.n_undefined)
+    )
+    bins = found.histogram
+    return element("h2", said) + draw_histogram(bins.counts, bins.low, bins.high, label=said, levels=levels)
+
+
+def _ends(name: Hashable) -> tuple[float, float]:
+    """The range of the metric of that name, infinite for what is none."""
+    try:
+        metric = parse(str(name))
+    except MetricError:
+        return -math.inf, math.inf
+    return metric.low, metric.high
+
+
+def _read(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
+    """Scores by metric, and rows by segment, everybody first."""
+    if not hasattr(frame, "columns"):
+        msg = f"frame is of type {type(frame).__name__}: give the frame of compare_many"
+        raise InputError(msg)
+    segments, without = _segments(frame, by)
+    columns = {name: _values(frame, name) for name in frame.columns if without is None or name != without}
+    if not columns:
+        msg = "frame has no column of scores: give the frame of compare_many"
+        raise InputError(msg)
+    return columns, segments
 
 
 def _row(values: npt.NDArray[np.float64]) -> dict[str, float]:
@@ -74,25 +131,46 @@ def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _segments(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, npt.NDArray[np.intp]], Hashable | None]:
+def _segments(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, Rows], Hashable | None]:
     """Rows of each segment, and the column that they come from, if any."""
     everybody = {ALL: np.arange(len(frame), dtype=np.intp)}
     if by is None:
         return everybody, None
+    table = by if isinstance(by, pd.Series | Mapping) else as_frame(by, "by")
+    if isinstance(table, pd.DataFrame):
+        return everybody | _segments_of_table(frame, table), None
     labels, without = _labels(frame, by)
+    found = _rows_by_label(labels)
+    if ALL in found:
+        msg = f"by has a segment named {ALL!r}, which stands for all users: give it another name"
+        raise InputError(msg)
+    return everybody | found, without
+
+
+def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Rows]:
+    """Rows of ``column=value``, by every column but that of the users."""
+    known = table.set_index(frame.index.name) if frame.index.name in table.columns else table
+    if not len(known.columns) or known.columns.has_duplicates:
+        msg = "by: the table of users needs columns of segments, each named once, beside that of the users"
+        raise InputError(msg)
+    return {
+        f"{column}={label}": rows
+        for column in known.columns
+        for label, rows in _rows_by_label(_by_user(frame, known[column])).items()
+    }
+
+
+def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
     try:
         codes, names = pd.factorize(labels)
     except TypeError:
         msg = "by has segments that are no text or number: give each user one name of a segment"
         raise InputError(msg) from None
-    if ALL in set(names):
-        msg = f"by has a segment named {ALL!r}, which stands for all users: give it another name"
-        raise InputError(msg)
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
-    return everybody | {names[code]: np.flatnonzero(codes == code) for code in by_text}, without
+    return {names[code]: np.flatnonzero(codes == code) for code in by_text}
 
 
-def _labels(frame: pd.DataFrame, by: SegmentsBy) -> tuple[pd.Series, Hashable | None]:
+def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]:  # noqa: ANN401 - whatever tells them
     if isinstance(by, Mapping):
         by = pd.Series(list(by.values()), index=pd.Index(list(by), tupleize_cols=False))
     if isinstance(by, pd.Series):

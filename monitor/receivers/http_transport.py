@@ -99,4 +99,5 @@ def read_answer(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
                 return None
     except (HTTPError, HTTPException, OSError):
         return None
-    return bytes(kept)
+    # A body that was cut at the deadline may look as though it had ended.
+    return None if deadline.is_past else bytes(kept)

@@ -153,10 +153,10 @@ def test_a_list_of_what_cannot_be_hashed_is_refused(nested: Any) -> None:
         monitor.compare(nested, ["a"])
 
 
-@pytest.mark.parametrize("data", [generated(), {1, 2}, "ab", 3, None, iter([["a"]]), pd.Series([["a"]]), object()])
+@pytest.mark.parametrize("data", [generated(), {1, 2}, "ab", 3, None, iter([["a"]]), object()])
 def test_an_arm_of_no_known_shape_is_refused(data: Any) -> None:
     with pytest.raises(
-        InputError, match=r"baseline is of type .*: expected a dict of user -> list, a DataFrame, an Arrow table"
+        InputError, match=r"baseline is of type .*: expected a dict or Series of user -> list, a DataFrame, an Arrow table"
     ):
         monitor.compare_many(data, {"u": ["a"]})
 

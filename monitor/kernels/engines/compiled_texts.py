@@ -54,7 +54,7 @@ def _read_start(data: Array, at: Word, end: Word) -> Word:
     """Up to eight bytes, 0 beyond the end."""
     size = min(max(at, end) - at, _EIGHT)
     if at + _EIGHT <= Word(len(data)):
-        return _read_word(data, at) & _MASKS[size]
+        return Word(_read_word(data, at) & _MASKS[size])
     word = Word(0)
     for i in range(size):
         word |= Word(data[at + i]) << (_EIGHT * i)

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from monitor.errors import DatabaseError, MonitorError
-from monitor.model import RunResult, format_instant
+from monitor.model import RunResult, RunStatus, format_instant
 from monitor.ports import Publisher
 from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
@@ -139,6 +139,8 @@ class DaemonJobs:
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
         self.run_now(f"-backfill-{name}")
+        if result.status is not RunStatus.OK:
+            self.run_now("-refresh")  # it may be stale now
 
     def backfill(self, name: str) -> None:
         """Measure relevance that has arrived since for this comparison's runs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from importlib import resources
 from typing import Any
 
 import jinja2
@@ -23,8 +24,10 @@ from monitor.charts import (
     draw_sparkline,
     draw_stack,
     draw_waterfall,
+    read_style,
 )
 from monitor.charts.slope_chart import draw_thumbnail
+from monitor.charts.svg import element
 from monitor.model import (
     AlertState,
     Attempt,
@@ -35,7 +38,6 @@ from monitor.model import (
     Summary,
     Transition,
     UserRun,
-    format_instant,
 )
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
@@ -52,14 +54,21 @@ def render(template: str, **shown: object) -> str:
     return _templates().get_template(template).render(**shown)
 
 
+@cache
+def read_static(name: str) -> str:
+    """The style sheet or the script."""
+    if name == "rankwatch.css":
+        return read_style()
+    return resources.files("monitor.web").joinpath("static", name).read_text(encoding="utf-8")
+
+
 def series_chart(page: ComparisonPage) -> Markup:
     """The comparison's chart over time: a point a run, which leads to it."""
     points = [
         Point(
             at=each.slot,
             value=each.mean,
-            note=f"{format_instant(each.slot)}: {show_number(each.mean)}"
-            + ("" if each.status == "ok" else f" ({each.status})"),
+            note=f"{show_instant(each.slot)}: {show_number(each.mean)}" + ("" if each.status == "ok" else f" ({each.status})"),
             link=addresses.run_url(page.name, each.slot),
             is_marked=each.low is not None and each.mean is not None and each.mean < each.low,
         )
@@ -82,9 +91,10 @@ def distribution_chart(page: ComparisonPage) -> Markup:
     if not page.distribution:
         return Markup()
     last = page.distribution[-1][1]
-    found = [each for _, each in page.distribution if (each.low, each.high) == (last.low, last.high)]
+    found = {slot: each for slot, each in page.distribution if (each.low, each.high) == (last.low, last.high)}
     label = f"distribution of {page.metric} over {len(found)} runs"
-    return draw_heat_map([each.counts for each in found], last.low, last.high, label=label)
+    ends = (show_instant(min(found)), show_instant(max(found)))
+    return draw_heat_map([each.counts for each in found.values()], last.low, last.high, label=label, ends=ends)
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
@@ -94,7 +104,12 @@ def coverage_chart(page: ComparisonPage) -> Markup:
         f"{arm}: {reason}": [row.reasons.get((arm, reason), 0) / max(1, row.asked) for row in rows]
         for arm, reason in sorted({each for row in rows for each in row.reasons})
     }
-    return draw_stack([slot for slot, _ in page.coverage], shares, label="users without a list, or with an imperfect one")
+    drawn = draw_stack([slot for slot, _ in page.coverage], shares, label="users without a list, or with an imperfect one")
+    keys = (
+        element("span", f"{name}, {of_runs[-1]:.1%} now", class_=f"key s{n % 8}")
+        for n, (name, of_runs) in enumerate(shares.items())
+    )
+    return drawn and drawn + element("p", *keys, class_="keys")
 
 
 def drop_chart(explanation: Explanation) -> Markup:
@@ -123,7 +138,7 @@ def user_chart(name: str, user: str, history: Sequence[UserRun], metric: str) ->
         Point(
             at=each.slot,
             value=each.scores.get(metric),
-            note=f"{format_instant(each.slot)}: {show_number(each.scores.get(metric))}",
+            note=f"{show_instant(each.slot)}: {show_number(each.scores.get(metric))}",
             link=addresses.user_url(name, user, each.slot),
         )
         for each in history
@@ -153,7 +168,7 @@ def show_duration(seconds: float | None) -> str:
 
 def show_instant(value: datetime | None) -> str:
     """A time in UTC."""
-    return "never" if value is None else format_instant(value)
+    return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
 def _changed(page_summaries: Sequence[Summary], previous: Sequence[Summary]) -> list[tuple[Summary, float | None]]:
@@ -271,5 +286,5 @@ def _templates() -> jinja2.Environment:
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
-    environment.globals["periods"] = tuple(PERIODS)
+    environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}
     return environment

@@ -24,7 +24,10 @@ function applyFilter() {
   const wanted = filter.value.toLowerCase();
   for (const row of document.querySelectorAll("[data-name]")) row.hidden = !row.dataset.name.toLowerCase().includes(wanted);
 }
-if (filter) filter.addEventListener("input", applyFilter);
+if (filter) {
+  filter.form.hidden = false;
+  filter.addEventListener("input", applyFilter);
+}
 
 for (const form of document.querySelectorAll("form.choose"))
   form.addEventListener("change", (event) => event.target.matches("select") && form.submit());

@@ -1,0 +1,139 @@
+"""What a notebook shows of two lists and of many scores, and the shapes of lists that notebooks have at hand."""
+
+import json
+import pickle
+import re
+from itertools import accumulate
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import monitor
+from monitor.errors import InputError
+
+EVIL = '<script>alert(1)</script>"\u202e\x1b'
+BASE = {"u1": ["a", "b", "c"], "u2": ["d"], "u3": []}
+OTHER = {"u1": ["c", "a", "x"], "u2": ["d"], "u3": ["e"]}
+
+
+def drawings(html: str) -> list[ET.Element]:
+    """Its charts, each well-formed; nothing in it asks for anything from elsewhere."""
+    assert not re.search(r"https?:|src=|@import|<script", html)
+    return [ET.fromstring(each) for each in re.findall(r"<svg.*?</svg>", html, re.DOTALL)]  # noqa: S314 - our own
+
+
+def rules(html: str) -> str:
+    style: str = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)[0]
+    return style
+
+
+def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measured() -> None:
+    found = monitor.compare(["a", 7, "a", "b", "z"], ["7", "b"], "overlap", 4)
+
+    assert found == {"overlap": pytest.approx(2 / 3)}
+    assert repr(found) == repr(dict(found))
+    assert json.loads(json.dumps(found)) == pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own
+    assert found.lists == (("a", "7", "b"), ("7", "b"))
+    (chart,) = drawings(found._repr_html_())
+    assert [each.text for each in chart.iter("text")][2:] == ["1", "a", "2", "7", "3", "b", "1", "7", "2", "b"]
+
+
+def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text() -> None:
+    html = monitor.plot_pair([1, "x", EVIL], [EVIL, 1], titles={1: "Tea", "x": EVIL}).html
+
+    (chart,) = drawings(html)
+    assert {"Tea (1)"} < {each.text for each in chart.iter("title")}
+    assert not set(html) & {"\u202e", "\x1b"}
+
+
+def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are() -> None:
+    html = monitor.compare(range_of(1000), range_of(1000)[::-1])._repr_html_()
+
+    assert "the first 50 of 1,000 places" in html
+    assert len(html) < 40_000
+
+
+def range_of(n: int) -> list[int]:
+    return list(range(n))
+
+
+def test_rules_of_the_style_reach_nothing_else_and_know_light_and_dark() -> None:
+    style = rules(monitor.plot_pair(["a"], ["b"]).html)
+
+    assert style.startswith(".rankwatch {")
+    depth = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in style))
+    assert depth.index(0, style.index("{")) == len(style) - 1, "a rule stands outside"
+    assert ":root" not in style
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range() -> None:
+    rng = np.random.default_rng(1)
+    lists = {user: rng.permutation(40)[:10].tolist() for user in range(200)}
+    frame = monitor.compare_many(lists, {user: items[::-1] for user, items in lists.items()}, ("extended_tau", "footrule"))
+
+    whole, split = monitor.plot_scores(frame), monitor.plot_scores(frame, ["x", "y"] * 100)
+    charts = drawings(whole._repr_html_())
+    assert [chart.get("aria-label") for chart in charts] == ["extended_tau, all: 200 users", "footrule, all: 200 users"]
+    marks = [each.text for each in charts[0].iter("text")]
+    assert (marks[0], marks[-3]) == ("-1.0", "1.0")
+    assert marks[-2:] == [
+        f"mean {frame['extended_tau'].mean():.4f}",
+        f"by chance {frame.attrs['by_chance']['extended_tau']:.4f}",
+    ]
+    assert [len(drawings(each.html)) for each in (split, monitor.plot_scores(frame, list(range(200))))] == [6, 100]
+    nobody = monitor.compare_many({}, {}, "footrule")
+    assert [chart.get("aria-label") for chart in drawings(monitor.plot_scores(nobody).html)] == ["footrule, all: 0 users"]
+
+
+SHAPES: dict[str, Any] = {
+    "a Series of lists": pd.Series(BASE, name="items").rename_axis("uid"),
+    "a Series of Arrow's lists": pd.Series(list(BASE.values()), list(BASE), pd.ArrowDtype(pa.list_(pa.string()))),
+    "a column a rank": pd.DataFrame({"uid": list(BASE), "rec_1": ["b", None, None], "rec_0": ["a", "d", None], "rec_2": "c"}),
+    "a column a rank from 1": pa.table({"uid": list(BASE), "top1": ["a", "d", None], "top2": ["b", None, None]}),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_name(shape: str) -> None:
+    data, expected = SHAPES[shape], dict(BASE)
+    if shape == "a column a rank":
+        data = data.assign(rec_2=["c", None, None])
+    elif shape == "a column a rank from 1":
+        expected["u1"] = ["a", "b"]
+    found = monitor.compare_many(data, OTHER, user="uid")
+
+    pd.testing.assert_frame_equal(found, monitor.compare_many(expected, OTHER), check_names=False)
+    assert found.index.name == "uid"
+    assert monitor.compare_many(BASE, OTHER).index.name == "user"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"rec_0": ["a", None, "c"], "rec_1": ["b", "x", None]}, "an item behind a missing one in rec_0 to rec_1"),
+        ({"rec_0": ["a"] * 3, "x_0": ["b"] * 3}, "nor one a rank"),
+        ({"rec_0": ["a"] * 3, "rec_2": ["b"] * 3}, "nor one a rank"),
+        ({"rec_0": ["a"] * 3, "user": ["u1", "u1", "u2"]}, "lists user 'u1' twice"),
+    ],
+)
+def test_columns_that_are_no_ranks_are_refused(columns: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        monitor.compare_many(pd.DataFrame({"user": list(BASE), **columns}), OTHER)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table])
+def test_a_table_of_users_splits_them_by_each_of_its_columns(make: Any) -> None:
+    frame = monitor.compare_many(BASE, OTHER, "overlap")
+    users = make({"user": ["u2", "u1", "nobody"], "country": ["UK", "DE", "UK"], "plan": ["all", "all", None]})
+
+    found = monitor.summarize(frame, users)["n"].xs("overlap")
+    assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
+    with pytest.raises(InputError, match="needs columns of segments"):
+        monitor.summarize(frame, pd.DataFrame({"user": ["u1"]}))
+    with pytest.raises(InputError, match="by knows none of the users"):
+        monitor.summarize(frame, pd.DataFrame({"country": ["DE"]}))

@@ -1,0 +1,126 @@
+"""Chromium without a screen, driven over its DevTools protocol through two pipes: no port, no library."""
+
+import base64
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from servers import require
+
+_OPTIONS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
+)
+_KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowRight": 39}
+TROUBLE = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+"""Events of a page that has said something on its console, been refused something by its policy, or failed."""
+
+
+class Browser:
+    """One process with any number of tabs; ``events`` are what all of them have told since they were last cleared."""
+
+    def __init__(self, sent: IO[bytes], told: IO[bytes]) -> None:
+        self._sent, self._told, self._calls = sent, told, 0
+        self.events: list[dict[str, Any]] = []
+
+    def call(self, method: str, session: str | None = None, **params: object) -> dict[str, Any]:
+        """The result of a command; an AssertionError with what Chromium says where it refuses."""
+        self._calls += 1
+        to = {} if session is None else {"sessionId": session}
+        self._sent.write(json.dumps({"id": self._calls, "method": method, "params": params, **to}).encode() + b"\0")
+        self._sent.flush()
+        while (answer := self._read()).get("id") != self._calls:
+            self.events.append(answer)
+        assert "error" not in answer, (method, answer)
+        return cast("dict[str, Any]", answer["result"])
+
+    def await_event(self, method: str) -> None:
+        """Until it was told since the events were last cleared."""
+        while not any(each["method"] == method for each in self.events):
+            self.events.append(self._read())
+
+    def _read(self) -> dict[str, Any]:
+        read = bytearray()
+        while (byte := self._told.read(1)) != b"\0":
+            assert byte, "Chromium has ended"
+            read += byte
+        return cast("dict[str, Any]", json.loads(read))
+
+    def open_tab(self, *, width: int = 1280, height: int = 900, is_dark: bool = False, has_script: bool = True) -> "Tab":
+        """An empty tab of this size, in one of both colour schemes, with or without JavaScript."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        tab = Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            tab.call(f"{domain}.enable")
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        tab.call("Emulation.setEmulatedMedia", features=[scheme])
+        tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        tab.call("Emulation.setScriptExecutionDisabled", value=not has_script)
+        return tab
+
+
+class Tab:
+    """One page that a person would look at."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser, self._session = browser, session
+
+    def call(self, method: str, **params: object) -> dict[str, Any]:
+        return self._browser.call(method, self._session, **params)
+
+    def go(self, url: str) -> None:
+        """Load the page and wait until all of it is there."""
+        self._browser.events.clear()
+        self.call("Page.navigate", url=url)
+        self._browser.await_event("Page.loadEventFired")
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page, awaited."""
+        done = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in done, done
+        return done["result"].get("value")
+
+    def press(self, key: str) -> None:
+        given = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
+        text = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **given, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **given)
+
+    def press_and_go(self, key: str) -> None:
+        """A key that leads to another page."""
+        self._browser.events.clear()
+        self.press(key)
+        self._browser.await_event("Page.loadEventFired")
+
+    def picture(self, path: Path, *, whole: bool = False) -> None:
+        """What stands in the window, or the whole page, as PNG."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]))
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """A browser with a profile of its own; both go at the end."""
+    program = require("chromium", "chromium-browser", "google-chrome")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        # Chromium reads commands from descriptor 3 and answers on 4. It ends when its commands end: also when pytest is killed.
+        command = ["/bin/sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", program, *_OPTIONS]
+        with subprocess.Popen(
+            [*command, f"--user-data-dir={profile}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": profile},
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            browser = Browser(process.stdin, process.stdout)
+            try:
+                yield browser
+                browser.call("Browser.close")
+            finally:
+                process.kill()
