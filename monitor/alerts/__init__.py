@@ -11,6 +11,7 @@ from monitor.alerts.notification_policy import (
     NotificationPolicy,
     Route,
     compose_messages,
+    is_silenced,
 )
 from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.standstill import count_standstills

@@ -7,7 +7,16 @@ import math
 import numpy as np
 
 from monitor.alerts.figures import Reading
-from monitor.alerts.verdicts import count_users, describe_value, format_value, is_beyond, judge_threshold, undecided
+from monitor.alerts.verdicts import (
+    count_users,
+    describe_value,
+    format_value,
+    is_beyond,
+    judge_threshold,
+    shown_values,
+    undecided,
+    unit_of,
+)
 from monitor.model import (
     MIN_HEALTHY_RUNS,
     CoverageRow,
@@ -57,10 +66,14 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
         users = count_users(reading.users, reading.segment)
         uncertain = f"{rule.subject.statistic} of {rule.subject.metric} over {users} is too uncertain to be judged"
         return undecided(Outcome.NO_DATA, uncertain, reading.users, is_learning=True)
-    shown = format_value(reading.value, expectation.limit)
-    after = f"{expectation.expected:.3g} was expected after {expectation.runs} healthy runs"
+    value, most, expected = shown_values(rule, reading.value, expectation.limit, expectation.expected)
+    shown, unit = format_value(value, most), unit_of(rule)
+    after = f"{expected:.3g}{unit} was expected after {expectation.runs} healthy runs"
     if limit.learning is Learning.DROP:
-        is_breach, finding = _find_drop(limit.direction, reading.value, expectation.limit, shown)
+        is_breach, end = is_beyond(limit.direction, value, most), "least" if limit.direction is Direction.BELOW else "most"
+        # Neither figure may be rounded to the other side of the other one.
+        near = f"{limit.direction} {format_value(most, float(shown))}{unit}, the {end} that is normal"
+        finding = near if is_breach else f"not {near}"
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
     learning = Learning.DROP if expectation.note else limit.learning
@@ -71,12 +84,6 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
         users=reading.users,
         is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN[learning],
     )
-
-
-def _find_drop(direction: Direction, value: float, limit: float, shown: str) -> tuple[bool, str]:
-    is_breach, end = is_beyond(direction, value, limit), "least" if direction is Direction.BELOW else "most"
-    # Neither figure may be rounded to the other side of the other one.
-    return is_breach, f"{'' if is_breach else 'not '}{direction} {format_value(limit, float(shown))}, the {end} that is normal"
 
 
 def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, str]:

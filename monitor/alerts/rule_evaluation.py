@@ -13,10 +13,11 @@ from monitor.alerts.figures import Figures
 from monitor.alerts.limits import apply_bounds, judge_reading
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.standstill import judge_standstill
-from monitor.alerts.verdicts import judge_unknown_segment, read_coverage, read_similarity, with_cause
+from monitor.alerts.verdicts import describe_lost, judge_unknown_segment, read_coverage, read_similarity, with_cause
 from monitor.model import (
     ALL,
     AlertState,
+    Arm,
     Comparison,
     ConditionRule,
     Coverage,
@@ -148,11 +149,13 @@ def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     reading = read_coverage(rule, segment, run.found.status, run.figures.find_share(segment, rule.share), run.found.reason)
     verdict = judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
     is_failure = rule.share.lack in (Lack.FAILED, Lack.UNPAIRED) and verdict.outcome is Outcome.BREACH
-    return _with_failures(verdict, run.found) if is_failure else verdict
+    return _with_failures(verdict, run.found, rule.share.arm) if is_failure else verdict
 
 
-def _with_failures(verdict: Verdict, found: Findings) -> Verdict:
-    return replace(verdict, reason=with_cause(verdict.reason, found.reason))
+def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None = None) -> Verdict:
+    lost = "" if arm is None else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
+    # The verdict has said already of how many.
+    return replace(verdict, reason=with_cause(verdict.reason, (found.reason or "").removeprefix(f"{lost}: ")))
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:

@@ -9,6 +9,7 @@ from monitor.alerts.figures import Reading
 from monitor.model import (
     ALL,
     TRAITS,
+    Arm,
     CoverageRow,
     CoverageRule,
     Direction,
@@ -98,9 +99,11 @@ def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
-        return undecided(Outcome.NO_DATA, with_cause("too little of the panel could be compared", run_reason))
-    failure = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
-    return undecided(Outcome.ERROR, with_cause(failure.get(status, "the run has not ended"), run_reason))
+        return undecided(Outcome.NO_DATA, run_reason or "too little of the panel could be compared")
+    if status is RunStatus.FAILED:
+        return undecided(Outcome.ERROR, run_reason or "the run failed")
+    failure = "the run was abandoned before its end" if status is RunStatus.ABANDONED else "the run has not ended"
+    return undecided(Outcome.ERROR, with_cause(failure, run_reason))
 
 
 def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Verdict:
@@ -108,10 +111,10 @@ def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Ve
     is_breach = is_beyond(limit.direction, reading.value, limit.value)
     # A value between both limits neither fires nor resolves, so that an alert does not flap.
     is_recovered = not is_breach and not is_beyond(limit.direction, reading.value, limit.resolve_at)
-    shown = describe_value(rule, reading, format_value(reading.value, limit.value, limit.resolve_at))
+    shown = describe_value(rule, reading, format_value(*shown_values(rule, reading.value, limit.value, limit.resolve_at)))
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{shown}, {_standing(limit, is_breach=is_breach, is_recovered=is_recovered)}",
+        reason=f"{shown}, {_standing(rule, limit, is_breach=is_breach, is_recovered=is_recovered)}",
         value=reading.value,
         users=reading.users,
         is_recovered=is_recovered,
@@ -123,13 +126,23 @@ def is_beyond(direction: Direction, value: float, limit: float) -> bool:
     return value < limit if direction is Direction.BELOW else value > limit
 
 
-def _standing(limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
+def _standing(rule: SeriesRule, limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
+    unit, side = unit_of(rule), rule.direction
+    fires, resolves = (f"{value:.12g}{unit}" for value in shown_values(rule, limit.value, limit.resolve_at))
     if is_breach:
-        return f"{limit.direction} {limit.value:.12g}"
-    if is_recovered:
-        return f"not {limit.direction} {limit.resolve_at:.12g}"
-    still = f"still {limit.direction} {limit.resolve_at:.12g}, where it resolves"
-    return f"not {limit.direction} {limit.value:.12g} but {still}"
+        is_share = isinstance(rule, CoverageRule) and side is Direction.ABOVE
+        return f"more than the {fires} allowed" if is_share else f"{side} {fires}"
+    return f"not {side} {resolves}" if is_recovered else f"not {side} {fires} but still {side} {resolves}, where it resolves"
+
+
+def shown_values(rule: SeriesRule, *values: float) -> tuple[float, ...]:
+    """These values of the rule's series as they are shown: shares of users in per cent, without the last digits' error."""
+    return values if isinstance(rule, SimilarityRule) else tuple(round(100 * value, 12) for value in values)
+
+
+def unit_of(rule: SeriesRule) -> str:
+    """What stands behind a value that is shown."""
+    return "" if isinstance(rule, SimilarityRule) else " %"
 
 
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
@@ -152,15 +165,15 @@ def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: boo
 def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
     """The value in words, ``shown`` as it is formatted, with the users behind it.
 
-    ``mean of rbo(p=0.9) is 0.512 over 690 users``, ``the candidate gave no list for 34 of 690 users (0.0493)``.
+    ``mean of rbo(p=0.9) is 0.512 over 690 users``, ``the candidate gave no list for 34 of 690 users (4.93 %)``.
     """
     users = count_users(reading.users, reading.segment)
     if isinstance(rule, SimilarityRule):
         return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
     count, share = round(reading.value * reading.users), rule.share
     if share.arm is None:
-        return f"{count:,} of {users} could not be compared ({shown})"
-    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users} ({shown})"
+        return f"{count:,} of {users} could not be compared ({shown} %)"
+    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users} ({shown} %)"
 
 
 def format_value(value: float, *limits: float) -> str:
@@ -180,6 +193,11 @@ def count_users(count: int, segment: str) -> str:
 
 def _of(segment: str) -> str:
     return "" if segment == ALL else f" of {segment}"
+
+
+def describe_lost(arm: Arm, count: int, asked: int) -> str:
+    """``the candidate gave no list for 34 of 690 users``."""
+    return f"the {arm} gave no list for {count:,} of {asked:,} users"
 
 
 def with_cause(what: str, cause: str | None) -> str:

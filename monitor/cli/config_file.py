@@ -113,7 +113,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "comparison": preview.comparison.name,
         "slot": preview.slot,
         "k": preview.comparison.measuring.k,
-        "troubles": preview.troubles,
+        "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
     }

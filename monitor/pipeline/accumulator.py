@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 
 import numpy as np
 
@@ -54,6 +55,8 @@ from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, ro
 SAMPLED_USERS = 100_000
 """About how many users are looked at together where one user's figures do not add up with another's: to explain a run, to
 measure what an arm lists to all of them, and to choose ordinary users. Where no more are asked it is everybody."""
+_EXAMPLES, _LONGEST_USER = 5, 40
+"""So many users whom something happened to are named, so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,8 @@ class RunAccumulator:
     ) -> None:
         self.listed = ListedItems()
         self.metrics: tuple[Metric, ...] = ()
-        self.notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
+        self._notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
+        self._failed: dict[tuple[Arm, CoverageReason], list[str]] = {}  # the first users that it happened to
         self._comparison = comparison
         self._stage = stage
         self._segments = asked.segments
@@ -117,7 +121,9 @@ class RunAccumulator:
             self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, metrics)
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
-                self.notes = {(arm, reason): note for reason, note in pull.notes.items()} | self.notes
+                self._notes = {(arm, reason): note for reason, note in pull.notes.items()} | self._notes
+                for reason in pull.notes:
+                    self._note_failed((arm, reason), (user for user, why in pull.failures.items() if why is reason))
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
@@ -134,7 +140,8 @@ class RunAccumulator:
         return RunPart(
             metrics=tuple(map(str, self.metrics)),
             listed=self.listed,
-            notes=self.notes,
+            notes=self._notes,
+            failed=self._failed,
             summaries=self._summaries,
             coverage=self.coverage,
             scores=scores,
@@ -150,7 +157,9 @@ class RunAccumulator:
         """Take what another one gathered of other users; the part is used up."""
         self.metrics = tuple(dict.fromkeys((*self.metrics, *map(parse, part.metrics))))
         self.listed.merge(part.listed)
-        self.notes = dict(part.notes) | self.notes
+        self._notes = dict(part.notes) | self._notes
+        for key, failed in part.failed.items():
+            self._note_failed(key, failed)
         self._summaries.merge(part.summaries)
         self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
         self._lists += filter(None, [part.lists])
@@ -167,6 +176,19 @@ class RunAccumulator:
         # Ids are spelled alike where any batch has an item in both arms.
         unlike = self._unlike[0] if all(self._unlike) else None
         return (*self._unmeasured, *filter(None, (unlike, self.listed.unweighted_note)))
+
+    @property
+    def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
+        """What happened first, by arm and reason, and to whom for example unless an arm could not be read."""
+        counts, told = self.coverage.all.reasons, dict(self._notes)
+        for key, users in self._failed.items():
+            if users and key[1] is not CoverageReason.UNAVAILABLE:
+                named = "users:" if len(users) == counts.get(key) else "such as"
+                told[key] = f"{told[key]} ({named} {', '.join(user[:_LONGEST_USER] for user in users)})"
+        return told
+
+    def _note_failed(self, key: tuple[Arm, CoverageReason], users: Iterable[str]) -> None:
+        self._failed[key] = nsmallest(_EXAMPLES, (*self._failed.get(key, ()), *users))
 
     @property
     def coverage(self) -> Coverage:

@@ -85,14 +85,13 @@ class Answers:
     """What the sources answered, in ``batches`` of at most so many users, or ``measured`` where the lists are.
 
     ``weights`` and ``relevance`` are what is known of items and users; batches hold it too.
-    ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
+    ``lacks`` are sentences about what else could not be read.
     ``seconds``: how long each arm took, or was waited for, where they were pulled side by side.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]]
     measured: Callable[[Measurer, int], Iterator[bytes]] | None = None
-    troubles: tuple[str, ...]
     lacks: tuple[str, ...]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
@@ -112,7 +111,7 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
         k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001), max_segment_values=measuring.max_segment_values
     )
     deadline = Deadline.after(request.timeout_s + GRACE_S)
-    late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
+    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights = _Extra(comparison, "item_weights", arms.weights, lambda each: each.weights(slot))
     relevance = _Extra(comparison, "relevance", arms.relevance, lambda each: each.relevance(slot))
     with source.read(request) as joined:
@@ -126,7 +125,6 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
             asked=joined.asked,
             batches=batches,
             measured=joined.measured if isinstance(joined, RemoteAnswers) else None,
-            troubles=tuple(joined.troubles),
             lacks=(*filter(None, lacks), *joined.lacks),
             weights=weights.answer,
             relevance=relevance.answer,
@@ -163,14 +161,14 @@ def pull_all(
     weights = _Extra(comparison, "item_weights", arms.weights, lambda source: source.weights(slot))
     relevance = _Extra(comparison, "relevance", arms.relevance, lambda source: source.relevance(slot))
     again = _Extra(comparison, "noise_floor", arms.again, lambda source: source.pull(request))
-    late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
-    found = {arm: _pulled(call, arm, panel, deadline, late) for arm, call in pulling.items()}
+    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    found = {arm: _pulled(call, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
     users = UserBatch(
         panel=panel,
-        baseline=found[Arm.BASELINE][0],
-        candidate=found[Arm.CANDIDATE][0],
+        baseline=found[Arm.BASELINE],
+        candidate=found[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
         again=again.answer if last is None else Pull(rankings=last, failures={}),
@@ -178,7 +176,6 @@ def pull_all(
     return Answers(
         asked=AskedUsers(count=len(panel), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, lacks)),
         weights=weights.answer,
         relevance=relevance.answer,
@@ -227,10 +224,10 @@ def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]
         took[arm] = time.monotonic() - begun_at
 
 
-def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadline, late: str) -> tuple[Pull, str | None]:
+def _pulled(call: BackgroundCall[Pull], panel: Panel, deadline: Deadline, late: str) -> Pull:
     try:
-        return call.wait(deadline), None
+        return call.wait(deadline)
     except SourceError as error:
-        return Pull.failed(panel.users), f"{arm}: {error}"
+        return Pull.failed(panel.users, note=str(error))
     except OverdueError:
-        return Pull.failed(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"
+        return Pull.failed(panel.users, CoverageReason.TIMEOUT, late)

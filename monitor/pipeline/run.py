@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import chain
 
 from monitor.alerts import thin_segments
+from monitor.alerts.verdicts import describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model import (
     Arm,
@@ -35,8 +36,8 @@ from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
 from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock, ScoreSink
 
-_EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
-"""Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
+_COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
+"""Reasons that keep no list from being compared."""
 _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """Reasons that say nothing against a source that answers: a run that is ok does not tell of them."""
 
@@ -199,9 +200,9 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
     # Nobody compared is a failure even where no share is required.
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
         return RunStatus.OK, "; ".join([*measurement.left_out, *_obstacles(measurement, _EXPECTED)]) or None
-    obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement)])
+    obstacles = "; ".join(_obstacles(measurement))
     if whole.paired == 0:
-        return RunStatus.FAILED, f"none of {whole.asked:,} users could be compared ({obstacles})"
+        return RunStatus.FAILED, f"{obstacles}; nothing could be compared"
     share = whole.paired / whole.asked
     return RunStatus.INSUFFICIENT, (
         f"only {whole.paired:,} of {whole.asked:,} users ({share:.0%}) could be compared, "
@@ -210,10 +211,14 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
 
 
 def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason] = ()) -> list[str]:
-    """``candidate: 188 timeout (no answer within 5 s), 12 empty`` for each arm that had failures, the largest first."""
-    found: dict[Arm, list[str]] = {}
-    for (arm, reason), count in sorted(measurement.coverage.all.reasons.items(), key=lambda each: -each[1]):
-        note = measurement.notes.get((arm, reason))
-        if reason not in (*_EXPLAINED_ELSEWHERE, *passed_over):
-            found.setdefault(arm, []).append(f"{count:,} {reason}" + (f" ({note})" if note else ""))
-    return [f"{arm}: {', '.join(found[arm])}" for arm in Arm if arm in found]
+    """What kept each arm from giving lists, and then that the other arm answered; nothing where both did."""
+    whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str]]]()
+    for (arm, reason), count in sorted(whole.reasons.items(), key=lambda each: -each[1]):
+        if reason not in (*_COMPARED, *passed_over):
+            found.setdefault(arm, []).append((count, measurement.notes.get((arm, reason), reason)))
+    told = []
+    for arm in filter(found.__contains__, Arm):
+        counts, causes = zip(*found[arm], strict=True)
+        why = causes[0] if len(causes) == 1 else ", ".join(f"{count:,} {cause}" for count, cause in found[arm])
+        told.append(f"{describe_lost(arm, sum(counts), whole.asked)}: {why}")
+    return told and [*told, *(f"the {arm} answered {whole.asked:,} of {whole.asked:,}" for arm in Arm if arm not in found)]

@@ -41,13 +41,12 @@ from monitor.pipeline.user_batches import users_at_once
 class Measurement:
     """What a run measured, and in words what it could not.
 
-    ``troubles`` are sentences about arms that could not be read as a whole; ``notes``: of a reason, what happened first;
-    ``left_out`` are sentences about what was not measured although it is wanted.
+    ``notes``: of a reason, what happened first, and to whom for example; ``left_out`` are sentences about what was not measured
+    although it is wanted.
     """
 
     run: MeasuredRun
     coverage: Coverage
-    troubles: tuple[str, ...]
     notes: Mapping[tuple[Arm, CoverageReason], str]
     left_out: tuple[str, ...]
 
@@ -100,7 +99,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
-    return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=found.notes, left_out=left_out)
+    return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)
 
 
 def _add_all(found: RunAccumulator, answers: Answers, there: RemoteMeasurer, watch: Stopwatch, size: int) -> None:

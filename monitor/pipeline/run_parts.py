@@ -42,6 +42,7 @@ class RunPart:
     metrics: tuple[str, ...]
     listed: ListedItems
     notes: Mapping[tuple[Arm, CoverageReason], str]
+    failed: Mapping[tuple[Arm, CoverageReason], list[str]]
     summaries: SummaryAccumulator
     coverage: Coverage
     scores: Scores

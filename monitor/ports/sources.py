@@ -33,15 +33,14 @@ class Source(Closable, Protocol):
 
 
 class Answered(Protocol):
-    """Both arms' lists of everybody, read in one go; to be closed by who asked."""
+    """Both arms' lists of everybody, read in one go; to be closed by who asked.
+
+    Of an arm that cannot be read as a whole everybody's list is ``unavailable``, with a note that says why.
+    """
 
     @property
     def asked(self) -> AskedUsers:
         """Who is asked."""
-
-    @property
-    def troubles(self) -> Sequence[str]:
-        """Sentences about arms that cannot be read as a whole; to their users' lists they are ``unavailable``."""
 
     @property
     def lacks(self) -> Sequence[str]:

@@ -158,14 +158,17 @@ class SqlPageStore:
 
     def incident(self, key: str) -> IncidentHistory:
         is_of_it = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
+        log = (deliveries.c.receiver, notifications.c.attempted_at, notifications.c.status, notifications.c.reason)
         sent = (
-            select(deliveries.c.receiver, notifications.c.attempted_at, notifications.c.status, notifications.c.reason)
-            .join(transitions, transitions.c.id == deliveries.c.transition_id)
+            select(transitions.c.id, *log)
+            .join(deliveries, transitions.c.id == deliveries.c.transition_id)
             .join(notifications, notifications.c.delivery_id == deliveries.c.id)
             .where(is_of_it)
             .order_by(notifications.c.id)
         )
+        changes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         with self._database.read() as connection:
+<<<<<<< HEAD
             found = connection.execute(
                 select(transitions).where(is_of_it).order_by(transitions.c.id).limit(_MOST_TRANSITIONS)
             ).all()
@@ -173,6 +176,16 @@ class SqlPageStore:
                 Attempt(receiver=receiver, at=at, status=status, reason=reason)
                 for receiver, at, status, reason in connection.execute(sent)
             )
+=======
+            found = connection.execute(select(transitions).where(is_of_it).order_by(transitions.c.id)).all()
+            places = {row.id: place for place, row in enumerate(found)}
+            for number, *attempt in connection.execute(sent):
+                changes[tuple(attempt)].append(places[number])
+        attempts = (
+            Attempt(receiver=receiver, at=at, status=status, reason=reason, changes=tuple(of_it))
+            for (receiver, at, status, reason), of_it in changes.items()
+        )
+>>>>>>> main
         return IncidentHistory(transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts))
 
 

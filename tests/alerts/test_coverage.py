@@ -87,19 +87,22 @@ def judge_coverage(
 @pytest.mark.parametrize(
     ("statistic", "said"),
     [
-        ("missing(candidate)", "the candidate gave no list for 36 of 704 users (0.0511), above 0.02"),
-        ("failed(candidate)", "the candidate failed to answer for 7 of 704 users (0.00994), not above 0.02"),
-        ("short(candidate)", "the candidate gave a list shorter than k for 300 of 704 users (0.426), above 0.02"),
-        ("empty(baseline)", "the baseline gave an empty list for 7 of 704 users (0.00994), not above 0.02"),
-        ("duplicated(candidate)", "the candidate gave a list with duplicates for 0 of 704 users (0), not above 0.02"),
-        ("unpaired", "50 of 704 users could not be compared (0.071), above 0.02"),
+        ("missing(candidate)", "the candidate gave no list for 36 of 704 users (5.11 %), more than the 2 % allowed"),
+        ("failed(candidate)", "the candidate failed to answer for 7 of 704 users (0.994 %), not above 2 %"),
+        (
+            "short(candidate)",
+            "the candidate gave a list shorter than k for 300 of 704 users (42.6 %), more than the 2 % allowed",
+        ),
+        ("empty(baseline)", "the baseline gave an empty list for 7 of 704 users (0.994 %), not above 2 %"),
+        ("duplicated(candidate)", "the candidate gave a list with duplicates for 0 of 704 users (0 %), not above 2 %"),
+        ("unpaired", "50 of 704 users could not be compared (7.1 %), more than the 2 % allowed"),
     ],
 )
 def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic: str, said: str) -> None:
     found = judged(statistic)
 
     assert found.reason == said
-    assert (found.outcome is Outcome.BREACH) == (", above" in said)
+    assert (found.outcome is Outcome.BREACH) == (" allowed" in said)
     assert found.users == 704
 
 

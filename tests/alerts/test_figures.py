@@ -47,7 +47,7 @@ def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> 
 )
 def test_a_share_is_told_in_users(lack: Lack, did: str) -> None:
     score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric=lack.value, value=0.2, n=2000)
-    assert verdict(lack, score) == (Outcome.BREACH, f"the candidate {did} 400 of 2,000 users (0.2), above 0.05")
+    assert verdict(lack, score) == (Outcome.BREACH, f"the candidate {did} 400 of 2,000 users (20 %), more than the 5 % allowed")
 
 
 def test_what_cannot_be_told_says_why() -> None:

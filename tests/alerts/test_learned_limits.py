@@ -102,7 +102,7 @@ def test_a_value_without_a_sampling_error_is_not_judged() -> None:
 
 
 def test_where_the_run_says_nothing_neither_does_the_rule() -> None:
-    plain = undecided(Outcome.ERROR, "the run failed: candidate is down")
+    plain = undecided(Outcome.ERROR, "candidate is down")
 
     assert judge_reading(rule(**DROP), plain, expectation()) is plain
 

@@ -90,7 +90,7 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none() -> None:
         "country=DE": (State.QUIET, Outcome.ERROR),
         "country=UK": (State.FIRING, Outcome.ERROR),
     }
-    assert states[0].reason == "the run failed: candidate is down"
+    assert states[0].reason == "candidate is down"
 
 
 def test_the_very_first_run_failing_leaves_a_state_that_says_so() -> None:

@@ -159,7 +159,7 @@ def test_a_week_of_failed_runs_holds_every_state_with_its_reason_and_teaches_not
     week = [failed(day) for day in range(7, 14)]
     quiet = state([*days(MEANS), *week])
     assert (quiet.state, quiet.outcome) == (State.QUIET, Outcome.ERROR)
-    assert quiet.reason == "the run failed: candidate: connection refused"
+    assert quiet.reason == "candidate: connection refused"
     assert "after 7 healthy runs" in state([*days(MEANS), *week, record(14, measured(0.5))]).reason
 
     firing = [*days(MEANS), record(7, measured(0.1)), *(failed(day) for day in range(8, 15))]

@@ -100,7 +100,10 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> 
     dead = SourceError("lists/2024-01-08.parquet: no such file")
     result = ran(FULL, pull({"a": [1, 2]}), dead, users("a"))
     assert result.status is RunStatus.FAILED
-    assert result.reason == ("none of 1 users could be compared (candidate: lists/2024-01-08.parquet: no such file)")
+    assert result.reason == (
+        "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the baseline answered 1 of 1; "
+        "nothing could be compared"
+    )
     assert result.summaries == ()
     assert result.coverage is not None
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
@@ -121,7 +124,8 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
     result = ran(FULL, baseline, candidate, users("a", "b", "c"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
-        "only 1 of 3 users (33%) could be compared, under min_paired_share 50% (candidate: 1 missing, 1 timeout)"
+        "only 1 of 3 users (33%) could be compared, under min_paired_share 50% "
+        "(the candidate gave no list for 2 of 3 users: 1 missing, 1 timeout; the baseline answered 3 of 3)"
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
     assert result.transitions == ()
@@ -129,16 +133,16 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
 
 def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when() -> None:
     baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [1, 2]}, {"b": CoverageReason.SERVER_ERROR})
-    told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs: status 503; such as b"})
+    told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
     shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
 
     result = ran(shares, baseline, told, users("a", "b"))
 
-    cause = "candidate: 1 server_error (recs: status 503; such as b)"
-    assert (result.status, result.reason) == (RunStatus.OK, cause)
+    cause = "recs answered 503 (users: b); the baseline answered 2 of 2"
+    assert (result.status, result.reason) == (RunStatus.OK, f"the candidate gave no list for 1 of 2 users: {cause}")
     assert [each.reason for each in result.transitions] == [
-        f"the candidate failed to answer for 1 of 2 users (0.5), above 0.2: {cause}"
+        f"the candidate failed to answer for 1 of 2 users (50 %), more than the 20 % allowed: {cause}"
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
     failed = execute(
@@ -156,7 +160,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     hung.set()
     assert time.monotonic() - start < 20
     assert result.status is RunStatus.FAILED
-    assert "candidate: 1 timeout" in (result.reason or "")
+    assert "the candidate gave no list for 1 of 1 users: no answer when the run's deadline passed" in (result.reason or "")
 
 
 def test_short_and_duplicated_lists_are_compared_and_counted() -> None:
@@ -229,7 +233,7 @@ class CannedSink:
         ("ab", True, OutputError("scores_to: no"), [], "scores_to: no"),
         ("a", False, None, [("insufficient", 1)], "only 1 of 2 users"),
         ("a", True, None, [], "only 1 of 2 users"),
-        ("", False, None, [], "none of 2 users"),
+        ("", False, None, [], "the candidate gave no list for 2 of 2 users"),
     ],
 )
 def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(

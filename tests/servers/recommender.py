@@ -98,7 +98,7 @@ Behaviour = Callable[[Recommender, Asked, asyncio.StreamWriter], Awaitable[None]
 
 
 def _answer(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK", length: int | None = None, **more: str) -> None:
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body) if length is None else length)} | more
+    headers = {"Content_Type": "application/json", "Content_Length": str(len(body) if length is None else length)} | more
     head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     writer.write(f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + body)
 

@@ -112,7 +112,7 @@ def run_over_few(world: Gated) -> None:
     world.run(constant(-0.4))
 
 
-LOST = "none of 220 users could be compared (candidate: 220 missing)"
+LOST = "the candidate gave no list for 220 of 220 users: missing; nothing could be compared"
 
 
 @pytest.mark.parametrize(

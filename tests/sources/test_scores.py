@@ -234,7 +234,7 @@ def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
 
     pull = source_of(http=http).pull(request("v", "w"))
     assert pull.failures == {"v": CoverageReason.MALFORMED, "w": CoverageReason.MALFORMED}
-    assert ": expected a list of numbers as scores, as many as items; such as v" in pull.notes[CoverageReason.MALFORMED]
+    assert ": expected a list of numbers as scores, as many as items" in pull.notes[CoverageReason.MALFORMED]
 
     http["scores"] = "map(&score, items)"
     pull = source_of(http=http).pull(request("u", "v", k=2))

@@ -89,7 +89,7 @@ def trouble_of(browser: Browser, url: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+@pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True)])
 def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe_finds_nothing(
     browser: Browser, addresses: dict[str, str], width: int, is_dark: bool
 ) -> None:

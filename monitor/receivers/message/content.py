@@ -144,7 +144,7 @@ def _distance(change: Transition) -> float:
 
 
 def _figures(change: Transition) -> list[tuple[str, str]]:
-    if change.value is None:
+    if change.value is None or change.kind is RuleKind.COVERAGE:  # of how many users the reason says already
         return []
     shown = format_value(change.value, change.threshold)
     interval = "" if change.interval is None else " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
@@ -157,13 +157,8 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
 
 
 def _measured(change: Transition) -> str:
-    if change.kind is RuleKind.COVERAGE:
-        return f"share of users, {change.statistic}"
-    return (
-        f"changes that the {change.statistic} missed"
-        if change.kind is RuleKind.STANDSTILL
-        else f"{change.statistic} of {change.metric}"
-    )
+    is_standstill = change.kind is RuleKind.STANDSTILL
+    return f"changes that the {change.statistic} missed" if is_standstill else f"{change.statistic} of {change.metric}"
 
 
 def _alerts(changes: Sequence[Transition]) -> str:

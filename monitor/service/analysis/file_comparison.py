@@ -17,6 +17,7 @@ from monitor.model import (
     Change,
     Comparison,
     Coverage,
+    CoverageReason,
     CoverageRow,
     Evidence,
     JudgingPlan,
@@ -125,6 +126,7 @@ def compare_files(
     found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         found.add(batch)
+    _require_arms(found)
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
     _require_pairs(found.coverage.all, notes)
     sample, listed = found.sample(), found.listed.count
@@ -176,10 +178,16 @@ class _Either:
         return
 
 
+def _require_arms(found: RunAccumulator) -> None:
+    unread = {CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT}
+    if problems := [f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in unread]:
+        raise InputError("; ".join(problems))
+
+
 def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
     # Half a comparison would look like a whole one.
-    if problems := (*answers.troubles, *answers.lacks):
-        raise InputError("; ".join(problems))
+    if answers.lacks:
+        raise InputError("; ".join(answers.lacks))
     if files.relevance is not None and not answers.is_labelled:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)

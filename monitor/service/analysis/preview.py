@@ -40,6 +40,6 @@ def preview_users(watched: Watched, count: int) -> Preview:
         slot=slot,
         coverage=found.coverage,
         evidence=found.run.evidence,
-        troubles=found.troubles,
+        troubles=(),
         notes=found.notes,
     )

@@ -65,7 +65,7 @@ def _late_is_an_error() -> Iterator[None]:
     try:
         yield
     except OverdueError:
-        msg = "the files were not read in time: raise deadline, or sample fewer users"
+        msg = "the files were not read when the run's deadline passed: raise deadline, or sample fewer users"
         raise SourceError(msg, permanent=False) from None
 
 
@@ -80,7 +80,7 @@ def _noted(unread: dict[str, str], name: str) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        unread[name] = f"{name}: {error}"
+        unread[name] = str(error)
 
 
 class _JoinedAnswers:
@@ -96,8 +96,8 @@ class _JoinedAnswers:
         deadline: Deadline,
     ) -> None:
         # A run can do without second lists, and says so.
-        self.lacks = tuple(text for name, text in unread.items() if name == "noise_floor")
-        self.troubles = tuple(text for name, text in unread.items() if name != "noise_floor")
+        self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
+        self._unread = unread
         self.asked = segments.asked
         self._database = database
         self._users, self._segments = users, segments
@@ -166,10 +166,12 @@ class _JoinedAnswers:
 
     def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
         users = user_index(record[KEY])
-        nothing = partial(Pull.failed, users)
+        pulls = {name: Pull.failed(users, note=why) for name, why in self._unread.items() if name != "noise_floor"} | dict(
+            pulls
+        )
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
-            baseline=pulls.get("baseline") or nothing(),
-            candidate=pulls.get("candidate") or nothing(),
+            baseline=pulls["baseline"],
+            candidate=pulls["candidate"],
             again=pulls.get("noise_floor"),
         )

@@ -46,7 +46,9 @@ class FileLists:
                     lists = ListView(database, "asked", options, files, request)
                     return lists.pull_rows(request.users, deadline, options.max_bytes)
             except OverdueError:
-                return Pull.failed(request.users, CoverageReason.TIMEOUT, f"{files.where} was not read in time")
+                return Pull.failed(
+                    request.users, CoverageReason.TIMEOUT, f"{files.where} was not read when the run's deadline passed"
+                )
 
         return read_files(options, request.slot, read)
 

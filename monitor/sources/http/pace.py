@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from array import array
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 
 from monitor.model import CoverageReason
 from monitor.sources.http.request import RequestFailure
@@ -16,14 +18,16 @@ SLOW_S = 0.5
 class PullPace:
     """Of one pull, from now on; made and used in the thread that pulls."""
 
-    def __init__(self) -> None:
+    def __init__(self, users: int) -> None:
         self._begun_at, self._before = time.monotonic(), _processor_s()
-        self._asked, self._spent_s, self._slow_s = 0, 0.0, 0.0
+        self._users, self._answered_s = users, array("d")
+        self._spent_s, self._slow_s = 0.0, 0.0
 
-    def add(self, seconds: float) -> bool:
+    def add(self, seconds: float, *, has_answered: bool = False) -> bool:
         """Note how long a user was asked; whether that is long, also for a pull of which all is over soon."""
         is_slow = seconds >= min(SLOW_S, (time.monotonic() - self._begun_at) / 2)
-        self._asked, self._spent_s = self._asked + 1, self._spent_s + seconds
+        self._answered_s.extend([seconds] * has_answered)
+        self._spent_s += seconds
         self._slow_s += seconds if is_slow else 0.0
         return is_slow
 
@@ -37,21 +41,23 @@ class PullPace:
         busy_s = waited_s + worked_s * with_own_work
         if busy_s <= elapsed_s / 2 or elapsed_s < 1:  # in less time nobody is slow
             return None
-        return f"not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of {elapsed_s:.1f} s"
+        return f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of {elapsed_s:.1f} s"
 
     def late(self) -> RequestFailure:
         """Why users were not asked before the deadline: a source that was quick is not at fault."""
         if (busy := self.busy(with_own_work=True)) is not None:
             return RequestFailure(CoverageReason.TOO_SLOW, busy)
-        if not self._asked:
-            return RequestFailure(CoverageReason.TIMEOUT, "the run had no time left to ask")
-        each = f"{self._spent_s / self._asked:.2g} s a user, {self._asked:,} were asked"
+        if not self._spent_s:
+            return RequestFailure(CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed")
+        answers = self._answered_s
+        each = f", {median(answers):.2g} s each in the median," if answers else ""
+        elapsed_s = time.monotonic() - self._begun_at
+        passed = f"the run's deadline passed, {elapsed_s:.1f} s after the first was asked"
+        told = f"had answered {len(answers):,} of {self._users:,} users{each} when {passed}"
         if self._slow_s < self._spent_s / 2:
             advice = "raise deadline or concurrency, or ask fewer users"
-            return RequestFailure(CoverageReason.TOO_SLOW, f"quick ({each}), but the run's deadline came first: {advice}")
-        elapsed_s = time.monotonic() - self._begun_at
-        why = f"slow ({each}), so that the run's deadline passed after {elapsed_s:.1f} s"
-        return RequestFailure(CoverageReason.TIMEOUT, why)
+            return RequestFailure(CoverageReason.TOO_SLOW, f"was quick, but {told}: {advice}")
+        return RequestFailure(CoverageReason.TIMEOUT, told)
 
 
 def _processor_s() -> tuple[float, float]:

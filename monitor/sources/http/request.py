@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 import re
 import zlib
 from collections.abc import Callable
@@ -68,19 +69,21 @@ class RequestTemplate:
             return None
         return json.dumps(_map_texts(self._body, lambda text: text.replace("{user}", user))).encode()
 
-    def read(self, user: str, content: bytes) -> ListAnswer | RequestFailure:
+    def read(self, user: str, content: bytes, response: aiohttp.ClientResponse) -> ListAnswer | RequestFailure:
         """Return the values at the places of the list and the scores, of an answer about this user."""
         try:
             answer = json.loads(content.decode("utf-8-sig"))
         except (ValueError, RecursionError):
-            return RequestFailure(CoverageReason.MALFORMED, f"the answer is no JSON but {_guess(content)}")
+            return RequestFailure(
+                CoverageReason.MALFORMED, f"answered {response.status} with {_guess(content, response)}, not JSON"
+            )
         try:
             if self._user is not None and user_key(self._user(answer)) != user:
-                return RequestFailure(CoverageReason.WRONG_USER, "the answer is about another user")
+                return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
             return ListAnswer(self._items(answer), self._scores(answer) if self._scores else None)
         except (jmespath.exceptions.JMESPathError, RecursionError):
             which = "items or scores expression" if self._scores else "items expression"
-            return RequestFailure(CoverageReason.MALFORMED, f"the {which} cannot be applied to the answer")
+            return RequestFailure(CoverageReason.MALFORMED, f"gave an answer to which the {which} cannot be applied")
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
@@ -131,9 +134,9 @@ def _map_texts(body: object, fill: Callable[[str], object]) -> object:
     return fill(body) if isinstance(body, str) else body
 
 
-def _guess(content: bytes) -> str:
-    # The answer is not repeated: it came from outside, and may hold what nobody should log.
-    start = content[:100].lstrip().lower()
-    if not start:
-        return "empty"
-    return "HTML" if start.startswith((b"<!doctype", b"<html", b"<head", b"<body")) else "something else"
+def _guess(content: bytes, response: aiohttp.ClientResponse) -> str:
+    # The answer is not repeated: it came from outside, and may hold what nobody should log; neither is a type that is none.
+    start, kind = content[:100].lstrip().lower(), response.content_type
+    told = f"content type {kind}" if mimetypes.guess_extension(kind) else "an unknown content type"
+    is_page = start.startswith((b"<!doctype", b"<html", b"<head", b"<body"))
+    return f"{'HTML' if is_page else 'text of another kind' if start else 'an empty body'} ({told})"

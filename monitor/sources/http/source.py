@@ -8,12 +8,10 @@ import ssl
 import time
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from heapq import nsmallest
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,11 +30,11 @@ from monitor.sources.list_collector import ListCollector
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
-_CAUSES, _EXAMPLES = 3, 5
-"""So many causes of one reason, and users that met with it, are named."""
+_CAUSES = 3
+"""So many causes of one reason are named."""
 _DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answer, and the source is given up
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
-_HUNG = RequestFailure(CoverageReason.TIMEOUT, "no answer when the run's deadline passed")
+_HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's deadline passed")
 _NO_ANSWER = frozenset(
     {CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT, CoverageReason.SERVER_ERROR, CoverageReason.RATE_LIMITED}
 )
@@ -77,7 +75,7 @@ class _HttpPull:
         self._deadline = Deadline.after(request.timeout_s)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
-        self._waiting: Iterator[str] = iter(request.users.tolist())
+        self._count, self._waiting = len(request.users), iter(request.users.tolist())
         self._under_way: dict[str, float] = {}  # since when, monotonic
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
         self._late: dict[str, str] = {}  # whose fault these are is known at the end
@@ -86,7 +84,7 @@ class _HttpPull:
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
-        self._pace = PullPace()
+        self._pace = PullPace(self._count)
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
         _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
         for worker in late:
@@ -101,22 +99,22 @@ class _HttpPull:
     async def _work(self, session: aiohttp.ClientSession) -> None:
         for user in self._waiting:
             if not self._asking.is_askable(user):
-                self._lists.fail(user, CoverageReason.MALFORMED, "the user's key cannot stand in a path")
+                self._settle(user, CoverageReason.MALFORMED, "was not asked: the user's key cannot stand in a path")
                 continue
             self._under_way[user] = time.monotonic()
             outcome = await self._ask_patiently(session, user)
-            self._pace.add(time.monotonic() - self._under_way.pop(user))
-            self._record(user, outcome)
+            self._record(user, outcome, time.monotonic() - self._under_way.pop(user))
             if self._given_up:
                 return
 
-    def _record(self, user: str, outcome: ListAnswer | RequestFailure) -> None:
+    def _record(self, user: str, outcome: ListAnswer | RequestFailure, seconds: float) -> None:
+        has_answered = isinstance(outcome, ListAnswer) or outcome.reason not in _NO_ANSWER
+        self._pace.add(seconds, has_answered=has_answered)
+        self._silent_users = 0 if has_answered else self._silent_users + 1
         if isinstance(outcome, ListAnswer):
-            self._silent_users = 0
             self._lists.add(user, outcome.items, outcome.scores)
             return
         self._fail(user, outcome)
-        self._silent_users = self._silent_users + 1 if outcome.reason in _NO_ANSWER else 0
         if self._silent_users >= _DEAD_AFTER * self._options.concurrency:
             self._given_up = outcome
 
@@ -147,13 +145,13 @@ class _HttpPull:
                 if content is None:
                     response.close()
                     return RequestFailure(
-                        CoverageReason.TOO_LARGE, f"the answer is longer than {self._options.max_bytes} bytes"
+                        CoverageReason.TOO_LARGE, f"answered with more than max_bytes, {self._options.max_bytes}"
                     )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return _connection_failure(error, self._options.timeout.total_seconds())
         except zlib.error:
-            return RequestFailure(CoverageReason.MALFORMED, "the answer's compression is broken or unknown")
-        return asking.read(user, content)
+            return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
+        return asking.read(user, content, response)
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
@@ -179,13 +177,12 @@ class _HttpPull:
         self._lists.fail(user, reason, note)
 
     def _tell(self, pull: Pull) -> Pull:
-        """The pull whose notes name the host, each cause with its users where there are several, and a few users."""
+        """The pull whose notes name the host, and how often it met with each cause where there are several."""
         notes = {}
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
-            told = ", ".join(f"{count:,} {cause}" for cause, count in causes) if len(causes) > 1 else note
-            users = nsmallest(_EXAMPLES, (user for user, why in pull.failures.items() if why is reason))
-            notes[reason] = f"{self._host}: {told}; such as {', '.join(users)}"
+            told = ", ".join(f"{cause} ({count:,} times)" for cause, count in causes) if len(causes) > 1 else note
+            notes[reason] = f"{self._host} {told}" if causes else f"{self._host}: {told}"
         return replace(pull, notes=notes)
 
 
@@ -205,7 +202,7 @@ def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None) -> 
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     """Return what a status other than 200 means; None when the body counts."""
     status = response.status
-    note = f"status {status} {_PHRASES.get(status, '')}".rstrip()
+    note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
         return RequestFailure(CoverageReason.MISSING, note)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -230,16 +227,19 @@ def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
     reason, is_retried = CoverageReason.UNREACHABLE, True
     match error:
         case aiohttp.ConnectionTimeoutError():
-            note = f"time-out: no connection within {timeout_s / 2:g} s"
+            note = f"accepted no connection within {timeout_s / 2:g} s, half of the timeout of a request"
         case TimeoutError():
-            reason, note = CoverageReason.TIMEOUT, f"time-out: no answer within {timeout_s:g} s"
+            reason, note = CoverageReason.TIMEOUT, f"gave no answer within {timeout_s:g} s, the timeout of a request"
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "of an unknown authority")
-            note, is_retried = f"its TLS certificate is not trusted ({why}): set ca_file for authorities of your own", False
+            note = f"has a TLS certificate that is not trusted ({why}): set ca_file for authorities of your own"
+            is_retried = False
+        case aiohttp.ClientSSLError():
+            note = "did not complete the TLS handshake"
         case aiohttp.ClientConnectorDNSError():
-            note = "DNS does not know this host's name"
+            note = "is a name that DNS could not resolve"
         case aiohttp.ClientResponseError() | ValueError():
-            reason, note, is_retried = CoverageReason.MALFORMED, "the answer is no HTTP", False
+            reason, note, is_retried = CoverageReason.MALFORMED, "answered, but not in HTTP", False
         case _:
-            note = f"the connection was refused or lost: {getattr(error, 'strerror', None) or 'its end was not seen'}"
+            note = f"refused or lost the connection: {getattr(error, 'strerror', None) or 'its end was not seen'}"
     return RequestFailure(reason, note, is_retried)

@@ -83,30 +83,26 @@ class JoinedTables:
         """Begin to read."""
         with open_session(self._users, Deadline.after(request.timeout_s)) as session:
             users = _AskedUsers(session, self._users, self._dimensions, request)
-            lists, troubles, lacks = dict[str, _Lists](), list[str](), list[str]()
+            lists, unread = dict[str, _Lists](), dict[str, str]()
             for name, options in self._lists.items():
                 try:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
-                    # A run can do without second lists, and says so.
-                    (lacks if name == "noise_floor" else troubles).append(f"{name}: {error}")
+                    unread[name] = str(error)
             ship_program(session)
-            yield _MeasuredThere(users, lists, request, tuple(troubles), tuple(lacks))
+            yield _MeasuredThere(users, lists, request, unread)
 
 
 class _MeasuredThere:
     """The join of one slot. Port: RemoteAnswers."""
 
     def __init__(
-        self,
-        users: _AskedUsers,
-        lists: Mapping[str, _Lists],
-        request: JoinRequest,
-        troubles: tuple[str, ...],
-        lacks: tuple[str, ...],
+        self, users: _AskedUsers, lists: Mapping[str, _Lists], request: JoinRequest, unread: Mapping[str, str]
     ) -> None:
-        self.asked, self.troubles, self.lacks = users.asked, troubles, lacks
-        self._users, self._lists, self._request = users, lists, request
+        # A run can do without second lists, and says so.
+        self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
+        self.asked = users.asked
+        self._users, self._lists, self._request, self._unread = users, lists, request, unread
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """What is found of all users."""
@@ -116,6 +112,7 @@ class _MeasuredThere:
             values=self._users.values,
             columns={name: lists.columns for name, lists in self._lists.items()},
             where={name: lists.where for name, lists in self._lists.items()},
+            unread=self._unread,
             k=self._request.k,
             slot=self._request.slot,
         )

@@ -26,13 +26,15 @@ PARTS = "asked long, part binary"
 class MeasuredPartition:
     """Measures the users of a partition, in which all rows of a user stand.
 
-    ``columns`` and ``where`` by the name of the lists, which is the ``side`` of their rows; a row with ``asked`` is a user.
+    ``columns`` and ``where`` by the name of the lists, which is the ``side`` of their rows, ``unread`` of those that cannot be
+    read why; a row with ``asked`` is a user.
     """
 
     measurer: Measurer
     values: Mapping[str, SegmentValues]
     columns: Mapping[str, ListColumns]
     where: Mapping[str, str]
+    unread: Mapping[str, str]
     k: int
     slot: datetime
 
@@ -50,8 +52,8 @@ class MeasuredPartition:
         labels = {name: one_array(asked[name]) for name in self.values}
         return UserBatch(
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
-            baseline=self._pull("baseline", users, held) or Pull.failed(users),
-            candidate=self._pull("candidate", users, held) or Pull.failed(users),
+            baseline=self._pull("baseline", users, held) or Pull.failed(users, note=self.unread["baseline"]),
+            candidate=self._pull("candidate", users, held) or Pull.failed(users, note=self.unread["candidate"]),
             again=self._pull("noise_floor", users, held),
         )
 

@@ -73,7 +73,7 @@ class SqlSource:
         statements, where = _Statements(self._database, self._options, request), self._database.where
         pull = TableLists(options=self._options, request=request, where=where).pull(statements.batches())
         if late := statements.unfinished:
-            return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} did not answer in time")
+            return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
         return pull
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from monitor.model import (
 )
 from monitor.presentation import score_by_chance
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import Query, Site, require_slot
 
 PERIODS = {
     "1d": timedelta(days=1),
@@ -84,7 +84,10 @@ class ComparisonPage:
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back."""
+    """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back.
+
+    ``from`` and ``to``, instants, choose any time in place of a period.
+    """
     name = query.path["name"]
     site.require(name)
     latest, configured = site.latest_of(name), site.comparison(name)
@@ -95,7 +98,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     period = chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
-    since = until - PERIODS[period]
+    until = require_slot(query.chosen["to"]) if "to" in query.chosen else until
+    since = require_slot(query.chosen["from"]) if "from" in query.chosen else until - PERIODS[period]
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS)
@@ -119,10 +123,19 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         points=points,
         limits=_fixed_limits(configured, metric),
         by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
+<<<<<<< HEAD
         spans=_spans(
             pages.changes(name, segment, since=since, until=until), [each for each in rows if each.segment == segment], since
         ),
         silences=tuple(each for each in site.store.alerts.silences(ending_after=since) if _may_silence(each, name)),
+=======
+        spans=_spans(site.store.alerts.transitions(comparison=name, limit=None), segment, since, until),
+        silences=tuple(
+            each
+            for each in site.store.alerts.silences(ending_after=since)
+            if _may_silence(each, name) and each.starts_at <= until
+        ),
+>>>>>>> main
         distribution=pages.histograms(thinned, metric, segment) if metric else (),
         coverage=pages.coverage(thinned, segment),
         parts=tuple(ranked[:MOST_SEGMENTS]),
@@ -159,11 +172,21 @@ def _fall(part: SegmentMeans) -> float:
     return sorted(before)[len(before) // 2] - now
 
 
+<<<<<<< HEAD
 def _spans(changes: Sequence[Transition], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
     """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
     begun: dict[str, AlertSpan] = {}
     ended: list[AlertSpan] = []
     for each in changes:
+=======
+def _spans(transitions: Sequence[Transition], segment: str, since: datetime, until: datetime) -> tuple[AlertSpan, ...]:
+    """Firings on drift of the segment that reach into the time."""
+    open_spans: dict[str, Transition] = {}
+    found: list[AlertSpan] = []
+    for each in transitions:
+        if each.segment != segment or each.slot > until:
+            continue
+>>>>>>> main
         if each.is_start:
             begun[each.alert] = _span(each, each.slot)
         elif each.is_end:

@@ -280,5 +280,5 @@ def _templates() -> jinja2.Environment:
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
-    environment.globals["periods"] = tuple(PERIODS)
+    environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}
     return environment

@@ -171,8 +171,7 @@ def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     for batch_users in (10_000, 29):
         joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
         assert found(joined) == found(pulled)
-        assert (joined.coverage, joined.left_out, joined.troubles) == (pulled.coverage, pulled.left_out, pulled.troubles)
-        assert joined.notes == pulled.notes
+        assert (joined.coverage, joined.left_out, joined.notes) == (pulled.coverage, pulled.left_out, pulled.notes)
     assert list(spill.iterdir()) == []
 
 
@@ -215,10 +214,9 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
     result = measure(arms_of(*files, asked_of(files[0])))
 
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): SIZE}
-    (trouble,) = result.troubles
-    assert trouble.startswith("candidate: ")
-    assert files[1].path in trouble
-    assert reason in trouble
+    note = result.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
+    assert files[1].path in note
+    assert reason in note
     assert list(spill.iterdir()) == []
 
 
@@ -253,7 +251,7 @@ def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files: Fi
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
     joined = measure(arms, noise_floor=NoiseFloor.RETRAIN)
 
-    assert (joined.left_out, joined.troubles) == (pulled.left_out, ())
+    assert (joined.left_out, joined.notes) == (pulled.left_out, {})
     assert joined.left_out[0].startswith("noise_floor: ")
 
 
@@ -296,7 +294,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
     source = joined_files(*files)
 
     with (
-        pytest.raises(SourceError, match="were not read in time: raise deadline"),
+        pytest.raises(SourceError, match="were not read when the run's deadline passed: raise deadline"),
         source.read(JoinRequest(k=4, slot=SLOT, timeout_s=2, max_segment_values=2)) as answers,
     ):
         late(answers)
@@ -308,7 +306,7 @@ def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, 
     release = threading.Event()
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
     source = joined_files(*files)
-    with pytest.raises(SourceError, match="were not read in time: raise deadline"):
+    with pytest.raises(SourceError, match="were not read when the run's deadline passed: raise deadline"):
         source.read(JoinRequest(k=4, slot=SLOT, timeout_s=0.5, max_segment_values=2)).__enter__()
     release.set()
 

@@ -70,7 +70,7 @@ def test_items_that_are_not_where_they_should_be_are_malformed(recommender: Reco
     pull = source_of(http={"url": recommender.url, "items": "items"}).pull(request("u"))
 
     assert pull.failures == {"u": CoverageReason.MALFORMED}
-    assert pull.notes[CoverageReason.MALFORMED].endswith(": expected a list of ids, found null; such as u")
+    assert pull.notes[CoverageReason.MALFORMED].endswith(": expected a list of ids, found null")
 
 
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender) -> None:

@@ -98,8 +98,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
     measured = measure(in_spark(arms, spark, baseline, candidate, asked, again), batch_users, noise_floor=NoiseFloor.RETRAIN)
     assert found(measured) == found(here)
-    assert (measured.coverage, measured.left_out, measured.troubles) == (here.coverage, here.left_out, here.troubles)
-    assert measured.notes == here.notes
+    assert (measured.coverage, measured.left_out, measured.notes) == (here.coverage, here.left_out, here.notes)
 
 
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
@@ -239,19 +238,15 @@ def test_a_candidate_that_cannot_be_read_is_said_before_anything_is_joined(
     spark: int, files: Files, damage: Callable[[Path], object], reason: str
 ) -> None:
     damage(Path(files[1].path))
-    source = there(spark, files).joined
-    assert source is not None
-    with source.read(REQUEST) as answers:
-        (trouble,) = answers.troubles
-    assert trouble.startswith("candidate: ")
-    assert reason in trouble
+    assert reason in measure(there(spark, files)).notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
 
 
 def test_without_the_candidate_everybody_is_unavailable(spark: int, files: Files) -> None:
     Path(files[1].path).unlink()
     measured = measure(there(spark, files))
     assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
-    assert "does not exist: check table or path, and that the job which writes it has run" in measured.troubles[0]
+    why = measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
+    assert "does not exist: check table or path, and that the job which writes it has run" in why
 
 
 def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
