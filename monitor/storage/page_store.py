@@ -71,7 +71,7 @@ class SqlPageStore:
         measured = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == segment, summaries.c.metric == metric)
         of_segment = and_(expectations.c.run_id == runs.c.id, expectations.c.segment == segment)
         expected = and_(of_segment, expectations.c.alert == (alert or ""))
-        query = (
+        query: Select[Any] = (
             select(
                 *(runs.c.id, runs.c.scheduled_for, runs.c.status, summaries.c.mean, summaries.c.standard_error, summaries.c.n),
                 *(expectations.c.expected, expectations.c.bound, expectations.c.opposite_bound),
@@ -168,28 +168,20 @@ class SqlPageStore:
         )
         changes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         with self._database.read() as connection:
-<<<<<<< HEAD
             found = connection.execute(
                 select(transitions).where(is_of_it).order_by(transitions.c.id).limit(_MOST_TRANSITIONS)
             ).all()
-            attempts = dict.fromkeys(
-                Attempt(receiver=receiver, at=at, status=status, reason=reason)
-                for receiver, at, status, reason in connection.execute(sent)
-            )
-=======
-            found = connection.execute(select(transitions).where(is_of_it).order_by(transitions.c.id)).all()
             places = {row.id: place for place, row in enumerate(found)}
             for number, *attempt in connection.execute(sent):
-                changes[tuple(attempt)].append(places[number])
+                changes[tuple(attempt)] += [places[number]] if number in places else []
         attempts = (
             Attempt(receiver=receiver, at=at, status=status, reason=reason, changes=tuple(of_it))
             for (receiver, at, status, reason), of_it in changes.items()
         )
->>>>>>> main
         return IncidentHistory(transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts))
 
 
-def _lowest(found: Sequence[Row[Any]], most: int) -> list[int]:
+def _lowest(found: Sequence[Any], most: int) -> list[int]:
     """Ids of at most so many runs: the newest, and of each group of neighbours the one without a mean, or with the lowest."""
     earlier = found[:-1]
     group = max(1, -(-len(earlier) // (most - 1)))

@@ -1,8 +1,8 @@
 """How long each page takes and what it weighs over a database of 60 days: `make bench ARGS=pages`, on SQLite and PostgreSQL.
 
 ``pages --days 3 --users 20000`` is a small one. Runs are not run but written: the newest one of `wide`, with 200 segments and a
-million users, as a run stores it; earlier ones, of `wide` and of nineteen others, as copies of what pages read of many runs. Asked are 150 ms and 300 kB a page. The times are
-those of requests over loopback to the pages' own server, one after the other.
+million users, as a run stores it; earlier ones, of `wide` and of nineteen others, as copies of what pages read of many runs.
+Asked are 150 ms and 300 kB a page. Times are those of requests over loopback to a server of the pages, one after the other.
 """
 
 from __future__ import annotations

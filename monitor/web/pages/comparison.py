@@ -107,6 +107,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
     rows = latest.states if latest else ()
+    changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
+    spans = _spans(changes, [each for each in rows if each.segment == segment], since)
     quiet = [row for row in rows if row.state is State.QUIET]
     return ComparisonPage(
         name=name,
@@ -123,19 +125,12 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         points=points,
         limits=_fixed_limits(configured, metric),
         by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
-<<<<<<< HEAD
-        spans=_spans(
-            pages.changes(name, segment, since=since, until=until), [each for each in rows if each.segment == segment], since
-        ),
-        silences=tuple(each for each in site.store.alerts.silences(ending_after=since) if _may_silence(each, name)),
-=======
-        spans=_spans(site.store.alerts.transitions(comparison=name, limit=None), segment, since, until),
+        spans=tuple(each for each in spans if each.start <= until),
         silences=tuple(
             each
             for each in site.store.alerts.silences(ending_after=since)
             if _may_silence(each, name) and each.starts_at <= until
         ),
->>>>>>> main
         distribution=pages.histograms(thinned, metric, segment) if metric else (),
         coverage=pages.coverage(thinned, segment),
         parts=tuple(ranked[:MOST_SEGMENTS]),
@@ -172,21 +167,11 @@ def _fall(part: SegmentMeans) -> float:
     return sorted(before)[len(before) // 2] - now
 
 
-<<<<<<< HEAD
 def _spans(changes: Sequence[Transition], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
     """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
     begun: dict[str, AlertSpan] = {}
     ended: list[AlertSpan] = []
     for each in changes:
-=======
-def _spans(transitions: Sequence[Transition], segment: str, since: datetime, until: datetime) -> tuple[AlertSpan, ...]:
-    """Firings on drift of the segment that reach into the time."""
-    open_spans: dict[str, Transition] = {}
-    found: list[AlertSpan] = []
-    for each in transitions:
-        if each.segment != segment or each.slot > until:
-            continue
->>>>>>> main
         if each.is_start:
             begun[each.alert] = _span(each, each.slot)
         elif each.is_end:
