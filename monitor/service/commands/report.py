@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NoReturn
 
-from monitor.errors import InputError
 from monitor.service.clock import SystemClock
 from monitor.service.composition import Wiring, watch
 from monitor.service.daemon.titles import TitleCache
@@ -17,7 +16,7 @@ from monitor.web.pages.site import AbsentPageError, Site
 
 
 def report_of(settings: Settings, name: str, *, slot: datetime | None, since: datetime | None, until: datetime | None) -> str:
-    """The report as HTML, see `make_report`; InputError where nothing is stored to show."""
+    """The report as HTML, see `make_report`."""
     watched = {each.name: watch(each, settings.installation) for each in settings.comparisons if each.name == name}
     wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
     try:
@@ -34,8 +33,6 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
                 message_text=_no_daemon,
             )
             return make_report(site, name, slot=slot, since=since, until=until)
-    except AbsentPageError as error:
-        raise InputError(str(error)) from None
     finally:
         wiring.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -57,7 +57,7 @@ def make_report(
     then = replace(latest, states=tuple(_state_at(each, changes) for each in latest.states))
     starts = {each.slot for each in changes if each.is_start and since is not None and each.slot >= since}
     sections = _sections(replace(site, latest=lambda: (then,), prefix=""), then, since, sorted({slot, *starts})[-MOST_RUNS:])
-    return _in_one_file(f"{name} at {show_instant(slot)}", sections)
+    return in_one_file(f"{name} at {show_instant(slot)}", sections)
 
 
 def _state_at(state: AlertState, changes: Sequence[Transition]) -> AlertState:
@@ -93,7 +93,8 @@ def _of_user(site: Site, run: RunPage, user: str) -> Section:
     )
 
 
-def _in_one_file(title: str, sections: Iterator[Section]) -> str:
+def in_one_file(title: str, sections: Iterable[Section]) -> str:
+    """A page of these sections, with style and script, and links from one to the other."""
     style, script = read_static("rankwatch.css"), read_static("rankwatch.js")
     parts: list[str] = []
     places: dict[str, str] = {}

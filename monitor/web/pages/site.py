@@ -8,12 +8,13 @@ from datetime import datetime
 from urllib.parse import quote, urlencode
 
 from monitor.alerts import NotificationPolicy
+from monitor.errors import InputError
 from monitor.model import Comparison, LatestRun, Message, Run, format_instant
 from monitor.ports import Clock, Store
 from monitor.web.pages.status import Status
 
 
-class AbsentPageError(LookupError):
+class AbsentPageError(InputError):
     """There is nothing at this address; the text says what is not there, and where to look instead."""
 
 
