@@ -35,7 +35,6 @@ from monitor.storage.tables import (
     expectations,
     lessons,
     metadata,
-    scores,
     stages,
     standstills,
     statistics,
@@ -53,8 +52,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
-        is_of_run = of_run(connection, run_id) if table is scores else table.c.run_id == run_id
-        connection.execute(delete(table).where(is_of_run))
+        connection.execute(delete(table).where(of_run(connection, run_id, table)))
     _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
     rows = result.coverage.rows if result.coverage else ()
     _put(connection, coverage, run_id, [to_row(row, coverage, position=position) for position, row in enumerate(rows)])
@@ -105,9 +103,12 @@ def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int], *, segment: str | None = None) -> dict[int, Coverage]:
     """Coverage of those of the runs that have one; of one segment only where it is given."""
-    of_runs = [coverage.c.run_id.in_(run_ids), *([] if segment is None else [coverage.c.segment == segment])]
+    of_runs, why = (
+        [each.c.run_id.in_(run_ids), each.c.segment == segment][: 1 if segment is None else 2]
+        for each in (coverage, coverage_reasons)
+    )
     reasons: dict[tuple[int, str], dict[tuple[Arm, CoverageReason], int]] = defaultdict(dict)
-    for row in connection.execute(select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))):
+    for row in connection.execute(select(coverage_reasons).where(*why)):
         reasons[row.run_id, row.segment][row.arm, row.reason] = row.users
     rows: dict[int, list[CoverageRow]] = defaultdict(list)
     for row in connection.execute(select(coverage).where(*of_runs).order_by(coverage.c.position)):
