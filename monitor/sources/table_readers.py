@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model import ItemWeights, RelevanceTable, UserTable
-from monitor.sources.graded_items import GradedItems
 from monitor.sources.id_columns import is_text, user_column, value_array
-from monitor.sources.lookup_tables import item_titles, item_weights, user_table
+from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
 from monitor.sources.table_lists import (
     TableBatch,
     arrow_array,
