@@ -17,19 +17,21 @@ from monitor.errors import SourceError
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.sampling import split
-from monitor.sources.id_columns import (
+from monitor.sources.columns import (
     flat_ids,
     id_array,
     id_column,
     is_list,
     item_ids,
     join_items,
+    number_column,
+    number_list,
+    numbers_beside,
     on_one_line,
     one_array,
     user_column,
 )
 from monitor.sources.list_collector import from_json
-from monitor.sources.number_columns import number_column, number_list, numbers_beside
 
 
 def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where: str) -> UserTable:

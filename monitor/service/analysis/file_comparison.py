@@ -184,7 +184,7 @@ def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
     # Half a comparison would look like a whole one.
     if answers.lacks:
         raise InputError("; ".join(answers.lacks))
-    if files.relevance is not None and not answers.is_labelled:
+    if files.relevance is not None and answers.relevance is None:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)
     return answers

@@ -14,11 +14,11 @@ from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers, Pull, PullRequest
 from monitor.model.arrays import Rows
+from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions
 from monitor.sources.file.database import KEY, sql_name
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.file_view import FileView
-from monitor.sources.id_columns import one_array, user_index
 from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values
 from monitor.sources.table_lists import TableLists
 
