@@ -7,6 +7,7 @@ from typing import Any
 from starlette.applications import Starlette
 
 import factories
+from monitor.alerts import NotificationPolicy
 from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.model import (
     AlertState,
@@ -35,6 +36,8 @@ from monitor.model import (
     Summary,
     UserGroup,
 )
+from monitor.receivers.message import content_of
+from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
 from monitor.web.pages import Site
 from monitor.web.pages.status import ScheduledRun, Status
@@ -212,7 +215,8 @@ def site(**given: Any) -> Site:
         configuration="comparisons: []",
     )
     nothing = {"store": None, "clock": factories.HeldClock(), "latest": tuple, "comparisons": dict, "notice": lambda: None}
-    return Site(**{**nothing, "titles": lambda *_: {}, "status": lambda: status, **given})
+    told = {"policy": NotificationPolicy, "message_text": lambda message: plain_text(content_of(message, "http://here"))}
+    return Site(**{**nothing, **told, "titles": lambda *_: {}, "status": lambda: status, **given})
 
 
 def pages(**given: Any) -> Starlette:

@@ -10,6 +10,7 @@ from monitor.alerts.notification_policy import (
     NotificationPolicy,
     Route,
     compose_messages,
+    is_silenced,
 )
 from monitor.alerts.rule_evaluation import JUDGES, Figures, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.standstill import count_standstills

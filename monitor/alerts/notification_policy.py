@@ -146,7 +146,7 @@ class Dispatch:
         if self.policy.is_muted(start):
             return DRY_RUN
         for silence in self.snapshot.silences:
-            if silence.is_active(self.now) and _is_silenced(silence, start):
+            if silence.is_active(self.now) and is_silenced(silence, start):
                 return f"silence {silence.id} of {silence.author} until {silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
         if (reason := self.policy.in_maintenance(start, self.now)) is not None or self.treatment.updates is Updates.EACH:
             return reason
@@ -193,7 +193,8 @@ class Dispatch:
         return None
 
 
-def _is_silenced(silence: Silence, start: Transition) -> bool:
+def is_silenced(silence: Silence, start: Transition) -> bool:
+    """Whether the silence holds the firing back while it is active."""
     try:
         return matches_all(map(Matcher.parse, silence.matchers), start)
     except ConfigError:

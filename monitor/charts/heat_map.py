@@ -27,28 +27,25 @@ def draw_heat_map(
         return Markup()
     width = (WIDTH - LEFT - RIGHT) / len(folded)
     height = (HEIGHT - TOP - BOTTOM) / len(folded[0])
-    cells = []
+    cells: dict[int, list[str]] = {}
     for number, column in enumerate(folded):
         total = sum(column) or 1
         for row, count in enumerate(column):
             if shade := min(SHADES, round(SHADES * 3 * count / total + 0.3)):
-                place = {
-                    "x": LEFT + number * width,
-                    "y": HEIGHT - BOTTOM - (row + 1) * height,
-                    "width": width + 0.2,
-                    "height": height + 0.2,
-                }
-                cells.append(element("rect", **place, class_=f"heat h{shade}"))
-    y = Axis(low, high, HEIGHT - BOTTOM, TOP)
-    marks = ticks(y, 4)
+                x, y = LEFT + number * width, HEIGHT - BOTTOM - (row + 1) * height
+                cells.setdefault(shade, []).append(f"M{x:.1f} {y:.1f}h{width + 0.2:.1f}v{height + 0.2:.1f}h-{width + 0.2:.1f}z")
+    drawn = [element("path", d="".join(found), class_=f"heat h{shade}") for shade, found in sorted(cells.items())]
+    scale = Axis(low, high, HEIGHT - BOTTOM, TOP)
+    marks = ticks(scale, 4)
     axis = [
-        element("text", write_value(each, marks), x=LEFT - 6, y=y(each) + 4, text_anchor="end", class_="tick") for each in marks
+        element("text", write_value(each, marks), x=LEFT - 6, y=scale(each) + 4, text_anchor="end", class_="tick")
+        for each in marks
     ]
     axis += [
         element("text", said, x=x, y=HEIGHT - 8, text_anchor=anchor, class_="tick")
         for said, x, anchor in zip(ends, (LEFT, WIDTH - RIGHT), ("start", "end"), strict=True)
     ]
-    return drawing(WIDTH, HEIGHT, label, *axis, *cells)
+    return drawing(WIDTH, HEIGHT, label, *axis, *drawn)
 
 
 def _thin(columns: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -12,22 +12,25 @@ from markupsafe import Markup, escape
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """One element; ``class_`` is `class`, other underscores are hyphens, numbers have one decimal, None leaves out."""
-    said = Markup().join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _number(value))
+    said = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    inner = Markup().join(child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children)
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), said, inner)  # noqa: S704 - the names are ours
+    inner = "".join(child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children)
+    return Markup(f"<{name}{said}>{inner}</{name}>")  # noqa: S704 - names are ours, all else is escaped
 
 
-def drawing(width: float, height: float, label: str, *children: object, class_: str = "chart") -> Markup:
-    """The whole picture, which scales with its place on the page; ``label`` is what a screen reader says of it."""
+def drawing(width: float, height: float, label: str, *children: object, class_: str = "chart", role: str = "img") -> Markup:
+    """The whole picture, which scales with its place on the page; ``label`` is what a screen reader says of it.
+
+    ``role``: `group` where it holds links, which a picture may not.
+    """
     return element(
         "svg",
         *children,
         viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
+        role=role,
         aria_label=label,
         class_=class_,
         preserveAspectRatio="xMinYMid meet",
@@ -45,6 +48,8 @@ def _number(value: object) -> str:
 
 def _printable(text: str) -> str:
     """With what steers the writing, and what XML does not know, spelled out."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 

@@ -92,6 +92,7 @@ def draw_series(
         *_draw_line(points, x, y),
         *(_draw_point(point, x, y) for point in points),
         *(_draw_newest(point, x, y) for point in points[-1:] if point.value is not None),
+        role="group" if points[0].link else "img",
     )
 
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli.output import number, pick, print_evidence, print_json, print_line, print_records
+from monitor.cli.output import (
+    cells_of,
+    number,
+    pick,
+    print_evidence,
+    print_json,
+    print_line,
+    print_records,
+    require_writable,
+    scores_line,
+    write_whole,
+)
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError
+
+ALL = "all"
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,6 +90,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     relevance_item: _RelevantItem = None,
     relevance_grades: _RelevanceGrades = None,
     catalogue: _CatalogueSize = None,
+    html: Annotated[Path | None, typer.Option(help="Write it to this HTML file too, with charts and worst users.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two files of lists for the same users.
@@ -99,11 +114,20 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         item_weights=None if item_weights is None else _options(FileItemWeightsOptions, item_weights, weighted),
         relevance=None if relevance is None else _options(FileRelevanceOptions, relevance, {"user": user, **graded}),
     )
-    found = compare_files(files, metrics, k, worst=worst, catalogue=catalogue)
+    if html is not None:
+        require_writable(html)
+    found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
+    if html is not None:
+        write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}"))
+    found = replace(found, worst=found.worst[:worst])
     if as_json:
         print_json(_as_dict(found, k))
     else:
         _print(found, k, by)
+
+
+_DRAWN = 6
+"""Worst users of a file where --worst names no number."""
 
 
 def _read_metrics(names: Sequence[str], **given: object) -> list[Metric]:
@@ -134,14 +158,11 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
 
 
 def _print(found: FileComparison, k: int, by: str | None) -> None:
-    coverage = found.coverage.all
-    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
-    print_line(f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}" + (f" ({reasons})" if reasons else ""))
-    for note in found.notes:
-        print_line(note)
-    _print_metrics(found, coverage)
+    for line in _who(found, k):
+        print_line(line)
+    _print_metrics(found, found.coverage.all)
     print_line(_chance_line(found))
-    print_line(_changes_line(found.apart[coverage.segment]))
+    print_line(_changes_line(found.apart[ALL]))
     for row in found.coverage.rows[1:] if by is not None else ():
         print_line()
         _print_metrics(found, row, title=f"{row.segment}: {row.paired:,} of {row.asked:,} users compared")
@@ -150,10 +171,46 @@ def _print(found: FileComparison, k: int, by: str | None) -> None:
     print_evidence(found.worst)
 
 
+def _who(found: FileComparison, k: int) -> list[str]:
+    """Who was compared, and what was left out."""
+    coverage = found.coverage.all
+    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
+    compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
+    return [compared + (f" ({reasons})" if reasons else ""), *found.notes]
+
+
+_COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
+
+
 def _print_metrics(found: FileComparison, row: CoverageRow, *, title: str | None = None) -> None:
-    records = ({"metric": name, **facts} for name, facts in _metric_dicts(found, row).items())
-    columns = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
-    print_records(records, columns, as_json=False, title=title)
+    print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
+
+
+def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
+    return [{"segment": row.segment, "metric": name, **facts} for name, facts in _metric_dicts(found, row).items()]
+
+
+def _as_page(found: FileComparison, k: int, title: str) -> str:
+    """The same as one HTML file."""
+    from monitor.charts import Bar, draw_bars
+    from monitor.frames.pair_scores import draw_pair
+    from monitor.frames.summary import draw_distribution
+    from monitor.web.pages.report import Section, in_one_file
+
+    rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]
+    kinds = found.apart[ALL].kinds.items()
+    bars = [
+        Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total") for kind, share in kinds if share
+    ]
+    page = {
+        "lines": (*_who(found, k), _chance_line(found)),
+        "changes": [(row.segment, _changes_line(found.apart[row.segment])) for row in found.coverage.rows if row.paired],
+        "kinds": draw_bars(bars, label="lists by what became of them"),
+        "spreads": [draw_distribution(each, found.by_chance[each.metric]) for each in found.summaries if each.segment == ALL],
+        "metrics": cells_of(rows, f"segment {_COLUMNS}"),
+        "users": [(each.user, draw_pair(each.baseline, each.candidate, {}, scores_line(each)).body) for each in found.worst],
+    }
+    return in_one_file(title, [Section(address="", title=title, template="compared.html", page=page)])
 
 
 def _chance_line(found: FileComparison) -> str:

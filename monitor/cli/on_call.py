@@ -142,22 +142,18 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
-    is_end = context.info_name == "resolve"
-    comparison, author, now = only_one(name, comparison), author_name(by), datetime.now(UTC)
-    reason = f"{'resolved' if is_end else 'acknowledged'} by {author}" + (f": {comment}" if comment else "")
+    from monitor.pipeline.alert_actions import Signature, change_firing
+
+    comparison, ends = only_one(name, comparison), context.info_name == "resolve"
+    signed = Signature(author=author_name(by), comment=comment, at=datetime.now(UTC))
+
+    def is_meant(start: Transition) -> bool:
+        return comparison in (None, start.comparison) and alert in (None, start.alert) and segment in (None, start.segment)
+
     with opened_database(config) as (store, _):
-        chosen: dict[str, list[tuple[str, str]]] = {}
-        for each in store.alerts.firing():
-            if comparison in (None, each.comparison) and alert in (None, each.alert) and segment in (None, each.segment):
-                chosen.setdefault(each.comparison, []).append((each.alert, each.segment))
-        changed: list[Transition] = []
-        for each_name, alerts in chosen.items():
-            if is_end:
-                changed += store.alerts.resolve(each_name, alerts, reason=reason, at=now)
-            else:
-                changed += store.alerts.acknowledge(each_name, alerts, author=author, reason=reason, at=now)
+        changed = change_firing(store.alerts, is_meant, signed, ends=ends)
     if not changed:
-        msg = "no firing alert matches: see `rankwatch alerts`"
+        msg = f"no firing alert matches{'' if ends else f' that {signed.author} has not acknowledged'}: see `rankwatch alerts`"
         raise ConfigError(msg)
     print_records(map(transition_dict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
@@ -192,8 +188,9 @@ def accept(  # noqa: PLR0913 - the command's options
         if level is None and (not found or (found[0].run.slot, found[0].run.status) != (slot, "ok")):
             msg = f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs {comparison}`"
             raise ConfigError(msg)
-        reason = f"accepted by {author_name(by)}" + (f": {comment}" if comment else "")
         from monitor.model import accepted_level
+        from monitor.pipeline.alert_actions import Signature
 
+        reason = Signature(author=author_name(by), comment=comment, at=now).reason("accepted")
         level = level or store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_records([pick(level, "comparison", "slot", "at", "reason")], "comparison slot at reason", as_json=as_json)

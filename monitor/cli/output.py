@@ -106,9 +106,14 @@ def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_j
         for record in records:
             print_json(record)
         return
+    print_table(*cells_of(records, columns), title=title)
+
+
+def cells_of(records: Iterable[Mapping[str, object]], columns: str) -> tuple[list[str], list[list[str]]]:
+    """The names of these columns and a row of text a record."""
     names = columns.split()
     rows = [[_cell(record.get(name.removesuffix(">"))) for name in names] for record in records]
-    print_table([name.replace("_", " ") for name in names], rows, title=title)
+    return [name.replace("_", " ") for name in names], rows
 
 
 def _cell(value: object) -> str:
@@ -182,9 +187,13 @@ def _side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
 def print_evidence(users: Iterable[Evidence]) -> None:
     """Print both lists of each user side by side, with the scores."""
     for each in users:
-        scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
         print_line()
-        print_table(("", "baseline", "candidate", ""), _side_by_side(each), title=f"user {each.user}   {scores}")
+        print_table(("", "baseline", "candidate", ""), _side_by_side(each), title=f"user {each.user}   {scores_line(each)}")
+
+
+def scores_line(evidence: Evidence) -> str:
+    """The user's scores on one line."""
+    return "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, pick, print_json, print_line, print_records
+from monitor.cli.output import pick, print_json, print_line, print_records
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -51,20 +51,12 @@ def add_silence(  # noqa: PLR0913 - the command's options
     as_json: AsJson = False,
 ) -> None:
     """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
-    from monitor.alerts import Matcher
-    from monitor.model import Silence
+    from monitor.pipeline.alert_actions import Signature, make_silence
 
     now = datetime.now(UTC)
     starts_at = now if start is None else parse_instant(start)
-    silence = Silence(
-        id=0,
-        matchers=tuple(str(Matcher.parse(text)) for text in matchers),
-        author=author_name(by),
-        comment=comment,
-        created_at=now,
-        starts_at=starts_at,
-        ends_at=_end(starts_at, now, span, until),
-    )
+    signed = Signature(author=author_name(by), comment=comment, at=now)
+    silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end(starts_at, span, until))
     with opened_database(config) as (store, _):
         print_records([_as_dict(store.alerts.add_silence(silence))], _COLUMNS, as_json=as_json)
 
@@ -112,16 +104,12 @@ def _as_dict(silence: Silence) -> dict[str, object]:
     return pick(silence, "id", "matchers", "author", "comment", "starts_at", "ends_at")
 
 
-def _end(starts_at: datetime, now: datetime, span: str | None, until: str | None) -> datetime:
+def _end(starts_at: datetime, span: str | None, until: str | None) -> datetime:
     if (span is None) == (until is None):
         msg = "give either --for or --until: a silence without an end is forgotten"
         raise typer.BadParameter(msg)
     try:
-        end = starts_at + parse_span(span) if span is not None else parse_instant(until or "")
+        return starts_at + parse_span(span) if span is not None else parse_instant(until or "")
     except OverflowError:
         msg = f"--for {span} ends after all time: give a shorter one"
         raise typer.BadParameter(msg) from None
-    if end <= max(starts_at, now):
-        msg = f"its end {instant(end)} is not after its beginning and now: nothing would be held back"
-        raise typer.BadParameter(msg)
-    return end

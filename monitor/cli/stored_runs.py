@@ -1,13 +1,25 @@
-"""Commands that show stored runs: `runs` lists them, `show` prints one with the lists that were kept."""
+"""Commands that show stored runs: `runs` lists them, `show` prints one with lists that were kept, `report` writes a file."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, pick, print_evidence, print_json, print_line, print_records, print_table
+from monitor.cli.output import (
+    instant,
+    log_errors_only,
+    pick,
+    print_evidence,
+    print_json,
+    print_line,
+    print_records,
+    print_table,
+    require_writable,
+    write_whole,
+)
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -17,6 +29,7 @@ from monitor.cli.parameters import (
     only_one,
     opened_database,
     parse_instant,
+    parse_period,
     require_known,
 )
 from monitor.errors import InputError
@@ -96,6 +109,34 @@ def show(
     print_evidence([each for each in evidence if each.kind == "worst"][:users])
     for name in kept:
         print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {instant(run.slot)}")
+
+
+def report(
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
+    slot: Annotated[str | None, typer.Option(help="As of this run's slot, ISO 8601; default: the newest finished run.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Over the time from here, with the runs in which alerts began.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="As of the newest run up to here, included.")] = None,
+    config: Config = DEFAULT_CONFIG,
+) -> None:
+    """Write the pages of a comparison to one HTML file.
+
+    Over time, the run, and both lists of its worst users. The file needs no server and no network.
+    """
+    from monitor.service.commands.report import report_of
+    from monitor.settings.loader import load_settings
+
+    if slot is not None and (start or end):
+        msg = "--slot names one run, --from and --to a time: give either"
+        raise typer.BadParameter(msg)
+    chosen = None if slot is None else parse_instant(slot)
+    first, last = parse_period(start, end)
+    require_writable(output)
+    log_errors_only()
+    write_whole(output, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last))
 
 
 def _kept_attempts(store: SqlStore, run: Run) -> list[str]:

@@ -1,19 +1,19 @@
-"""`rankwatch demo`: recommenders, on-call, daemon and screen together, from the first run to the last."""
+"""`rankwatch demo`: recommenders, on-call and daemon together, from the first run to the last."""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from monitor.demo.screen import open_view
 from monitor.demo.servers import OnCall, Recommenders, serve_routes
 from monitor.demo.shop import Shop
-from monitor.demo.simulation import DemoStatus, Simulation
+from monitor.demo.simulation import DemoStatus, LogNote, Simulation
 from monitor.demo.story import CHAPTER_TEXTS, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, StoryDay, next_day
 from monitor.demo.verification import is_over, unmet_expectations
 from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace, open_workspace, write_configuration, write_users
@@ -24,7 +24,8 @@ from monitor.service.interrupts import termination_raised
 INTERRUPTED = 130
 # How long --fast waits for the end of a story that takes a fifth of that.
 _PATIENCE_S = 180.0
-_FRAME_S = 0.2
+_LOOK_S = 0.2
+_STYLES = {"STORY": "cyan", "RUN": "dim", "FIRING": "bold red", "RESOLVED": "bold green", "NOTIFIED": "magenta"}
 
 
 def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_factory: Callable[[Path], Daemon] = Daemon) -> int:
@@ -44,29 +45,37 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
             write_users(workspace, recommenders.shop)
             url = stack.enter_context(serve_routes(recommenders.route, on_call.route))
             write_configuration(workspace, url=url, every=story.every)
-            # Not into the middle of the screen.
+            # Not among the lines of the story.
             logs.configure("json", "info", stack.enter_context(workspace.log.open("w", encoding="utf-8")))
             daemon = daemon_factory(workspace.config)
             daemon.start()
             stack.callback(daemon.stop)
-            _print(console, f"Configuration, database and log are in {workspace.directory}; page {daemon.url}/")
+            _print(console, f"Open {daemon.url}/ to watch; Ctrl-C stops everything.")
+            _print(console, f"Configuration, database and log are in {workspace.directory}.")
             simulation = Simulation(recommenders=recommenders, on_call=on_call, story=story, store=daemon.store)
-            with open_view(console, daemon.url) as show:
-                status = _simulate(simulation, show, until_over=fast)
-            return _verify(status, workspace, console)
+            return _verify(_simulate(simulation, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
         _print(console, f"Stopped. To look at what it left: rankwatch runs --config {workspace.config}")
         return INTERRUPTED if fast else 0
 
 
-def _simulate(simulation: Simulation, show: Callable[[DemoStatus], None], *, until_over: bool) -> DemoStatus:
-    """Show frame after frame, and return the last; without ``until_over`` only an interrupt ends it."""
+def _simulate(simulation: Simulation, console: Console, *, until_over: bool) -> DemoStatus:
+    """Print what happens, and return how it stands at the end; without ``until_over`` only an interrupt ends it."""
+    printed = set[LogNote]()
     while True:
         status = simulation.step()
-        show(status)
+        print_notes([note for note in status.notes if note not in printed], console)
+        printed.update(status.notes)
         if until_over and (status.elapsed_s > _PATIENCE_S or is_over(status)):
             return status
-        time.sleep(_FRAME_S)
+        time.sleep(_LOOK_S)
+
+
+def print_notes(notes: Iterable[LogNote], console: Console) -> None:
+    """A line each, whole however long: when, what kind, and what happened."""
+    for note in notes:
+        line = f"{note.at.astimezone():%H:%M:%S} {note.kind:<8} {note.text}"
+        console.print(Text(line, style=_STYLES[note.kind]), highlight=False, soft_wrap=True)
 
 
 def _verify(status: DemoStatus, workspace: Workspace, console: Console) -> int:

@@ -1,4 +1,4 @@
-"""Simulation of days while the daemon watches: it begins the days, reads the daemon's store, and gathers what is shown."""
+"""Simulation of days while the daemon watches: it begins the days, reads the daemon's store, and gathers what is printed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _REMEMBERED_RUNS = 60
 _RUNS_FIRST = 2
 """So many ok runs are wanted in a chapter before the next may begin, however slow the machine."""
 
-Means = Mapping[tuple[str, str], float]
-"""Of one run: the mean by segment and metric."""
+Means = Mapping[str, float]
+"""Of one run: the mean over all users by metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +47,6 @@ class DemoStatus:
     transitions: tuple[Transition, ...]
     received: tuple[ReceivedAlert, ...]
 
-    def trend(self, segment: str, metric: str) -> tuple[float, ...]:
-        """The metric's mean over the remembered runs, oldest first."""
-        means = (self.means[run.slot].get((segment, metric)) for run in reversed(self.runs))
-        return tuple(mean for mean in means if mean is not None)
-
     @property
     def notes(self) -> list[LogNote]:
         """Everything worth a line in the log, oldest first."""
@@ -77,7 +72,7 @@ def firing_count(alerts: Iterable[AlertState]) -> int:
 
 
 def _run_text(run: Run, means: Means) -> str:
-    values = [f"{metric} {value:.3f}" for metric in DEMO_METRICS if (value := means.get((ALL, metric))) is not None]
+    values = [f"{metric} {value:.3f}" for metric in DEMO_METRICS if (value := means.get(metric)) is not None]
     reason = [run.reason] if run.reason else []
     return " ".join([f"{run.status} paired {run.paired or 0}/{run.asked or 0}", *values, *reason])
 
@@ -129,7 +124,7 @@ class Simulation:
         record = self.store.history.record(run.id) if run.status is RunStatus.OK else None
         found = record.summaries if record else ()
         # The configuration names metrics without the depth.
-        return {(each.segment, each.metric.partition("@")[0]): each.mean for each in found if each.mean is not None}
+        return {each.metric.partition("@")[0]: each.mean for each in found if each.segment == ALL and each.mean is not None}
 
     def _begin_next_day(self, runs: tuple[Run, ...], firing: int) -> None:
         ok_runs = sum(run.status is RunStatus.OK and run.started_at >= self._chapters[-1][0] for run in runs)

@@ -24,7 +24,7 @@ CHAPTER_TEXTS = {
     ),
     Chapter.HEALED: f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again.",
 }
-"""Each chapter in a sentence, at most two lines of 76 characters."""
+"""Each chapter in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,7 +189,8 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     frame. The arms may differ in shape. Lists may be of any length (rows of a 2-D array are as long as it is wide: -1 is an
     id like any other); they are cut to ``k`` (None: not at all), then later duplicates are dropped. Ids of items and users
     are equal as in `compare`: 1 and "1" are one. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or
-    dictionary columns almost for nothing, text that Arrow holds (tables, ``str`` columns) in 30 to 200 nanoseconds an id.
+    dictionary columns almost for nothing, text that Arrow holds (tables, ``str`` columns) in 30 to 200 nanoseconds an id,
+    in 10 to 60 by machine code.
 
     Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
     items' (None: do not look). See `compare` for what they mean. A long frame with scores and without ranks is ordered by

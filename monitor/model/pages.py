@@ -62,12 +62,13 @@ class UserLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One row of the log of a delivery: what a receiver answered, or why it was not sent."""
+    """What a receiver answered at one time, or why it was not sent; ``changes``: positions among the incident's transitions."""
 
     receiver: str
     at: datetime
     status: DeliveryStatus
     reason: str | None
+    changes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from monitor.kernels.engines import choice
 from monitor.kernels.exposure import distinct_items
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
@@ -48,7 +49,7 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     else:
         coded = list(map(_encode_one, arms))
     shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
-    return [codes.take(own) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
+    return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
@@ -138,16 +139,39 @@ def _own_code(item: object) -> int:
     return code if code == key and 0 <= code < _CODE_LIMIT else -1
 
 
+def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
+    """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
+    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else shared.take(own)
+
+
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
     """Codes of one arm, and its distinct ids by code."""
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)
     if ids.dtype == object:
         return _encode_objects(ids)
+    if (coded := _encode_texts(ids)) is not None:
+        return coded
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
     codes, distinct = pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
     return codes, distinct
+
+
+def _encode_texts(ids: Ids) -> tuple[Codes, Ids] | None:
+    """`_encode_one` of texts that Arrow holds, read where they lie; None without machine code, and where one is missing."""
+    if not isinstance(ids, pd.arrays.ArrowStringArray) or not len(ids):
+        return None
+    if (machine := choice.compiled(choice.TEXT_COST * len(ids))) is None:
+        return None
+    chunks = ids.__arrow_array__()
+    texts = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    if texts.null_count:
+        return None
+    _, offsets, data = texts.buffers()
+    places = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
+    coded = machine.code_texts(places, np.frombuffer(data or b"", np.uint8))
+    return None if coded is None else (coded[0], ids.take(coded[1]))
 
 
 def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from monitor.model import (
     CoverageRow,
+    Explanation,
     Histogram,
     IncidentHistory,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
+    Transition,
     UserLists,
     UserRun,
 )
@@ -27,7 +29,10 @@ class PageStore(Protocol):
     def series(
         self, series: SeriesKey, *, alert: str | None, since: datetime, until: datetime, most: int
     ) -> tuple[SeriesPoint, ...]:
-        """The newest ``most`` finished runs of these slots, oldest first, with what the rule ``alert`` expected of them."""
+        """Finished runs of these slots, oldest first, with what the rule ``alert`` expected of them.
+
+        Of more than ``most`` runs: the newest, and of each group of neighbours the one that failed or has the lowest mean.
+        """
 
     def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
         """How scores of the segment were distributed in each of the runs that has any, oldest first."""
@@ -38,6 +43,15 @@ class PageStore(Protocol):
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         """Every segment's means in the newest ok ``runs``, in the order in which they were stored."""
 
+    def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
+        """The mean of each summary of the run, by segment and metric."""
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        """Why the run's mean fell, where that is stored."""
+
+    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[Transition, ...]:
+        """Transitions of the slots from ``since`` to ``until``, of one segment or of all, in the order they were stored."""
+
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         """Scores of the user in those of the newest ``runs`` that kept any, oldest first."""
 
@@ -45,4 +59,7 @@ class PageStore(Protocol):
         """Both lists of the user in the run, from its evidence or from its kept lists; None where they were not kept."""
 
     def incident(self, key: str) -> IncidentHistory:
-        """What belongs to the incident, or to the firing, of this key; empty for a key that is not known."""
+        """What belongs to the incident, or to the firing, of this key; empty for a key that is not known.
+
+        Of very many transitions the first ones.
+        """

@@ -208,7 +208,10 @@ class AlertStore(Protocol):
     def acknowledge(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
-        """Acknowledge firings (alert, segment), and notify who was notified of them; transitions of those that did fire."""
+        """Acknowledge firings (alert, segment), and notify who was notified of them; transitions of those that did fire.
+
+        Nothing changes for those that the author has acknowledged already.
+        """
 
     def resolve(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime

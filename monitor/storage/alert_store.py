@@ -114,8 +114,9 @@ class SqlAlertStore:
     ) -> tuple[Transition, ...]:
         with self._database.write() as connection:
             firing = _lock_firing(connection, comparison, alerts)
-            upsert(connection, [replace(state, **moved) for state, _ in firing], keeps_acknowledgement=False)
-            changes = tuple(_manual_change(start, state, to, reason, at) for state, start in firing)
+            changing = [(state, new, start) for state, start in firing if (new := replace(state, **moved)) != state]
+            upsert(connection, [new for _, new, _ in changing], keeps_acknowledgement=False)
+            changes = tuple(_manual_change(start, state, to, reason, at) for state, _, start in changing)
             announce(connection, changes, ())
             return changes
 

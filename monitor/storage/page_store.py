@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,18 +14,21 @@ from sqlalchemy import Connection, Row, Select, and_, or_, select
 from monitor.model import (
     Attempt,
     CoverageRow,
+    Explanation,
     Histogram,
     IncidentHistory,
     RunStatus,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
+    Transition,
     UserLists,
     UserRun,
     normal_band,
 )
 from monitor.storage.alert_states import transition_of_row
 from monitor.storage.dialects import is_sqlite
+from monitor.storage.explanations import explanations_of
 from monitor.storage.list_pieces import lists_of_user
 from monitor.storage.partitions import utc_day
 from monitor.storage.run_results import coverage_of
@@ -44,6 +47,7 @@ from monitor.storage.tables import (
 from monitor.storage.transactions import Database
 
 _IS_FINISHED = runs.c.status != RunStatus.RUNNING
+_MOST_TRANSITIONS = 500
 
 
 class SqlPageStore:
@@ -67,19 +71,20 @@ class SqlPageStore:
         measured = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == segment, summaries.c.metric == metric)
         of_segment = and_(expectations.c.run_id == runs.c.id, expectations.c.segment == segment)
         expected = and_(of_segment, expectations.c.alert == (alert or ""))
-        query = (
+        query: Select[Any] = (
             select(
                 *(runs.c.id, runs.c.scheduled_for, runs.c.status, summaries.c.mean, summaries.c.standard_error, summaries.c.n),
                 *(expectations.c.expected, expectations.c.bound, expectations.c.opposite_bound),
             )
             .outerjoin(summaries, measured)
             .outerjoin(expectations, expected)
-            .where(runs.c.comparison == comparison, _IS_FINISHED, runs.c.scheduled_for.between(since, until))
-            .order_by(runs.c.scheduled_for.desc())
-            .limit(most)
+            .order_by(runs.c.scheduled_for)
         )
+        is_wanted = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.scheduled_for.between(since, until))
+        means = select(runs.c.id, summaries.c.mean).outerjoin(summaries, measured).order_by(runs.c.scheduled_for)
         with self._database.read() as connection:
-            return tuple(map(_point, reversed(connection.execute(query).all())))
+            shown = _lowest(connection.execute(means.where(is_wanted)).all(), most)
+            return tuple(map(_point, connection.execute(query.where(runs.c.id.in_(shown)))))
 
     def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
         query = (
@@ -117,6 +122,24 @@ class SqlPageStore:
             for segment, of_run in means.items()
         )
 
+    def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
+        query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(summaries.c.run_id == run_id)
+        with self._database.read() as connection:
+            return {(row.segment, row.metric): row.mean for row in connection.execute(query)}
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        with self._database.read() as connection:
+            return explanations_of(connection, [run_id]).get(run_id)
+
+    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[Transition, ...]:
+        query = select(transitions).where(
+            transitions.c.comparison == comparison, transitions.c.scheduled_for.between(since, until)
+        )
+        if segment is not None:
+            query = query.where(transitions.c.segment == segment)
+        with self._database.read() as connection:
+            return tuple(map(transition_of_row, connection.execute(query.order_by(transitions.c.id))))
+
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         with self._database.read() as connection:
             rows = connection.execute(_scores_of_user(connection, comparison, user, until, runs)).all()
@@ -135,20 +158,35 @@ class SqlPageStore:
 
     def incident(self, key: str) -> IncidentHistory:
         is_of_it = or_(transitions.c.incident == key, transitions.c.dedup_key == key)
+        log = (deliveries.c.receiver, notifications.c.attempted_at, notifications.c.status, notifications.c.reason)
         sent = (
-            select(deliveries.c.receiver, notifications.c.attempted_at, notifications.c.status, notifications.c.reason)
-            .join(transitions, transitions.c.id == deliveries.c.transition_id)
+            select(transitions.c.id, *log)
+            .join(deliveries, transitions.c.id == deliveries.c.transition_id)
             .join(notifications, notifications.c.delivery_id == deliveries.c.id)
             .where(is_of_it)
             .order_by(notifications.c.id)
         )
+        changes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         with self._database.read() as connection:
-            found = connection.execute(select(transitions).where(is_of_it).order_by(transitions.c.id)).all()
-            attempts = dict.fromkeys(
-                Attempt(receiver=receiver, at=at, status=status, reason=reason)
-                for receiver, at, status, reason in connection.execute(sent)
-            )
+            found = connection.execute(
+                select(transitions).where(is_of_it).order_by(transitions.c.id).limit(_MOST_TRANSITIONS)
+            ).all()
+            places = {row.id: place for place, row in enumerate(found)}
+            for number, *attempt in connection.execute(sent):
+                changes[tuple(attempt)] += [places[number]] if number in places else []
+        attempts = (
+            Attempt(receiver=receiver, at=at, status=status, reason=reason, changes=tuple(of_it))
+            for (receiver, at, status, reason), of_it in changes.items()
+        )
         return IncidentHistory(transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts))
+
+
+def _lowest(found: Sequence[Any], most: int) -> list[int]:
+    """Ids of at most so many runs: the newest, and of each group of neighbours the one without a mean, or with the lowest."""
+    earlier = found[:-1]
+    group = max(1, -(-len(earlier) // (most - 1)))
+    groups = (*(earlier[start : start + group] for start in range(0, len(earlier), group)), found[-1:])
+    return [min(each, key=lambda row: (row.mean is not None, row.mean)).id for each in groups if each]
 
 
 def _point(row: Row[Any]) -> SeriesPoint:

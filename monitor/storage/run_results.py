@@ -105,9 +105,12 @@ def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int], *, segment: str | None = None) -> dict[int, Coverage]:
     """Coverage of those of the runs that have one; of one segment only where it is given."""
-    of_runs = [coverage.c.run_id.in_(run_ids), *([] if segment is None else [coverage.c.segment == segment])]
+    of_runs, why = (
+        [each.c.run_id.in_(run_ids), each.c.segment == segment][: 1 if segment is None else 2]
+        for each in (coverage, coverage_reasons)
+    )
     reasons: dict[tuple[int, str], dict[tuple[Arm, CoverageReason], int]] = defaultdict(dict)
-    for row in connection.execute(select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))):
+    for row in connection.execute(select(coverage_reasons).where(*why)):
         reasons[row.run_id, row.segment][row.arm, row.reason] = row.users
     rows: dict[int, list[CoverageRow]] = defaultdict(list)
     for row in connection.execute(select(coverage).where(*of_runs).order_by(coverage.c.position)):

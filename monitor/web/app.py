@@ -10,15 +10,18 @@ from anyio import CapacityLimiter, move_on_after
 from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from monitor.errors import DatabaseError
+from monitor.errors import ConfigError, DatabaseError
+from monitor.web.forms import FormTokens, read_form
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
+from monitor.web.pages.actions import OUTCOMES, Form, act
 from monitor.web.pages.rendering import read_static, render
-from monitor.web.pages.site import comparison_url
-from monitor.web.request_guard import IS_AUTHENTICATED, PLAIN_HEADERS, RELOAD
+from monitor.web.pages.site import alert_url, comparison_url
+from monitor.web.request_guard import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
@@ -55,12 +58,13 @@ class Health(Protocol):
 def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) -> Starlette:
     """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
     # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a scrape or a run.
-    threads = CapacityLimiter(_READERS)
+    threads, tokens = CapacityLimiter(_READERS), FormTokens()
+    form = _form(site, tokens, CapacityLimiter(1))
     pages = [
         route
         for page in PAGES
         for route in (
-            Route(page.path, _page(page, site, threads, _render), name=page.template),
+            Route(page.path, _page(page, site, threads, partial(_render, tokens)), name=page.template),
             Route(page.api, _page(page, site, threads, _to_json), name=page.api),
         )
     ]
@@ -71,6 +75,7 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     app = Starlette(
         routes=[
             *pages,
+            *(Route(path, form, methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
             Route("/api/v1/openapi.json", lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
             Route("/static/{name}", _static),
             Route("/comparisons/{name}", former),
@@ -84,20 +89,20 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     return app
 
 
-Answer = Callable[[Page, Site, Any], Response]
-"""Makes the response of what a page shows."""
+Answer = Callable[[Page, Site, Request, Any], Response]
+"""Makes the response to a request of what the page shows."""
 
 
 def _page(page: Page, site: Site, threads: CapacityLimiter, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-    def read(query: Query) -> Response:
-        return answer(page, site, page.read(site, query))
+    def read(request: Request) -> Response:
+        query = Query(path=request.path_params, chosen=request.query_params)
+        return answer(page, site, request, page.read(site, query))
 
     async def endpoint(request: Request) -> Response:
-        query = Query(path=request.path_params, chosen=request.query_params)
         fail = partial(_fail, site, as_json=answer is _to_json)
         try:
             with move_on_after(_PAGE_S):
-                return await run_sync(read, query, limiter=threads, abandon_on_cancel=True)
+                return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
             return fail(504, "this page took too long", f"it was not read within {_PAGE_S:g} s: choose a shorter period")
         except AbsentPageError as error:
             return fail(404, "not here", str(error))
@@ -107,11 +112,37 @@ def _page(page: Page, site: Site, threads: CapacityLimiter, answer: Answer) -> C
     return endpoint
 
 
-def _render(page: Page, site: Site, shown: Any) -> Response:  # noqa: ANN401 - what any page shows
-    return HTMLResponse(render(page.template, page=shown, prefix=site.prefix), headers=_HTML)
+def _render(tokens: FormTokens, page: Page, site: Site, request: Request, shown: Any) -> Response:  # noqa: ANN401 - what any page shows
+    user, outcome = request.scope[USER], OUTCOMES.get(request.query_params.get("done", ""))
+    token = None if user is None else tokens.issue(user, site.clock.now().isoformat())
+    shown = {"page": shown, "prefix": site.prefix, "user": user, "token": token, "outcome": outcome}
+    return HTMLResponse(render(page.template, **shown), headers=_HTML)
 
 
-def _to_json(page: Page, _: Site, shown: Any) -> Response:  # noqa: ANN401
+def _form(site: Site, tokens: FormTokens, thread: CapacityLimiter) -> Callable[[Request], Awaitable[Response]]:
+    """Does what a form asks for, and leads back to the page on which it stood."""
+
+    async def endpoint(request: Request) -> Response:
+        user, key = request.scope[USER], request.path_params.get("key", "")
+        fail = partial(_fail, site, as_json=False)
+        if user is None:
+            return fail(403, "nothing was changed", f"to change anything here needs {MUST_AUTHENTICATE}")
+        try:
+            fields = await read_form(request, host=site.host)
+            form = Form(user=user, issued=tokens.verify(fields.get("token", ""), user), key=key, fields=fields)
+            outcome = await run_sync(act, site, form, limiter=thread)
+        except HTTPException as error:
+            return fail(error.status_code, "nothing was changed", error.detail)
+        except ConfigError as error:
+            return fail(422, "nothing was changed", str(error))
+        except DatabaseError as error:
+            return fail(503, "the database is away", f"{error}. Look whether it was done before you try again.")
+        return RedirectResponse(f"{site.prefix}{alert_url(key) if key else '/alerts'}?done={outcome}", 303, PLAIN_HEADERS)
+
+    return endpoint
+
+
+def _to_json(page: Page, _site: Site, _request: Request, shown: Any) -> Response:  # noqa: ANN401
     body = _adapter(page.shows).dump_json(shown)
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 

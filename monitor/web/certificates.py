@@ -84,6 +84,13 @@ def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
     return frozenset(short_address(value) if kind == "IP Address" else value for kind, value in pairs)
 
 
+def client_name(certificate: dict[str, object] | None) -> str:
+    """The name of a verified client: its certificate's common name, else the first of its alternative names."""
+    parts = (certificate or {}).get("subject", ())
+    subject = dict(pair for part in parts for pair in part) if isinstance(parts, tuple) else {}
+    return str(subject.get("commonName") or min(alternative_names(certificate), default="a client without a name"))
+
+
 def short_address(address: str) -> str:
     """An IP address in its short form; anything else as it is."""
     try:

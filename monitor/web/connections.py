@@ -150,6 +150,12 @@ class Connection(asyncio.Protocol):
         self._line.abort()  # a transport of TLS that was closed twice knows no abort any more
 
     @property
+    def certificate(self) -> dict[str, object] | None:
+        """The client's certificate, where it was verified."""
+        found: dict[str, object] | None = self._transport.get_extra_info("peercert")
+        return found
+
+    @property
     def is_answering(self) -> bool:
         """Whether a request has come and its answer is being made; not whether its reader takes it."""
         return self._answering > 0 and not self._unsent

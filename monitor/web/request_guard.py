@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.web.access import Access, Credentials
+from monitor.web.certificates import client_name
 from monitor.web.connections import CONNECTION
 
 # Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.
@@ -23,6 +24,10 @@ RELOAD = "/-/reload"
 
 IS_AUTHENTICATED = "rankwatch.is_known"
 """In the scope of a request: whether the client may read everything."""
+
+USER = "rankwatch.user"
+"""In the scope of a request: the name of who sent it, None where nobody has to authenticate, who then may change nothing."""
+MUST_AUTHENTICATE = "a web configuration file with basic_auth_users or verified client certificates"
 
 _MOST_HEADERS = 100
 _MOST_WAITING = 32
@@ -46,7 +51,7 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or let the application do so."""
         access, connection = self.access, scope["state"][CONNECTION]
-        scope[IS_AUTHENTICATED] = False
+        scope[IS_AUTHENTICATED], scope[USER] = False, None
         connection.begin_answer()
         try:
             refusal = await self._refuse(access, scope)
@@ -58,10 +63,12 @@ class RequestGuard:
         """The refusal of a request; None where it may go on, and then the scope holds whether the client is authenticated."""
         if _is_oversized(scope, self._header_bytes):
             return _say(431, "request header too large")
+        if access.options.authenticates and not access.credentials:
+            scope[USER] = client_name(scope["state"][CONNECTION].certificate)
         if refusal := await self._identify(access.credentials, scope):
             return refusal
-        if scope["path"] == RELOAD and not access.options.authenticates:
-            return _say(403, "reloading needs a web configuration file with basic_auth_users or verified client certificates")
+        if scope["path"] == RELOAD and scope[USER] is None:
+            return _say(403, f"reloading needs {MUST_AUTHENTICATE}")
         return None
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
@@ -78,6 +85,7 @@ class RequestGuard:
                 return _say(503, "too many passwords to verify", {"Retry-After": "1"})
             pair = pair if await self._verify(credentials, pair, who) else None
         scope[IS_AUTHENTICATED] = pair is not None
+        scope[USER] = pair and pair[0].decode()
         return None if pair else _say(401, "unauthorized", {"WWW-Authenticate": 'Basic realm="rankwatch", charset="UTF-8"'})
 
     async def _verify(self, credentials: Credentials, pair: tuple[bytes, bytes], who: str) -> bool:

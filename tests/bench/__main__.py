@@ -8,7 +8,18 @@ from rich.console import Console
 from rich.table import Table
 
 MODULES = ("metrics", "pull", "store", "rule_evaluation", "runs")
-SIMULATIONS = ("calibration", "sequences", "thresholds", "runs", "many", "soak", "incidents", "explanations")
+SIMULATIONS = (
+    "calibration",
+    "sequences",
+    "thresholds",
+    "runs",
+    "many",
+    "soak",
+    "incidents",
+    "explanations",
+    "reports",
+    "pages",
+)
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 

@@ -44,6 +44,25 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_report_is_written_whole_or_not_at_all(world: Path) -> None:
+    assert rankwatch("run-once", "--slot", "2024-01-08", cwd=world).returncode == 0
+    done = rankwatch("report", "feed", "-o", "report.html", "--slot", "2024-01-08", cwd=world)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    text = (world / "report.html").read_text()
+    assert "<title>feed at 2024-01-08 00:00 - rankwatch</title>" in text
+    assert text.endswith("</html>")
+    for given, code, said in (
+        (("nope", "-o", "report.html"), 2, "no finished run of a comparison named 'nope' is stored"),
+        (("feed", "-o", "report.html", "--slot", "2024-01-09"), 2, "has the slot 2024-01-09T00:00:00Z: it was never run"),
+        (("feed", "-o", "nowhere/report.html"), 74, "nowhere/report.html: No such file"),
+    ):
+        failed = rankwatch("report", *given, cwd=world)
+        assert failed.returncode == code
+        assert said in one_line(failed)
+    assert rankwatch("report", "feed", "-o", "x.html", "--slot", "2024-01-08", "--to", "2024-01-08", cwd=world).returncode == 2
+    assert (world / "report.html").read_text() == text
+
+
 def test_a_low_slot_pends_the_next_fires_and_both_are_listed(world: Path) -> None:
     write_lists(world / "candidate.jsonl", APART)
     first, second = (

@@ -142,6 +142,25 @@ def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_hi
     assert worst["candidate"] == [str(item) for item in CANDIDATE[worst["user"]]]
 
 
+def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(world: Path) -> None:
+    with (world / "candidate.jsonl").open("a") as file, (world / "base.jsonl").open("a") as other:
+        for each, items in ((file, ["<b>&", "2"]), (other, ["1", "<script>"])):
+            each.write(json.dumps({"user_id": "<script>", "items": items}) + "\n")
+    done = compare(*FILES, "--html", "out.html", "--worst", "2", cwd=world)
+
+    text = (world / "out.html").read_text()
+    assert done.returncode == 0
+    assert text.count("<script") == 1
+    assert "<b>" not in text
+    lines = [line for line in done.stdout.splitlines() if " users compared " in line or line.startswith("extended_tau is")]
+    assert [line in text for line in lines] == [True, True]
+    assert text.count('class="slopes"') == done.stdout.count("\nuser ") == 2
+    assert text.count("by chance ") >= 3
+    silent = compare(*FILES, "--html", "out.html", cwd=world)
+    assert (silent.stdout.count("\nuser "), (world / "out.html").read_text().count('class="slopes"')) == (0, 6)
+    assert compare(*FILES, "--html", "nowhere/out.html", cwd=world).returncode == 74
+
+
 def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
     wide = found(compare(*FILES, "-m", "rbo_w", "--scores", "scores", "--json", cwd=world))
     long = ("long.csv", "long.csv", "--item", "product", "--scores", "points", "-m", "rbo_a", "--json")

@@ -9,7 +9,6 @@ import pytest
 
 import factories
 import published
-from monitor.demo.screen import SEGMENTS
 from monitor.demo.servers import ReceivedAlert
 from monitor.demo.simulation import DemoStatus
 from monitor.demo.story import Chapter, StoryDay
@@ -45,7 +44,7 @@ def received(seconds: float, status: str, named: tuple[str, str] = LOW) -> Recei
 def runs_of(count: int, mean: float = 0.67) -> dict[str, Any]:
     """So many ok runs, two seconds apart, all with the same mean everywhere."""
     runs = tuple(run(2 * number) for number in reversed(range(count)))
-    means = {each.slot: {(segment, metric): mean for segment in SEGMENTS for metric in DEMO_METRICS} for each in runs}
+    means = {each.slot: dict.fromkeys(DEMO_METRICS, mean) for each in runs}
     return {"runs": runs, "means": means}
 
 

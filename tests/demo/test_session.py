@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ import requests
 from rich.console import Console
 from typer.testing import CliRunner
 
+from demo.conftest import at, change, received, runs_of, status
 from forking import ended, running
 from monitor.cli.main import app
 from monitor.demo import run_demo, session
 from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
 from monitor.demo.story import CHAPTER_TEXTS, Chapter
 from monitor.errors import ConfigError
+from monitor.model import State
 from monitor.service.daemon.daemon import Daemon
 from servers.daemon import wait_for
 
@@ -45,6 +47,20 @@ class IdleDaemon:
 
     def stop(self) -> None:
         self.calls.append("stop")
+
+
+def test_what_happens_is_a_whole_line_each_without_markup() -> None:
+    long = replace(change(1, State.PENDING, State.FIRING), reason="[bold]as it is[/bold] " + "long " * 60)
+    shown = status(transitions=(long,), received=(received(2, "firing"),), **runs_of(1))
+    out = StringIO()
+    session.print_notes(shown.notes, Console(file=out, width=80))
+    times = [f"{at(seconds).astimezone():%H:%M:%S}" for seconds in (-1, 0.5, 1, 2)]
+    assert out.getvalue().splitlines() == [
+        f"{times[0]} STORY    {CHAPTER_TEXTS[Chapter.HEALTHY]}",
+        f"{times[1]} RUN      ok paired 399/400 extended_tau 0.670 rbo(p=0.9) 0.670 overlap 0.670",
+        f"{times[2]} FIRING   SimilarityLow country=DE: {long.reason}",
+        f"{times[3]} NOTIFIED on-call: SimilarityLow country=DE firing",
+    ]
 
 
 @pytest.fixture

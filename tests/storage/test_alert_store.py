@@ -49,6 +49,17 @@ def test_a_transition_is_stored_once_however_often_its_slot_runs(store: SqlStore
     assert store.outbox.pending(SLOT) == {"hook": (1, 0.0)}
 
 
+def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store: SqlStore) -> None:
+    run(store, SLOT, fired(SLOT), receivers=("hook",))
+    alerts = [(fired(SLOT)[0].alert, fired(SLOT)[0].segment)]
+    told = [
+        [each.reason for each in store.alerts.acknowledge("home-feed", alerts, author=author, reason=author, at=SLOT + HOUR)]
+        for author in ("kim", "kim", "joe")
+    ]
+    assert told == [["kim"], [], ["joe"]]
+    assert [len(store.alerts.resolve("home-feed", alerts, reason="done", at=SLOT + HOUR)) for _ in range(2)] == [1, 0]
+
+
 def test_transitions_are_the_newest_ones_in_the_order_they_were_stored(store: SqlStore) -> None:
     firing = fired(SLOT)
     run(store, SLOT, firing)

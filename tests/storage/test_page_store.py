@@ -7,6 +7,7 @@ import pytest
 
 from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification, SeriesKey
 from monitor.storage import SqlStore
+from monitor.storage.tables import summaries
 from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"
@@ -29,10 +30,29 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: Sql
     )
     assert {(each.low, each.expected, each.high) for each in found} == {(0.4, 0.5, 0.6)}
     assert len({each.run_id for each in found}) == len(SLOTS)
-    newest = filled.pages.series(SeriesKey(NAME, METRIC, f"country={NAME}"), alert=None, **{**WHOLE, "most": 2})
-    assert [(each.slot, each.mean, each.expected) for each in newest] == [(SLOTS[2], 0.25, None), (SLOTS[3], 0.125, None)]
+    few = filled.pages.series(SeriesKey(NAME, METRIC, f"country={NAME}"), alert=None, **{**WHOLE, "most": 2})
+    assert [(each.slot, each.mean, each.expected) for each in few] == [(SLOTS[0], 0.25, None), (SLOTS[3], 0.125, None)]
     (only,) = filled.pages.series(SeriesKey(NAME, "nope", "all"), alert=None, since=SLOTS[1], until=SLOTS[1], most=9)
     assert (only.mean, only.n) == (None, 0)
+
+
+def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest(store: SqlStore) -> None:
+    fill(store)
+    (_, second, *_) = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
+    with store.database.write() as connection:
+        connection.execute(
+            summaries.update().where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC).values(mean=0.125)
+        )
+    found = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **{**WHOLE, "most": 2})
+    assert [(each.slot, each.mean) for each in found] == [(SLOTS[1], 0.125), (SLOTS[3], 0.25)]
+
+
+def test_changes_are_those_of_the_slots_and_of_the_segment(filled: SqlStore) -> None:
+    all_of_them = filled.pages.changes(NAME, None, since=SLOTS[0], until=SLOTS[-1])
+    assert [(each.alert, each.segment, each.slot) for each in all_of_them] == [("SimilarityLow", "all", SLOTS[-1])]
+    assert filled.pages.changes(NAME, "all", since=SLOTS[-1], until=SLOTS[-1]) == all_of_them
+    assert filled.pages.changes(NAME, "all", since=SLOTS[0], until=SLOTS[2]) == ()
+    assert filled.pages.changes(NAME, f"country={NAME}", since=SLOTS[0], until=SLOTS[-1]) == ()
 
 
 def test_distributions_and_coverage_are_those_of_the_runs_in_order(filled: SqlStore) -> None:

@@ -43,16 +43,23 @@ class Site:
         raw.sendall(sent)
         return raw
 
-    def get(self, path: str = "/metrics", user: tuple[str, str] | None = None, method: str = "GET", **headers: str) -> Answer:
+    def get(
+        self,
+        path: str = "/metrics",
+        user: tuple[str, str] | None = None,
+        method: str = "GET",
+        body: bytes | None = None,
+        **headers: str,
+    ) -> Answer:
         if user is not None:
             headers["Authorization"] = basic(*user)
         with closing(self.connect()) as connection:
-            connection.request(method, path, headers=headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
     def status(self, path: str = "/metrics", user: tuple[str, str] | None = None, method: str = "GET", **headers: str) -> int:
-        return self.get(path, user, method, **headers)[0]
+        return self.get(path, user, method, None, **headers)[0]
 
 
 def basic(user: str, password: str) -> str:

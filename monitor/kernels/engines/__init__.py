@@ -1,1 +1,1 @@
-"""Ways over pairs, by numpy and by machine code, and the choice between them."""
+"""Ways over pairs and texts, by numpy and by machine code, and the choice between them."""

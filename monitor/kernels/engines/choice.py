@@ -1,9 +1,9 @@
-"""Which engine goes over the pairs: numpy, or machine code by numba. Both give the same bits; only speed differs.
+"""Which engine goes over pairs and texts: numpy and Arrow, or machine code by numba. Both give the same; only speed differs.
 
 The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
 ``auto``, the default. Numba is the extra ``[fast]``. To load its machine code takes 0.8 s of one processor, to make it, once a
 machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
-take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled_pairs`, in the
+take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled`, in the
 user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the code loaded: nobody waits
 longer than that. Where numba is absent, where nothing can be cached, or where the system forbids
 to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
@@ -32,6 +32,8 @@ MAX_K = 4096
 """Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits."""
 WORTH_LOADING = 4_000_000_000
 """Comparisons by numpy, k**2 a pair, until loading is worth while: one to three seconds, by the length of lists."""
+TEXT_COST = 200
+"""Comparisons that take as long as the code of one text by Arrow: about 100 nanoseconds."""
 
 
 class Engine(StrEnum):
@@ -54,7 +56,7 @@ class Engines:
         self._compiled: ModuleType | None = None
 
     def compiled(self, comparisons: int = 0) -> ModuleType | None:
-        """`compiled_pairs` where it is to be used now, None for numpy; ``comparisons`` are about to be made.
+        """`compiled` where it is to be used now, None for numpy; ``comparisons`` are about to be made.
 
         ConfigError for an engine that there is not, or not here.
         """
@@ -105,7 +107,7 @@ def asked() -> Engine:
 
 def load() -> ModuleType:
     """The module of machine code, compiled now unless it lies in the cache."""
-    return import_module("monitor.kernels.engines.compiled_pairs")
+    return import_module("monitor.kernels.engines.compiled")
 
 
 def _obstacle() -> str | None:

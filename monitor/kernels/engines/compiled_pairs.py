@@ -7,7 +7,7 @@ measured to be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of
 Ranks beyond 255 take two bytes, and their inversions are counted in sets of bits.
 
 To compile takes ten to twenty seconds, to load what was compiled 0.8 s, numba's own import included:
-`monitor.kernels.engines.choice` decides who waits for that and when. Import this module from nowhere else.
+`monitor.kernels.engines.choice` decides who waits for that and when.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ PAIRS_TILE, HASH_TILE = 128, 64
 _HASH = np.uint32(2654435769)  # 2**32 over the golden ratio: Knuth's multiplicative hashing
 
 
-def _step(function: Step) -> Step:
+def step(function: Step) -> Step:
     """Compiled as a part of what calls it."""
     return cast("Step", njit(nogil=True, error_model="numpy")(function))
 
 
-def _compile(*signatures: str) -> Callable[[Step], Step]:
+def compiled_for(*signatures: str) -> Callable[[Step], Step]:
     """Compiled at import for these types, or loaded from numba's cache."""
 
     def compile_it(function: Step) -> Step:
@@ -69,7 +69,7 @@ def weigh_counts(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray
     return total
 
 
-@_step
+@step
 def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None:
     for user in range(high - low):
         row = rows[low + user]
@@ -77,7 +77,7 @@ def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None
             columns[i, user] = row[i]
 
 
-@_step
+@step
 def _match_by_pairs(ours: Array, theirs: Array, k: int, tile: int, place: Array, ranks: Array) -> None:
     """Ranks (k * tile) of a tile; ``theirs`` has three places more than k, which equal nothing."""
     for i in range(k):
@@ -97,7 +97,7 @@ def _match_by_pairs(ours: Array, theirs: Array, k: int, tile: int, place: Array,
             row[user] = place[user] if mine[user] >= 0 else np.int32(k)
 
 
-@_step
+@step
 def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
     """``seen`` (k * tile): how many items the two top d's share, for d = 1 to k."""
     seen[:] = 0
@@ -110,7 +110,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
                 shared[user] += row[user] <= last
 
 
-@_step
+@step
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
     """As `monitor.kernels.engines.inversions.count_earlier_larger`: each shift of the ranks against themselves."""
     later_smaller[:] = 0
@@ -120,7 +120,7 @@ def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> N
             later_smaller[cell] += later[cell] < ranks[cell]
 
 
-@_step
+@step
 def _write_places(theirs: Array, row: int, length: int, shift: np.uint32, table: Array, lost: Array) -> np.uint32:
     """Write each candidate item's place where its hash says; return how many were overwritten, ``lost`` says which."""
     for j in range(np.uint32(length)):
@@ -132,7 +132,7 @@ def _write_places(theirs: Array, row: int, length: int, shift: np.uint32, table:
     return count
 
 
-@_step
+@step
 def _read_places(ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, found: Array) -> None:
     """Read each baseline item's rank; a place counts only if the item looked for stands there.
 
@@ -146,7 +146,7 @@ def _read_places(ours: Array, theirs: Array, row: int, length: int, shift: np.ui
     found[length:] = absent
 
 
-@_step
+@step
 def _find_lost(ours: Array, theirs: Array, row: int, length: int, lost: Array, found: Array) -> None:
     for nth in range(len(lost)):
         at = np.uint32(lost[nth])
@@ -155,7 +155,7 @@ def _find_lost(ours: Array, theirs: Array, row: int, length: int, lost: Array, f
             found[i] = lost[nth] if ours[row, i] == code else found[i]
 
 
-@_step
+@step
 def _spread(found: Array, user: int, ranks: Array, seen: Array) -> None:
     """Put the ranks of one user among those of the tile, and count each common item at its depth in ``seen``."""
     k, tile, cell = np.uint32(len(found)), np.uint32(len(ranks) // len(found)), np.uint32(user)
@@ -167,13 +167,13 @@ def _spread(found: Array, user: int, ranks: Array, seen: Array) -> None:
         seen[depth * tile + cell] += is_common
 
 
-@_step
+@step
 def _add_downwards(seen: Array, k: int, tile: int) -> None:
     for cell in range(tile, k * tile):
         seen[cell] += seen[cell - tile]
 
 
-@_step
+@step
 def _count_bits(bits: np.uint64) -> np.uint64:
     """The classic sum in halves, which LLVM knows to be one instruction."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
@@ -182,7 +182,7 @@ def _count_bits(bits: np.uint64) -> np.uint64:
     return (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-@_step
+@step
 def _invert_by_bits(found: Array, k: int, taken: Array, below: Array) -> int:
     """Inversions of one pair: ``taken`` is the set of ranks so far, 64 a word, ``below`` how many lie in lower words."""
     taken[:] = 0
@@ -201,7 +201,7 @@ def _invert_by_bits(found: Array, k: int, taken: Array, below: Array) -> int:
     return total - smaller
 
 
-@_step
+@step
 def _keep_ranks(ranks: Array, k: int, tile: int, low: int, kept: Array) -> None:
     high = min(low + tile, kept.shape[1])
     for i in range(k):
@@ -210,7 +210,7 @@ def _keep_ranks(ranks: Array, k: int, tile: int, low: int, kept: Array) -> None:
             out[user] = row[user]
 
 
-@_step
+@step
 def _keep_sums(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
     total = np.zeros(tile, np.int32)
     for i in range(k):
@@ -222,7 +222,7 @@ def _keep_sums(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
         out[user] = total[user]
 
 
-@_compile("void(int32[:,::1], int32[:,::1], int64, int64, uint8[:,::1], uint8[:,::1], int32[::1], int32[::1])")
+@compiled_for("void(int32[:,::1], int32[:,::1], int64, int64, uint8[:,::1], uint8[:,::1], int32[::1], int32[::1])")
 def _find_by_pairs(
     baseline: Codes, candidate: Codes, k: int, tile: int, positions: Ranks, agreement: Ranks, sums: Codes, inversions: Codes
 ) -> None:
@@ -245,7 +245,7 @@ def _find_by_pairs(
 _LISTS = "int32[:,::1], int32[:,::1], int32[::1], int32[::1], int64, int64, int64"
 
 
-@_compile(*(f"void({_LISTS}, {ranks}[:,::1], {ranks}[:,::1], int32[::1], int32[::1])" for ranks in ("uint8", "uint16")))
+@compiled_for(*(f"void({_LISTS}, {ranks}[:,::1], {ranks}[:,::1], int32[::1], int32[::1])" for ranks in ("uint8", "uint16")))
 def _find_by_hash(
     baseline: Codes,
     candidate: Codes,
@@ -283,7 +283,7 @@ def _find_by_hash(
             _keep_sums(seen, k, tile, low, inversions)
 
 
-@_compile("void(uint8[:,::1], float64[::1], float64[::1])", "void(uint16[:,::1], float64[::1], float64[::1])")
+@compiled_for("void(uint8[:,::1], float64[::1], float64[::1])", "void(uint16[:,::1], float64[::1], float64[::1])")
 def _weigh(counts: Ranks, weights: Array, total: Array) -> None:
     tile = 512
     for low in range(0, len(total), tile):

@@ -19,6 +19,8 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
+from monitor.receivers.message import content_of
+from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     reconcile,
@@ -188,6 +190,7 @@ class Daemon:
         return STANDBY_PATIENCE * after if self._has_database and not self._role.leads else after
 
     def _pages(self) -> Starlette:
+        external = urlsplit(self._wiring.settings.external_url or "")
         site = Site(
             store=self._store,
             clock=self._clock,
@@ -196,7 +199,10 @@ class Daemon:
             notice=self._role.leadership.describe,
             titles=TitleCache(lambda: self._wiring),
             status=self._status,
-            prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
+            policy=lambda: self._wiring.policy,
+            message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
+            prefix=external.path.rstrip("/"),
+            host=external.netloc,
         )
         return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from monitor.model import AlertState, Attempt, Silence, State, Transition
+from monitor.alerts import GROUP_FOR, compose_messages, is_silenced
+from monitor.model import (
+    AlertState,
+    Attempt,
+    DeliveryStatus,
+    FiringSnapshot,
+    IncidentHistory,
+    Message,
+    Silence,
+    State,
+    Transition,
+)
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 _RECENT = 200
+_MESSAGES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +50,27 @@ class AlertsPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SentMessage:
+    """A message, made again from what is stored, and who took it; ``at``: when the first of them did."""
+
+    at: datetime
+    receivers: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPage:
-    """One incident: its timeline, and what each receiver answered."""
+    """One incident: its timeline, what was sent of it, what each receiver answered, and what holds it back.
+
+    ``silences`` hold something that fires now, or will; ``held``: alerts that the configuration holds back now, each with why.
+    """
 
     incident: Incident
-    states: tuple[AlertState, ...]
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
-    may_act: bool
+    messages: tuple[SentMessage, ...]
+    silences: tuple[Silence, ...]
+    held: tuple[str, ...]
 
 
 def read_alerts_page(site: Site, _: Query) -> AlertsPage:
@@ -74,15 +99,52 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         msg = f"no incident {key}: it never was, or is deleted"
         raise AbsentPageError(msg)
     comparison = history.transitions[0].comparison
-    states = tuple(each for each in site.store.alerts.states(comparison) if key in (each.incident, each.dedup_key))
+    states = (each for each in site.store.alerts.states(comparison) if key in (each.incident, each.dedup_key))
     firing = {each.dedup_key: each for each in states if each.state is State.FIRING}
+    lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
+    now, policy = site.clock.now(), site.policy()
+    whys = ((each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now)) for each in lasting)
     return AlertPage(
         incident=_incident(key, history.transitions, firing),
-        states=states,
         transitions=history.transitions,
         attempts=history.attempts,
-        may_act=bool(firing),
+        messages=_sent_messages(site, history),
+        silences=tuple(
+            silence
+            for silence in site.store.alerts.silences(ending_after=now)
+            if any(is_silenced(silence, start) for start in lasting)
+        ),
+        held=tuple(dict.fromkeys(f"{alert}: {why}" for alert, why in whys if why)),
     )
+
+
+def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
+    """The newest messages, newest first: what was sent of the same changes is one."""
+    taken: dict[tuple[int, ...], list[Attempt]] = {}
+    for each in history.attempts:
+        if each.status is DeliveryStatus.SENT and each.reason is None:
+            taken.setdefault(each.changes, []).append(each)
+    return tuple(
+        SentMessage(at=of_it[0].at, receivers=tuple(each.receiver for each in of_it), text=site.message_text(message))
+        for places, of_it in list(taken.items())[: -_MESSAGES - 1 : -1]
+        for message in _messages_of(site, history.transitions, places, of_it[0].at)
+    )
+
+
+def _messages_of(site: Site, changes: Sequence[Transition], places: Sequence[int], at: datetime) -> Iterator[Message]:
+    """The messages of the changes at these places, as they were composed then."""
+    ended = {each.dedup_key for each in changes if each.is_end and each.at <= at}
+    told = tuple(each for each in changes[: min(places)] if each.is_start)
+    snapshot = FiringSnapshot(
+        firing=tuple(each for each in changes if each.is_start and each.at <= at and each.dedup_key not in ended),
+        delivered=frozenset(str(each.dedup_key) for each in told),
+        told=told,
+        acknowledged=frozenset(str(each.dedup_key) for each in changes if each.is_acknowledgement and each.at <= at),
+    )
+    group_for = site.policy().group_for.get(changes[0].comparison, GROUP_FOR)
+    for message in compose_messages([changes[place] for place in places], snapshot, group_for):
+        newest = max((start.slot for start in message.starts), default=None)
+        yield message if newest is None else replace(message, briefing=site.store.outbox.briefing(message.comparison, newest))
 
 
 def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]) -> Incident:

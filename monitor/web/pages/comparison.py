@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from monitor.model import (
@@ -24,7 +24,7 @@ from monitor.model import (
 )
 from monitor.presentation import score_by_chance
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import Query, Site, require_slot
 
 PERIODS = {
     "1d": timedelta(days=1),
@@ -33,8 +33,8 @@ PERIODS = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=366),
 }
-MOST_RUNS = 800
-"""Runs that one chart shows; of a longer period the newest."""
+MOST_RUNS = 240
+"""Runs that one chart shows; of more, each group of neighbours by its lowest."""
 _DETAILS = 120
 _USUAL_RUNS = 28
 _SMALL_RUNS = 24
@@ -84,7 +84,10 @@ class ComparisonPage:
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back."""
+    """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back.
+
+    ``from`` and ``to``, instants, choose any time in place of a period.
+    """
     name = query.path["name"]
     site.require(name)
     latest, configured = site.latest_of(name), site.comparison(name)
@@ -95,7 +98,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     period = chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
-    since = until - PERIODS[period]
+    until = require_slot(query.chosen["to"]) if "to" in query.chosen else until
+    since = require_slot(query.chosen["from"]) if "from" in query.chosen else until - PERIODS[period]
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS)
@@ -103,6 +107,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
     rows = latest.states if latest else ()
+    changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
+    spans = _spans(changes, [each for each in rows if each.segment == segment], since)
     quiet = [row for row in rows if row.state is State.QUIET]
     return ComparisonPage(
         name=name,
@@ -119,8 +125,12 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         points=points,
         limits=_fixed_limits(configured, metric),
         by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
-        spans=_spans(site.store.alerts.transitions(comparison=name, limit=None), segment, since),
-        silences=tuple(each for each in site.store.alerts.silences(ending_after=since) if _may_silence(each, name)),
+        spans=tuple(each for each in spans if each.start <= until),
+        silences=tuple(
+            each
+            for each in site.store.alerts.silences(ending_after=since)
+            if _may_silence(each, name) and each.starts_at <= until
+        ),
         distribution=pages.histograms(thinned, metric, segment) if metric else (),
         coverage=pages.coverage(thinned, segment),
         parts=tuple(ranked[:MOST_SEGMENTS]),
@@ -157,23 +167,21 @@ def _fall(part: SegmentMeans) -> float:
     return sorted(before)[len(before) // 2] - now
 
 
-def _spans(transitions: Sequence[Transition], segment: str, since: datetime) -> tuple[AlertSpan, ...]:
-    """Firings on drift of the segment that reach into the time."""
-    open_spans: dict[str, Transition] = {}
-    found: list[AlertSpan] = []
-    for each in transitions:
-        if each.segment != segment:
-            continue
+def _spans(changes: Sequence[Transition], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
+    """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
+    begun: dict[str, AlertSpan] = {}
+    ended: list[AlertSpan] = []
+    for each in changes:
         if each.is_start:
-            open_spans[each.alert] = each
-        elif each.is_end and each.alert in open_spans:
-            found.append(_span(open_spans.pop(each.alert), each.slot))
-    found += [_span(start, None) for start in open_spans.values()]
-    return tuple(span for span in found if span.end is None or span.end >= since)
+            begun[each.alert] = _span(each, each.slot)
+        elif each.is_end:
+            ended.append(replace(begun.pop(each.alert, _span(each, since)), end=each.slot))
+    lasting = [_span(each, each.since) for each in states if each.state is State.FIRING and each.alert not in begun]
+    return (*ended, *begun.values(), *lasting)
 
 
-def _span(start: Transition, end: datetime | None) -> AlertSpan:
-    return AlertSpan(alert=start.alert, segment=start.segment, start=start.slot, end=end, key=start.incident or start.dedup_key)
+def _span(of: Transition | AlertState, start: datetime) -> AlertSpan:
+    return AlertSpan(alert=of.alert, segment=of.segment, start=start, end=None, key=of.incident or of.dedup_key)
 
 
 def _may_silence(silence: Silence, name: str) -> bool:

@@ -35,7 +35,6 @@ from monitor.model import (
     DeliveryRecord,
     Explanation,
     SeriesPoint,
-    Summary,
     Transition,
     UserRun,
 )
@@ -44,6 +43,7 @@ from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.daemon import DaemonPage
+from monitor.web.pages.run import RunPage
 from monitor.web.pages.status import ScheduledRun
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -171,15 +171,6 @@ def show_instant(value: datetime | None) -> str:
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
-def _changed(page_summaries: Sequence[Summary], previous: Sequence[Summary]) -> list[tuple[Summary, float | None]]:
-    """Each summary with how much its mean moved since the run before."""
-    before = {(each.segment, each.metric): each.mean for each in previous}
-    return [
-        (each, None if each.mean is None or (old := before.get((each.segment, each.metric))) is None else each.mean - old)
-        for each in page_summaries
-    ]
-
-
 def _point_row(point: SeriesPoint) -> tuple[str, ...]:
     figures = map(show_number, (point.mean, point.standard_error, point.expected, point.low, point.high))
     return (show_instant(point.slot), point.status, f"{point.n:,}", *figures)
@@ -190,15 +181,19 @@ def _rule_row(state: AlertState) -> tuple[str, ...]:
     return (state.alert, state.segment, state.state, *figures, state.reason)
 
 
-def _summary_row(found: tuple[Summary, float | None]) -> tuple[str, ...]:
-    each, moved = found
-    figures = (
-        show_number(each.mean),
-        "-" if moved is None else f"{moved:+.4f}",
-        show_number(each.value("p05")),
-        show_number(each.value("p50")),
-    )
-    return (each.segment, each.metric, *figures, f"{each.n:,}")
+def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
+    return [
+        (
+            each.segment,
+            each.metric,
+            show_number(each.mean),
+            "-" if moved is None else f"{moved:+.4f}",
+            show_number(each.value("p05")),
+            show_number(each.value("p50")),
+            f"{each.n:,}",
+        )
+        for each, moved in zip(page.summaries, page.moved, strict=True)
+    ]
 
 
 def _coverage_row(row: CoverageRow) -> tuple[str, ...]:
@@ -270,7 +265,6 @@ def _templates() -> jinja2.Environment:
     rows = (
         _point_row,
         _rule_row,
-        _summary_row,
         _coverage_row,
         _transition_row,
         _attempt_row,
@@ -282,9 +276,9 @@ def _templates() -> jinja2.Environment:
     environment.filters.update(filters)
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
-        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _changed, _receiver_rows),
+        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _receiver_rows),
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
-    environment.globals["periods"] = tuple(PERIODS)
+    environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}
     return environment

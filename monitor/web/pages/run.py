@@ -13,7 +13,7 @@ from monitor.web.pages.site import Query, Site, require_slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """What the page of one run shows."""
+    """What the page of one run shows; ``moved``: by how much each summary's mean moved since the run before."""
 
     name: str
     run: Run
@@ -22,7 +22,7 @@ class RunPage:
     explanation: Explanation | None
     coverage: Coverage | None
     summaries: tuple[Summary, ...]
-    previous: tuple[Summary, ...]
+    moved: tuple[float | None, ...]
     arms: tuple[ArmScore, ...]
     worst: tuple[Evidence, ...]
     representative: tuple[Evidence, ...]
@@ -40,10 +40,11 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     run = site.run_at(name, slot)
     record = site.store.history.record(run.id)
     before, after = site.store.pages.neighbours(name, slot)
-    former = site.store.history.record(site.run_at(name, before).id) if before else None
+    former = site.store.pages.means(site.run_at(name, before).id) if before else {}
     evidence = site.store.history.evidence(run.id)
     items = {item for each in evidence for item in (*each.baseline, *each.candidate)}
-    changes = [each for each in site.store.alerts.transitions(comparison=name, limit=None) if each.slot == slot]
+    changes = site.store.pages.changes(name, None, since=slot, until=slot)
+    summaries = record.summaries if record else ()
     return RunPage(
         name=name,
         run=run,
@@ -51,8 +52,8 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         after=after,
         explanation=record.explanation if record else None,
         coverage=record.coverage if record else None,
-        summaries=record.summaries if record else (),
-        previous=former.summaries if former else (),
+        summaries=summaries,
+        moved=tuple(_difference(each.mean, former.get((each.segment, each.metric))) for each in summaries),
         arms=record.arm_scores if record else (),
         worst=tuple(each for each in evidence if each.kind == "worst"),
         representative=tuple(each for each in evidence if each.kind == "representative" and each.baseline != each.candidate),
@@ -62,6 +63,10 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         ended=_count_by_alert(each for each in changes if each.is_end),
         incident=next((each.incident or each.dedup_key for each in changes if each.is_start), None),
     )
+
+
+def _difference(now: float | None, before: float | None) -> float | None:
+    return None if now is None or before is None else now - before
 
 
 def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
-from monitor.model import Comparison, LatestRun, Run, format_instant
+from monitor.alerts import NotificationPolicy
+from monitor.errors import InputError
+from monitor.model import Comparison, LatestRun, Message, Run, format_instant
 from monitor.ports import Clock, Store
 from monitor.web.pages.status import Status
 
 
-class AbsentPageError(LookupError):
+class AbsentPageError(InputError):
     """There is nothing at this address; the text says what is not there, and where to look instead."""
 
 
@@ -31,8 +33,12 @@ class Site:
     notice: Callable[[], str | None]
     titles: Titles
     status: Callable[[], Status]
+    policy: Callable[[], NotificationPolicy]
+    message_text: Callable[[Message], str]
     prefix: str = ""
     """Path below which the pages lie, where a proxy adds one."""
+    host: str = ""
+    """Host and port under which browsers know the pages, where a proxy hides them."""
 
     def comparison(self, name: str) -> Comparison | None:
         """The comparison as it is configured; None where only runs of it are left."""

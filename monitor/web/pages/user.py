@@ -56,8 +56,8 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     before, after = site.store.pages.neighbours(name, run.slot)
     items = {*lists.baseline, *lists.candidate} if lists else set()
     titles = site.titles(name, run.slot, items)
-    record = site.store.history.record(run.id)
-    groups = record.explanation.groups if record and record.explanation else ()
+    explained = site.store.pages.explanation(run.id)
+    groups = explained.groups if explained else ()
     mine = next((group for group in groups if any(each.user == user for each in group.examples)), None)
     return UserPage(
         name=name,

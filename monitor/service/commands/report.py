@@ -1,0 +1,42 @@
+"""A report over stored runs: pages of a daemon, without one. Stores nothing, and asks sources for titles alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NoReturn
+
+from monitor.service.clock import SystemClock
+from monitor.service.composition import Wiring, watch
+from monitor.service.daemon.titles import TitleCache
+from monitor.settings.configuration import Settings
+from monitor.settings.translation import policy_of
+from monitor.storage import opened_store
+from monitor.web.pages.report import make_report
+from monitor.web.pages.site import AbsentPageError, Site
+
+
+def report_of(settings: Settings, name: str, *, slot: datetime | None, since: datetime | None, until: datetime | None) -> str:
+    """The report as HTML, see `make_report`."""
+    watched = {each.name: watch(each, settings.installation) for each in settings.comparisons if each.name == name}
+    wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
+    try:
+        with opened_store(settings.database) as store:
+            site = Site(
+                store=store,
+                clock=SystemClock(),
+                latest=tuple,
+                comparisons=lambda: {each.comparison.name: each.comparison for each in watched.values()},
+                notice=lambda: None,
+                titles=TitleCache(lambda: wiring),
+                status=_no_daemon,
+                policy=lambda: wiring.policy,
+                message_text=_no_daemon,
+            )
+            return make_report(site, name, slot=slot, since=since, until=until)
+    finally:
+        wiring.close()
+
+
+def _no_daemon(*_: object) -> NoReturn:
+    msg = "there is no daemon here"
+    raise AbsentPageError(msg)
