@@ -15,8 +15,7 @@ from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import RetentionOptions, Settings
-from monitor.settings.notification_options import receivers_by_name
+from monitor.settings.configuration import RetentionOptions, Settings, receivers_by_name
 from monitor.settings.problems import NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions

@@ -20,9 +20,8 @@ from monitor.metrics import parse
 from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, Rule
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import Settings
+from monitor.settings.configuration import Settings, receivers_by_name
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
-from monitor.settings.notification_options import receivers_by_name
 from monitor.settings.schedule import Schedule, schedule_of
 from monitor.settings.value_types import parse_days
 
