@@ -14,8 +14,7 @@ from monitor.model import Cutoffs
 from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
-from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.condition_options import ConditionsOptions
+from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
 from monitor.settings.schedule import Cron
 from monitor.settings.value_types import (
     Address,
