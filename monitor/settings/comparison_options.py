@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
-from monitor.model import Condition, ConditionRule, Keep, NoiseFloor, Severity
+from monitor.model import Condition, ConditionRule, Keep, Severity
 from monitor.options import Duration, OneOf, Options
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.value_types import (
@@ -93,7 +93,7 @@ class ConditionsOptions(Options):
     def over(self, defaults: ConditionsOptions) -> ConditionsOptions:
         """These where they are given, key by key, else the defaults."""
         given = {
-            name: getattr(defaults, name).model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+            name: getattr(defaults, name).model_copy(update=own.model_dump(exclude_unset=True))
             for name, own in self._by_condition()
         }
         return ConditionsOptions.model_validate(given)
@@ -132,11 +132,6 @@ class NoiseFloorOptions(OneOf):
     retrain: SourceOptions | None = Field(
         default=None, description="The baseline is compared with a second training of its model: where those lists come from."
     )
-
-    @property
-    def kind(self) -> NoiseFloor:
-        """Which one it is."""
-        return next(kind for kind in NoiseFloor if getattr(self, kind) is not None)
 
 
 class ComparisonOptions(Options):

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.alerts import GROUP_FOR, NotificationPolicy
 from monitor.metrics import parse
-from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, Rule
+from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, NoiseFloor, Rule
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, receivers_by_name
@@ -66,7 +66,7 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         seed=options.seed,
         max_segment_values=options.max_segment_values,
         deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
-        noise_floor=options.noise_floor.kind if options.noise_floor else None,
+        noise_floor=NoiseFloor(options.noise_floor.kind) if options.noise_floor else None,
         catalogue_size=options.catalogue_size,
         relevance_within=options.relevance.within if options.relevance else None,
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
