@@ -18,7 +18,7 @@ from monitor.cli.main import app
 from monitor.errors import DatabaseError, SchemaError
 from monitor.model import Lease, Pruned
 from monitor.storage import open_leases, open_store, parse_url, schema_version
-from monitor.storage.file_lock import FileLock
+from monitor.storage.sqlite_file import FileLock
 from servers import require
 from servers.disk import small_disk
 from storage.worked import run

@@ -20,9 +20,8 @@ from monitor.errors import SourceError
 from monitor.model import Arm, CoverageReason, JoinRequest, Keep, Memory, NoiseFloor, UserBatch
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.remote_measurer import RemoteMeasurer
-from monitor.pipeline.run_measurement import Measurement, measure_slot
-from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
