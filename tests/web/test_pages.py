@@ -122,6 +122,15 @@ def test_a_comparison_shows_what_is_stored(ask: Ask, store: SqlStore) -> None:
         assert figure in body
 
 
+def test_where_the_newest_run_failed_earlier_ones_are_shown(store: SqlStore) -> None:
+    fill(store)
+    (latest,) = store.history.latest(["home-feed"])
+    failed = replace(latest, run=replace(latest.run, status="failed"), summaries=(), explanation=None)
+    with browsing(application(store, latest=lambda: [failed], comparisons=watched)) as ask:
+        shown = ask("/api/v1/comparisons/home-feed?period=30d").json()
+    assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
+
+
 def test_what_is_chosen_and_is_not_there_falls_back(ask: Ask) -> None:
     chosen = "/api/v1/comparisons/home-feed?metric=nope&segment=%3Cb%3E&period=always"
     shown = ask(chosen).json()
