@@ -70,18 +70,9 @@ class JudgingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is watched, without its sources; ``config_hash`` is over everything that changes what a score means.
-
-    ``former_hash``: under which earlier versions stored the same, with the folders that files lie in.
-    """
+    """What is watched, without its sources; ``config_hash`` is over everything that changes what a score means."""
 
     name: str
     config_hash: str
     measuring: MeasuringPlan
     judging: JudgingPlan
-    former_hash: str = ""
-
-    @property
-    def hashes(self) -> tuple[str, ...]:
-        """Of runs that measured the same."""
-        return (self.config_hash, *filter(None, [self.former_hash]))

@@ -54,7 +54,7 @@ class MemoryRequest:
     """What a run of the slot ``before`` asks of earlier slots of the same comparison and configuration."""
 
     comparison: str
-    hashes: tuple[str, ...]  # of its configuration, as this version and earlier ones computed them
+    config_hash: str
     before: datetime
     runs: int = 0  # how many of the newest ok ones to learn from
     series: Mapping[str, str] = field(default_factory=dict)  # by alert; a run that lacks a lesson of one has its summaries

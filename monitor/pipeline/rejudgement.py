@@ -19,7 +19,6 @@ from monitor.model import (
     Memory,
     PastRun,
     RuleKind,
-    Run,
     RunRecord,
     RunStatus,
     SimilarityRule,
@@ -114,7 +113,7 @@ class Rejudgement:
         measured = MeasuredRun(coverage=record.coverage, summaries=record.summaries, arm_scores=record.arm_scores)
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
         # As in the daemon, a changed configuration begins to learn anew.
-        past = tuple(self.past[self._configuration(run)])
+        past = tuple(self.past[run.config_hash])
         memory = Memory(states=tuple(self.states.values()), past=past, installation=self.installation, accepted=self.accepted)
         judging = self.comparison.judging
         rules = tuple(rule for rule in judging.rules if is_whole or rule.kind is not RuleKind.CONDITION)
@@ -134,8 +133,4 @@ class Rejudgement:
             standstills={each.alert: each for each in judgement.standstills},
             summaries=record.summaries if needs_recent(self.comparison) else (),
         )
-        self.past[self._configuration(record.run)].append(past)
-
-    def _configuration(self, run: Run) -> str:
-        # What earlier versions stored under another hash measured the same.
-        return self.comparison.config_hash if run.config_hash in self.comparison.hashes else run.config_hash
+        self.past[record.run.config_hash].append(past)

@@ -50,7 +50,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         rules, runs = comparison.judging.similarity_rules, RECENT
     return MemoryRequest(
         comparison=comparison.name,
-        hashes=comparison.hashes,
+        config_hash=comparison.config_hash,
         before=slot,
         runs=runs if rules else 0,
         series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SeriesRule)},

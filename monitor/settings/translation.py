@@ -54,7 +54,6 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
     return Comparison(
         name=options.name,
         config_hash=config_hash(options),
-        former_hash=_hash(_measured(options)),
         measuring=_measuring_plan(options),
         judging=_judging_plan(options),
     )
@@ -131,10 +130,11 @@ def config_hash(options: ComparisonOptions) -> str:
     do not enter, nor how lists are fetched: settings of sources that are marked `NOT_IN_HASH`. Of secrets only URLs enter,
     without user and password; passwords, tokens and headers do not.
     """
-    measured = _measured(options)
+    measured: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
+    measured |= {name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None}
     arms = _without_folder({name: measured.pop(name) for name in _ARMS if name in measured})
     others = {name: _without_folder({name: found})[name] for name, found in measured.items()}
-    return _hash({**arms, **others})
+    return hashlib.sha256(json.dumps({**arms, **others}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 _ARMS = ("baseline", "candidate", "noise_floor")
@@ -148,15 +148,6 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     folder = os.path.commonpath(folders) if folders else ""
     found: dict[str, Any] = json.loads(text.replace(f'"{folder}/', '"') if folder else text)
     return found
-
-
-def _hash(meaning: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _measured(options: ComparisonOptions) -> dict[str, Any]:
-    metrics = sorted(str(parse(metric)) for metric in options.metrics)
-    return {"metrics": metrics} | {name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None}
 
 
 def _meaning(value: object) -> object:

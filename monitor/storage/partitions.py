@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Date,
     Select,
+    Table,
     and_,
     cast,
     column,
@@ -86,10 +87,10 @@ def day_of_slot(slot: datetime) -> date:
     return slot.astimezone(UTC).date()
 
 
-def of_run(connection: Connection, run_id: int) -> ColumnElement[bool]:
-    """Scores of the run."""
-    if is_sqlite(connection):
-        return scores.c.run_id == run_id
+def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnElement[bool]:
+    """The run's rows of the table."""
+    if of is not scores or is_sqlite(connection):
+        return (of.c.id if of is runs else of.c.run_id) == run_id
     # With the day PostgreSQL looks into one partition, without it into the key of each.
     slot_day = select(utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
@@ -111,9 +112,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
         return
     with database.read() as connection:
         attached = read_partitions(connection)
-        missing = [day for day in days if not any(each.first <= day < each.end for each in attached)]
-        wanted = [day for day in missing if not connection.scalar(select(exists(_in_default(day))))]
-    for day in wanted:
+    for day in [day for day in days if not any(each.first <= day < each.end for each in attached)]:
         with database.write() as connection:
             _try(connection, partial(_make, day=day))
 
@@ -191,11 +190,6 @@ def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
 def _slots_of(first: date, end: date) -> ColumnElement[bool]:
     midnights = [datetime.combine(day, time(), UTC) for day in (first, end)]
     return and_(runs.c.scheduled_for >= midnights[0], runs.c.scheduled_for < midnights[1])
-
-
-def _in_default(day: date) -> Select[Any]:
-    # PostgreSQL refuses a partition for days that have rows here; they are found by the key.
-    return select(_DEFAULT.c.run_id).join(runs, runs.c.id == _DEFAULT.c.run_id).where(_slots_of(day, day + _DAY))
 
 
 def _make(connection: Connection, day: date) -> None:

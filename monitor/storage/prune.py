@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
 from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, false, func, or_, select, true
 
@@ -45,8 +44,6 @@ from monitor.storage.tables import (
 )
 from monitor.storage.transactions import Database
 
-SCORES_AT_ONCE = 20_000
-RUNS_AT_ONCE = 20
 TRANSITIONS_AT_ONCE = 500
 
 _DAYS_AHEAD = 2
@@ -62,11 +59,16 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     """
     roll_up(database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now)
     ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
-    counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
-    for tables, found in _gone_early(cutoffs, now):
+    before = max(cutoffs.scores, cutoffs.runs)
+    # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
+    dropped, obstacles = (0, ()) if database.is_sqlite else drop_past(database, before)
+    counts = Counter(scores=dropped)
+    scored = _settled_with(scores, before) if database.is_sqlite else runs_in_default(before)
+    old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
+    for tables, found in [((scores,), scored), *_gone_early(cutoffs, now), ((*RUN_TABLES, runs), old)]:
         counts += _delete_of_each(database, tables, found)
-    counts += _repeat(database, lambda connection: _delete_some_runs(connection, cutoffs.runs))
-    counts += _repeat(database, lambda connection: _delete_some_transitions(connection, cutoffs.runs))
+    while deleted := _delete_some_transitions(database, cutoffs.runs):
+        counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
         counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
@@ -119,23 +121,14 @@ def _count_scores(connection: Connection, before: datetime) -> int:
     return past_rows(connection, before) + _count(connection, scores, scores.c.run_id.in_(in_default))
 
 
-def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], tuple[str, ...]]:
-    """Delete scores of older slots; rows by table, and what could not be dropped, in words."""
-    # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
-    dropped, obstacles = (0, ()) if database.is_sqlite else drop_past(database, before)
-    counts = Counter(scores=dropped)
-    found = _settled_with(scores, before) if database.is_sqlite else runs_in_default(before)
-    for run_id in _read_ids(database, found.order_by(None).order_by(runs.c.scheduled_for)):
-        counts += _repeat(database, partial(_delete_some_scores, run_id=run_id, found=found))
-    return counts, obstacles
-
-
 def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[tuple[int]]) -> Counter[str]:
+    """Delete the rows of each of these runs, in a transaction of its own."""
     counts: Counter[str] = Counter()
     for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
             for table in tables if _is_found(connection, found, run_id) else ():
-                counts += _execute(connection, delete(table).where(table.c.run_id == run_id, _goes_early(table)))
+                is_gone = _goes_early(table) if tables is DETAILS else true()
+                counts += _execute(connection, delete(table).where(of_run(connection, run_id, table), is_gone))
     return counts
 
 
@@ -145,17 +138,6 @@ def _is_found(connection: Connection, found: Select[tuple[int]], run_id: int) ->
     # locked at this moment is left for the next time.
     again = found.where(runs.c.id == run_id).order_by(None).with_for_update(of=runs, key_share=True, skip_locked=True)
     return connection.scalar(again) is not None
-
-
-def _repeat(database: Database, step: Callable[[Connection], Counter[str]]) -> Counter[str]:
-    """Take the step, in a transaction each time, until it deletes nothing more."""
-    total: Counter[str] = Counter()
-    while True:
-        with database.write() as connection:
-            deleted = step(connection)
-        if not deleted:
-            return total
-        total += deleted
 
 
 def _settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
@@ -175,38 +157,13 @@ def _read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
         return list(connection.scalars(query))
 
 
-def _delete_some_scores(connection: Connection, run_id: int, found: Select[tuple[int]]) -> Counter[str]:
-    if not _is_found(connection, found, run_id):
-        return Counter()
-    is_of_run = of_run(connection, run_id)
-    if not is_sqlite(connection):
-        # Deleting holds nobody up there.
-        return _execute(connection, delete(scores).where(is_of_run))
-    first = select(func.min(scores.c.part)).where(is_of_run).scalar_subquery()
-    is_of_part = and_(is_of_run, scores.c.part == first)
-    last = connection.scalar(
-        select(scores.c.user_id).where(is_of_part).order_by(scores.c.user_id).offset(SCORES_AT_ONCE).limit(1)
-    )
-    return _execute(
-        connection, delete(scores).where(is_of_part if last is None else and_(is_of_part, scores.c.user_id <= last))
-    )
-
-
-def _delete_some_runs(connection: Connection, before: datetime) -> Counter[str]:
-    chosen = select(runs.c.id).where(is_settled_before(before)).limit(RUNS_AT_ONCE).with_for_update(skip_locked=True)
-    ids = list(connection.scalars(chosen))
-    counts: Counter[str] = Counter()
-    for table in RUN_TABLES:
-        counts += _execute(connection, delete(table).where(table.c.run_id.in_(ids)))
-    return counts + _execute(connection, delete(runs).where(runs.c.id.in_(ids)))
-
-
-def _delete_some_transitions(connection: Connection, before: datetime) -> Counter[str]:
-    ids = list(connection.scalars(_prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)))
-    of_these = select(deliveries.c.id).where(deliveries.c.transition_id.in_(ids))
-    counts = _execute(connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these)))
-    counts += _execute(connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids)))
-    return counts + _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+def _delete_some_transitions(database: Database, before: datetime) -> Counter[str]:
+    with database.write() as connection:
+        ids = list(connection.scalars(_prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)))
+        of_these = select(deliveries.c.id).where(deliveries.c.transition_id.in_(ids))
+        counts = _execute(connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these)))
+        counts += _execute(connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids)))
+        return counts + _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
 
 
 def _prunable_transitions(before: datetime) -> Select[tuple[int]]:

@@ -187,7 +187,7 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
 def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
-    other = connection.scalar(_last_ok(request).where(runs.c.config_hash.not_in(request.hashes)))
+    other = connection.scalar(_last_ok(request).where(runs.c.config_hash != request.config_hash))
     return None if other is None else past[0].slot if past else request.before
 
 
@@ -230,7 +230,7 @@ def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> li
     is_past = and_(
         runs.c.comparison == request.comparison,
         runs.c.status == RunStatus.OK,
-        runs.c.config_hash.in_(request.hashes),
+        runs.c.config_hash == request.config_hash,
         runs.c.scheduled_for < request.before,
     )
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)

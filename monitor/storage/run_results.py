@@ -35,7 +35,6 @@ from monitor.storage.tables import (
     expectations,
     lessons,
     metadata,
-    scores,
     stages,
     standstills,
     statistics,
@@ -53,8 +52,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
-        is_of_run = of_run(connection, run_id) if table is scores else table.c.run_id == run_id
-        connection.execute(delete(table).where(is_of_run))
+        connection.execute(delete(table).where(of_run(connection, run_id, table)))
     _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
     rows = result.coverage.rows if result.coverage else ()
     _put(connection, coverage, run_id, [to_row(row, coverage, position=position) for position, row in enumerate(rows)])

@@ -161,12 +161,6 @@ def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching
     assert (config_hash(before) == config_hash(after)) is (name in SAME)
 
 
-def test_the_former_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
-    loaded = parse_settings(minimal, name="rankwatch.yaml", base_dir=Path("/etc/rankwatch"), environ={})
-    former = "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
-    assert to_comparison(loaded.comparisons[0]).hashes == (config_hash(loaded.comparisons[0]), former)
-
-
 @pytest.mark.parametrize(
     ("other", "is_same"),
     [

@@ -122,7 +122,7 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlSto
     assert store.alerts.accept(level) == level
     assert store.alerts.accept(accepted_level("home-feed", SLOT, "accepted by ben", SLOT + 2 * HOUR)) == level
     assert store.alerts.transitions(comparison=None, limit=None) == (level,)
-    memory = store.history.memory_of(MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + HOUR))
+    memory = store.history.memory_of(MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + HOUR))
     assert memory.accepted == (level,)
     assert store.alerts.states() == ()
     assert [store.alerts.undo_acceptance("home-feed", slot) for slot in (SLOT + HOUR, SLOT, SLOT)] == [None, level, None]

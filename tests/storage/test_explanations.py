@@ -68,7 +68,7 @@ def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: s
 
 
 def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
-    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=before, splits=limit)
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=before, splits=limit)
     return store.history.memory_of(request).splits
 
 
@@ -77,7 +77,7 @@ def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
     return store.history.past_runs(
         MemoryRequest(
             comparison="home-feed",
-            hashes=("hash",),
+            config_hash="hash",
             before=SLOT + day * DAY,
             runs=limit,
             series={rule.alert: describe_series(rule)},

@@ -60,7 +60,7 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 
 
 def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
-    request = MemoryRequest(comparison=comparison, hashes=("hash",), before=before, wants_last_lists=True)
+    request = MemoryRequest(comparison=comparison, config_hash="hash", before=before, wants_last_lists=True)
     memory = store.history.memory_of(request)
     assert memory.unreadable == ()
     return memory.last_lists
@@ -147,7 +147,7 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore
 
     with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
         store.history.kept_lists(run_id)
-    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + DAY, wants_last_lists=True)
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + DAY, wants_last_lists=True)
     (said,) = store.history.memory_of(request).unreadable
     assert said.startswith(f"lists of the last run: the lists kept with run {run_id} are damaged")
 
@@ -192,7 +192,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlS
 
 def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None:
     """What the lists of every later run are held against, however long it fires."""
-    request = MemoryRequest(comparison="home-feed", hashes=("hash",), before=SLOT + 9 * HOUR, wants_last_lists=True)
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=SLOT + 9 * HOUR, wants_last_lists=True)
     healthy = kept(store, SLOT, lists=ONE)
     for hour in (1, 2, 3):
         moved = {"from_state": State.QUIET, "to_state": State.PENDING, "slot": SLOT + hour * HOUR}

@@ -3,13 +3,10 @@
 import threading
 from datetime import timedelta
 
-import pytest
-
 from factories import SLOT
 from monitor.model import DeliveryStatus, RunStatus, Silence
 from monitor.storage import SqlStore
-from monitor.storage import prune as pruning
-from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, result, run, scores
+from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run
 
 DAY = timedelta(days=1)
 
@@ -49,16 +46,7 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
     assert [found.id for found in store.history.runs(comparison=None, limit=9)] == [new]
 
 
-def test_scores_go_in_steps_until_none_is_left(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "SCORES_AT_ONCE", 10)
-    many = scores({metric: {f"u{number:03}": 0.5 for number in range(101)} for metric in "abcdefghi"})
-    store.runs.finish(result(claimed(store), scores=many), receivers=())
-
-    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 2 * 101}, "a row for eight metrics, and one for the ninth"
-
-
-def test_others_write_between_the_steps(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "RUNS_AT_ONCE", 1)
+def test_others_write_between_the_runs(store: SqlStore) -> None:
     for hours in range(20):
         run(store, SLOT + hours * HOUR)
     claims: list[object] = []

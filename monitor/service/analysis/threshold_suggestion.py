@@ -100,7 +100,7 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
     """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
     request = MemoryRequest(
         comparison=comparison.name,
-        hashes=comparison.hashes,
+        config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
         runs=REMEMBERED,
         series={"none": ""},  # of this no run has a lesson, so that all come with summaries
@@ -248,7 +248,7 @@ def _with_caught(comparison: Comparison, found: Sequence[Suggestion], history: H
     rejudging = Rejudgement(comparison=replace(comparison, judging=replace(comparison.judging, rules=rules)))
     firings: dict[str, list[Transition]] = defaultdict(list)
     for record in finished_records(comparison.name, history, None):
-        if record.run.config_hash in comparison.hashes:
+        if record.run.config_hash == comparison.config_hash:
             for each in rejudging.judge(record):
                 firings[each.alert].extend([each] if each.is_start else [])
     return tuple(replace(each, caught=tuple(firings[each.rule.alert])) for each in found)

@@ -67,7 +67,7 @@ def select_runs(history: History, question: Question) -> RunSelection:
 
 
 def _reason(run: Run, question: Question) -> LeftOut | None:
-    if run.config_hash not in question.comparison.hashes:
+    if run.config_hash != question.comparison.config_hash:
         return LeftOut.OTHER_CONFIGURATION
     if run.status is not RunStatus.OK:
         return LeftOut(run.status.value)
