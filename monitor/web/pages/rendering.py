@@ -177,7 +177,7 @@ def _rule_row(state: AlertState) -> tuple[str, ...]:
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
-    found = []
+    found: list[tuple[str, ...]] = []
     for each, moved in zip(page.summaries, page.moved, strict=True):
         mean, p05, median = map(show_number, (each.mean, each.value("p05"), each.value("p50")))
         change = "-" if moved is None else f"{moved:+.4f}"
