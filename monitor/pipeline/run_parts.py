@@ -41,8 +41,7 @@ class RunPart:
 
     metrics: tuple[str, ...]
     listed: ListedItems
-    notes: Mapping[tuple[Arm, CoverageReason], str]
-    failed: Mapping[tuple[Arm, CoverageReason], list[str]]
+    notes: Mapping[tuple[Arm, CoverageReason], tuple[str, list[str]]]
     summaries: SummaryAccumulator
     coverage: Coverage
     scores: Scores
