@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from monitor.model import AlertState, Transition
 
 _STATE_COLUMNS = "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
+_STATE_FIELDS = (
+    "comparison alert segment state since judged_slot outcome reason value threshold users severity incident acknowledged_by"
+)
 _TRANSITION_COLUMNS = "slot comparison alert segment from to value> threshold> users> reason"
 _REASONS = 4  # reasons that are listed for the quiet alerts of a comparison
 
@@ -105,20 +108,7 @@ def transition_dict(transition: Transition) -> dict[str, object]:
 
 
 def _state_dict(state: AlertState) -> dict[str, object]:
-    names = (
-        "comparison",
-        "alert",
-        "segment",
-        "state",
-        "since",
-        "judged_slot",
-        "outcome",
-        "reason",
-        "value",
-        "threshold",
-        "users",
-    )
-    return pick(state, *names, "severity", "incident", "acknowledged_by")
+    return pick(state, *_STATE_FIELDS.split())
 
 
 @app.command(

@@ -124,7 +124,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         arm_scores=arm_scores,
         catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
         lists=found.lists,
-        is_labelled=answers.is_labelled,
+        is_labelled=answers.relevance is not None,
         split=split,
         explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count),
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),

@@ -69,18 +69,11 @@ class HttpClient:
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
         self.who = f"{who} at {origin(url)}"
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+    def post(self, content: bytes, headers: Mapping[str, str], *, method: str = "POST") -> HttpAnswer:
         """Send, and wait for status and headers, and for the body if it comes in time.
 
         DeliveryError without an answer; ``may_be_known`` from when all had been sent.
         """
-        return self._send("POST", body, headers)
-
-    def put(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """The same by PUT."""
-        return self._send("PUT", body, headers)
-
-    def _send(self, method: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - requests is imported where something is sent
 
         body, deadline, reason = http.RequestBody(content), Deadline.after(self._timeout_s), ""

@@ -23,7 +23,6 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
 from monitor.settings.notification_options import receivers_by_name
-from monitor.settings.rule_translation import to_rule
 from monitor.settings.schedule import Schedule, schedule_of
 from monitor.settings.value_types import parse_days
 
@@ -104,7 +103,7 @@ def _period(days: tuple[date, date], zone: ZoneInfo) -> tuple[datetime, datetime
 
 def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
     """Rules on drift, then those on conditions whose name is free. What a rule leaves open the comparison decides: dry runs."""
-    on_drift = [(rule.dry_run, to_rule(rule, options.k)) for rule in rules_of(options)]
+    on_drift = [(rule.dry_run, rule.to_rule(options.k)) for rule in rules_of(options)]
     taken = {rule.alert for _, rule in on_drift}
     on_conditions = [(None, rule) for rule in options.conditions.to_rules() if rule.alert not in taken]
     return tuple(replace(rule, is_dry_run=options.dry_run if own is None else own) for own, rule in (*on_drift, *on_conditions))

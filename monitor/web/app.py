@@ -128,7 +128,7 @@ def _form(site: Site, tokens: FormTokens, thread: CapacityLimiter) -> Callable[[
         if user is None:
             return fail(403, "nothing was changed", f"to change anything here needs {MUST_AUTHENTICATE}")
         try:
-            fields = await read_form(request, host=site.host)
+            fields = await read_form(request)
             form = Form(user=user, issued=tokens.verify(fields.get("token", ""), user), key=key, fields=fields)
             outcome = await run_sync(act, site, form, limiter=thread)
         except HTTPException as error:

@@ -40,14 +40,16 @@ class FormTokens:
         return datetime.fromisoformat(issued)
 
 
-async def read_form(request: Request, *, host: str) -> Mapping[str, str]:
-    """The fields of a form. ``host``: under which browsers know our pages, where a proxy hides it."""
+async def read_form(request: Request) -> Mapping[str, str]:
+    """The fields of a form."""
     headers, body = request.headers, b""
     # Over HTTPS browsers say what kind of site a form came from, over HTTP from which; other clients need not say either.
     kind, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    is_from_here = origin is None or origin.partition("://")[2] in {headers.get("host"), host}
+    is_from_here = origin is None or origin.partition("://")[2] == headers.get("host")
     if not (is_from_here if kind is None else kind == "same-origin"):
-        raise HTTPException(403, "this form comes from another site; if not, set external_url to the address that you use")
+        raise HTTPException(
+            403, "this form comes from another site, or a proxy without HTTPS changed the header Host: use HTTPS"
+        )
     async for part in request.stream():
         body += part
         if len(body) > _MOST_BYTES:

@@ -42,7 +42,7 @@ class Gateway:
         url = self.url + group_path(instance=self.instance, comparison=comparison)
         ca_file = None if self.ca_file is None else str(self.ca_file)
         client = HttpClient(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)
-        answer = client.put(page, {**_CONTENT, **self.headers})
+        answer = client.post(page, {**_CONTENT, **self.headers}, method="PUT")
         require_accepted(answer, who=client.who, now=now, reason=self._fit((answer.body or b"").decode(errors="replace")))
 
     def _fit(self, text: str) -> str:

@@ -190,7 +190,6 @@ class Daemon:
         return STANDBY_PATIENCE * after if self._has_database and not self._role.leads else after
 
     def _pages(self) -> Starlette:
-        external = urlsplit(self._wiring.settings.external_url or "")
         site = Site(
             store=self._store,
             clock=self._clock,
@@ -201,8 +200,7 @@ class Daemon:
             status=self._status,
             policy=lambda: self._wiring.policy,
             message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
-            prefix=external.path.rstrip("/"),
-            host=external.netloc,
+            prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.errors import ConfigError
-from monitor.model import Transition
 from monitor.options import parse_duration
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
 from monitor.ports import AlertStore
@@ -34,10 +33,6 @@ class Form:
     key: str
     fields: Mapping[str, str]
 
-    def is_meant(self, start: Transition) -> bool:
-        """Whether the firing is of the incident."""
-        return bool(self.key) and self.key in (start.incident, start.dedup_key)
-
 
 def act(site: Site, form: Form) -> str:
     """Do what the form asks for; its outcome, one of `OUTCOMES`. ConfigError where that cannot be done."""
@@ -45,7 +40,8 @@ def act(site: Site, form: Form) -> str:
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
     signed, number = Signature(author=form.user, comment=comment, at=now), form.fields.get("silence", "")
     if what in ("acknowledge", "resolve"):
-        is_done = bool(change_firing(alerts, form.is_meant, signed, ends=what == "resolve"))
+        of_it = lambda start: form.key in (start.incident, start.dedup_key)  # noqa: E731
+        is_done = bool(change_firing(alerts, of_it, signed, ends=what == "resolve"))
     elif what == "silence":
         is_done = _silence(alerts, form, signed)
     elif what == "expire" and re.fullmatch("[0-9]{1,18}", number):

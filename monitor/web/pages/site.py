@@ -37,8 +37,6 @@ class Site:
     message_text: Callable[[Message], str]
     prefix: str = ""
     """Path below which the pages lie, where a proxy adds one."""
-    host: str = ""
-    """Host and port under which browsers know the pages, where a proxy hides them."""
 
     def comparison(self, name: str) -> Comparison | None:
         """The comparison as it is configured; None where only runs of it are left."""
