@@ -29,7 +29,6 @@ from monitor.model import (
 )
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
-from monitor.pipeline.run_parts import RunPart
 from monitor.pipeline.run_scores import join_scores, take_scores
 from monitor.pipeline.score import (
     add_floor,
@@ -66,6 +65,23 @@ class Sample:
     pairing: Pairing
     segments: SegmentRows
     scores: Scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by, ``unlike`` ids."""
+
+    metrics: tuple[str, ...]
+    listed: ListedItems
+    notes: Mapping[tuple[Arm, CoverageReason], tuple[str, list[str]]]
+    summaries: SummaryAccumulator
+    coverage: Coverage
+    scores: Scores
+    lists: KeptLists | None
+    worst: list[tuple[float, str, Evidence]]
+    sampled: tuple[UserBatch, Scores]
+    unmeasured: tuple[str, ...]
+    unlike: list[str | None]
 
 
 class RunAccumulator:
