@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -177,16 +177,10 @@ class Options(BaseModel):
         if not isinstance(data, Mapping):
             return data
         base = (info.context or {}).get("base_dir")
-        read = dict(data)
+        read = _read_files(data, [name for name, field in cls.model_fields.items() if is_secret(field.annotation)], base)
         for name, field in cls.model_fields.items():
-            if not _holds_secret(field.annotation):
-                continue
-            if isinstance(read.get(name), Mapping):
-                read[name] = _read_mapping(read[name], base)
-            if is_secret(field.annotation) and (key := f"{name}_file") in read:
-                path = read.pop(key)
-                both = _Unreadable(f"give either {name} or {key}, not both")
-                read[name] = both if name in read else _read_secret(path, base)
+            if _holds_secret(field.annotation) and isinstance(values := read.get(name), Mapping):
+                read[name] = _read_files(values, [key.removesuffix("_file") for key in values], base)
         return read
 
     @field_validator("*", mode="before")
@@ -228,15 +222,14 @@ def _shown(value: object) -> object:
     return display_url(value) if isinstance(value, str) and "://" in value else value
 
 
-def _read_mapping(values: Mapping[str, object], base: str | None) -> dict[str, object]:
-    """Replace ``Header_file: path`` entries of a mapping of secrets by ``Header: text``."""
-    read: dict[str, object] = {}
-    for key, value in values.items():
-        name = key.removesuffix("_file")
-        if name != key and name in values:
-            read[name] = _Unreadable(f"give either {name} or {key}, not both")
-        elif name not in read:
-            read[name] = value if name == key else _read_secret(value, base)
+def _read_files(values: Mapping[str, Any], names: Iterable[str], base: str | None) -> dict[str, Any]:
+    """Replace ``name_file: path`` of these names by ``name: text``."""
+    read = dict(values)
+    for name in names:
+        if (key := f"{name}_file") in read:
+            path = read.pop(key)
+            both = _Unreadable(f"give either {name} or {key}, not both")
+            read[name] = both if name in read else _read_secret(path, base)
     return read
 
 

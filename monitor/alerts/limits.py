@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from monitor.alerts.figures import Reading
 from monitor.alerts.verdicts import (
+    Reading,
     count_users,
     describe_value,
     format_value,

@@ -1,4 +1,4 @@
-"""Evaluation of all rules of a comparison over all segments of one run."""
+"""What one run measured as rules read it, and the evaluation of all rules of a comparison over all segments."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
-from monitor.alerts.figures import Figures
 from monitor.alerts.limits import apply_bounds, judge_reading
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.standstill import judge_standstill
-from monitor.alerts.verdicts import describe_lost, judge_unknown_segment, read_coverage, read_similarity, with_cause
+from monitor.alerts.verdicts import Reading, describe_lost, judge_unknown_segment, read_coverage, read_similarity, with_cause
 from monitor.model import (
     ALL,
+    TRAITS,
     AlertState,
     Arm,
+    ArmScore,
     Comparison,
     ConditionRule,
     Coverage,
+    CoverageRow,
     CoverageRule,
+    CoverageShare,
     Expectation,
     Findings,
     Lack,
@@ -35,9 +38,62 @@ from monitor.model import (
     Standstill,
     StandstillRule,
     State,
+    Summary,
     Transition,
     Verdict,
 )
+
+LEAST_MOVED = 0.25
+"""Unless so many of the other users' lists changed the arm was not trained, and lists that did not change are no news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Summaries by segment and metric, coverage by segment where somebody was asked, and the traits that the run tells of."""
+
+    summaries: Mapping[tuple[str, str], Summary]
+    coverage: Mapping[str, CoverageRow]
+    traits: Mapping[tuple[str, CoverageShare], Reading]
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = (), scores: Sequence[ArmScore] = ()) -> Self:
+        """Of a run's summaries, coverage and arm-wide metrics; unchanged lists only where lists of other users changed."""
+        found = {
+            (each.segment, CoverageShare(Lack(each.metric), each.arm)): Reading(each.value, each.n, each.segment)
+            for each in scores
+            if each.metric in TRAITS and each.value is not None
+        }
+        traits = {
+            (segment, share): reading
+            for (segment, share), reading in found.items()
+            if share.lack is not Lack.UNCHANGED or _have_others_moved(reading, found.get((ALL, share)))
+        }
+        by_name = {(each.segment, each.metric): each for each in summaries}
+        return cls(by_name, {row.segment: row for row in rows if row.asked}, traits)
+
+    def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
+        """The share in the segment, None where it is not known."""
+        if share.lack in TRAITS:
+            return self.traits.get((segment, share))
+        row = self.coverage.get(segment)
+        return None if row is None else Reading(share.count(row) / row.asked, row.asked, segment)
+
+    def segments(self, rule: SeriesRule) -> set[str]:
+        """The segments in which the rule's series was measured."""
+        if isinstance(rule, SimilarityRule):
+            return {segment for segment, metric in self.summaries if metric == rule.metric}
+        if rule.share.lack in TRAITS:
+            return {segment for segment, share in self.traits if share == rule.share}
+        return set(self.coverage)
+
+
+def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
+    """Whether lists outside of the segment changed; any list, where it has no outside."""
+    if whole is None:
+        return False
+    rest = part._replace(users=0) if part.users == whole.users else part
+    moved, moved_here = (each.users * (1.0 - each.value) for each in (whole, rest))
+    return moved - moved_here >= LEAST_MOVED * (whole.users - rest.users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

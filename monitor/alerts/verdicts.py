@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from monitor.alerts.figures import Reading
 from monitor.model import (
     ALL,
     TRAITS,
@@ -35,6 +35,14 @@ _LACK_WORDS = {
     Lack.REVERSED: "turned round the same first three items for",
     Lack.FIRST_DIFFERS: "put another item first for",
 }
+
+
+class Reading(NamedTuple):
+    """The value of a series in one segment of one run, and the users behind it."""
+
+    value: float
+    users: int
+    segment: str
 
 
 def read_similarity(

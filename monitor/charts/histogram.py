@@ -44,13 +44,6 @@ def draw_histogram(counts: Sequence[int], low: float, high: float, *, label: str
 
 def _draw_level(level: Level, place: float, top: float, base: float) -> Markup:
     """Each name on a line of its own, and on the side where there is room."""
-    is_left = place > WIDTH / 2
-    name = element(
-        "text",
-        level.name,
-        x=place - 5 if is_left else place + 5,
-        y=top,
-        text_anchor="end" if is_left else "start",
-        class_="tick",
-    )
+    x, anchor = (place - 5, "end") if place > WIDTH / 2 else (place + 5, "start")
+    name = element("text", level.name, x=x, y=top, text_anchor=anchor, class_="tick")
     return element("g", element("line", x1=place, x2=place, y1=top - 8, y2=base, class_=f"level {level.kind}"), name)

@@ -29,7 +29,6 @@ class Point:
     value: float | None
     note: str
     link: str | None = None
-    error: float | None = None
     is_marked: bool = False
 
 

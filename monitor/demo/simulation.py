@@ -1,8 +1,9 @@
-"""Simulation of days while the daemon watches: it begins the days, reads the daemon's store, and gathers what is printed."""
+"""Days pass while the daemon watches: what happened, read from its store, and whether exactly the expected story did."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -135,3 +136,42 @@ class Simulation:
             self._chapters += ((self.now(), tomorrow.chapter),)
         self.recommenders.retrain(tomorrow.day, is_broken=tomorrow.is_broken)
         self._scene, self._day_began_s = tomorrow, self.monotonic()
+
+
+_EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
+    (*alert, "resolved", Chapter.HEALED) for alert in EXPECTED_ALERTS
+}
+"""What should happen once, and nothing else: alert, segment, what becomes of it, and while the candidate is how."""
+
+
+def is_over(status: DemoStatus) -> bool:
+    """Whether nothing more is to come: healed, all quiet, and on-call was notified of every start and end."""
+    announced = sum(transition.is_announced for transition in status.transitions)
+    return status.scene.chapter is Chapter.HEALED and not firing_count(status.alerts) and len(status.received) >= announced
+
+
+def unmet_expectations(status: DemoStatus) -> Iterator[str]:
+    """What was expected and did not happen, or happened and was not expected; a sentence each."""
+    # A run that reached too few users in time is no fault of the story: an overloaded machine does that.
+    failed = [run for run in status.runs if run.status is RunStatus.FAILED]
+    if failed:
+        yield f"{len(failed)} runs failed, the last for this reason: {failed[0].reason or 'none given'}."
+    if not any(run.status is RunStatus.OK for run in status.runs):
+        yield "No run ended ok."
+    happened = Counter(
+        (change.alert, change.segment, "firing" if change.to_state is State.FIRING else "resolved", _chapter(status, change.at))
+        for change in status.transitions
+        if change.is_announced
+    )
+    for alert, segment, became, chapter in sorted(_EXPECTED | happened.keys()):
+        times = happened[alert, segment, became, chapter]
+        if times != (expected := int((alert, segment, became, chapter) in _EXPECTED)):
+            yield f"{alert} {segment} became {became} {times} times while the candidate was {chapter}, expected {expected}."
+    got = {(each.alert, each.segment, each.status) for each in status.received}
+    for alert, segment, became, _ in sorted(_EXPECTED):
+        if (alert, segment, became) not in got:
+            yield f"On-call was never notified that {alert} {segment} is {became}."
+
+
+def _chapter(status: DemoStatus, at: datetime) -> Chapter:
+    return [chapter for began, chapter in status.chapters if began <= at][-1]

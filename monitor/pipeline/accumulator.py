@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from heapq import nsmallest
@@ -29,7 +29,6 @@ from monitor.model import (
 )
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
-from monitor.pipeline.run_parts import RunPart
 from monitor.pipeline.run_scores import join_scores, take_scores
 from monitor.pipeline.score import (
     add_floor,
@@ -68,6 +67,23 @@ class Sample:
     scores: Scores
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by, ``unlike`` ids."""
+
+    metrics: tuple[str, ...]
+    listed: ListedItems
+    notes: Mapping[tuple[Arm, CoverageReason], tuple[str, list[str]]]
+    summaries: SummaryAccumulator
+    coverage: Coverage
+    scores: Scores
+    lists: KeptLists | None
+    worst: list[tuple[float, str, Evidence]]
+    sampled: tuple[UserBatch, Scores]
+    unmeasured: tuple[str, ...]
+    unlike: list[str | None]
+
+
 class RunAccumulator:
     """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users.
 
@@ -85,8 +101,8 @@ class RunAccumulator:
     ) -> None:
         self.listed = ListedItems()
         self.metrics: tuple[Metric, ...] = ()
-        self._notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
-        self._failed: dict[tuple[Arm, CoverageReason], list[str]] = {}  # the first users that it happened to
+        # Of a reason what happened first, and the first users whom it kept from having a list.
+        self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
         self._comparison = comparison
         self._stage = stage
         self._segments = asked.segments
@@ -121,9 +137,8 @@ class RunAccumulator:
             self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, metrics)
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
-                self._notes = {(arm, reason): note for reason, note in pull.notes.items()} | self._notes
-                for reason in pull.notes:
-                    self._note_failed((arm, reason), (user for user, why in pull.failures.items() if why is reason))
+                for reason, note in pull.notes.items():
+                    self._note((arm, reason), note, [user for user, why in pull.failures.items() if why is reason])
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
@@ -141,7 +156,6 @@ class RunAccumulator:
             metrics=tuple(map(str, self.metrics)),
             listed=self.listed,
             notes=self._notes,
-            failed=self._failed,
             summaries=self._summaries,
             coverage=self.coverage,
             scores=scores,
@@ -157,9 +171,8 @@ class RunAccumulator:
         """Take what another one gathered of other users; the part is used up."""
         self.metrics = tuple(dict.fromkeys((*self.metrics, *map(parse, part.metrics))))
         self.listed.merge(part.listed)
-        self._notes = dict(part.notes) | self._notes
-        for key, failed in part.failed.items():
-            self._note_failed(key, failed)
+        for key, (note, failed) in part.notes.items():
+            self._note(key, note, failed)
         self._summaries.merge(part.summaries)
         self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
         self._lists += filter(None, [part.lists])
@@ -180,15 +193,16 @@ class RunAccumulator:
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
         """What happened first, by arm and reason, and to whom for example unless an arm could not be read."""
-        counts, told = self.coverage.all.reasons, dict(self._notes)
-        for key, users in self._failed.items():
-            if users and key[1] is not CoverageReason.UNAVAILABLE:
-                named = "users:" if len(users) == counts.get(key) else "such as"
-                told[key] = f"{told[key]} ({named} {', '.join(user[:_LONGEST_USER] for user in users)})"
+        counts, told = self.coverage.all.reasons, {}
+        for key, (note, users) in self._notes.items():
+            named = "users:" if len(users) == counts.get(key) else "such as"
+            is_of_some = users and key[1] is not CoverageReason.UNAVAILABLE
+            told[key] = f"{note} ({named} {', '.join(user[:_LONGEST_USER] for user in users)})" if is_of_some else note
         return told
 
-    def _note_failed(self, key: tuple[Arm, CoverageReason], users: Iterable[str]) -> None:
-        self._failed[key] = nsmallest(_EXAMPLES, (*self._failed.get(key, ()), *users))
+    def _note(self, key: tuple[Arm, CoverageReason], note: str, users: Sequence[str]) -> None:
+        first, known = self._notes.get(key, (note, []))
+        self._notes[key] = first, nsmallest(_EXAMPLES, (*known, *users))
 
     @property
     def coverage(self) -> Coverage:

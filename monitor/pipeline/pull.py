@@ -97,11 +97,6 @@ class Answers:
     relevance: RelevanceTable | None
     seconds: Mapping[Arm, float] = field(default_factory=dict)
 
-    @property
-    def is_labelled(self) -> bool:
-        """Whether it is known what users found relevant."""
-        return self.relevance is not None
-
 
 @contextmanager
 def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: datetime, timeout_s: float) -> Iterator[Answers]:

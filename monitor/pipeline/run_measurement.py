@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.model import (
@@ -30,11 +31,41 @@ from monitor.model import (
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
-from monitor.pipeline.remote_measurer import RemoteMeasurer
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
+from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.run_scores import RunScores, draw_scores
-from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import users_at_once
+from monitor.ports import Clock
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds spent by stage."""
+
+    clock: Clock
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time that the block takes to the stage."""
+        start = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
+
+    def each(self, name: str, items: Iterable[_T]) -> Iterator[_T]:
+        """The items; the time that each takes to come is added to the stage."""
+        waiting = iter(items)
+        while True:
+            with self.stage(name):
+                try:
+                    item = next(waiting)
+                except StopIteration:
+                    return
+            yield item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +124,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         arm_scores=arm_scores,
         catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
         lists=found.lists,
-        is_labelled=answers.is_labelled,
+        is_labelled=answers.relevance is not None,
         split=split,
         explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count),
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),

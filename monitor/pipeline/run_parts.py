@@ -1,4 +1,4 @@
-"""What was gathered of some of a run's users, as a value, and as bytes that another machine may send.
+"""A run's measurement where the lists are: what is shipped there, and what comes back as bytes.
 
 Bytes are plain data: numbers, text, arrays, and values of the classes listed here. Nothing in them is run when they are read.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -16,13 +16,16 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.errors import SourceError
 from monitor.model import (
     Arm,
+    Comparison,
     Coverage,
     CoverageReason,
     CoverageRow,
     Evidence,
     EvidenceKind,
+    Keep,
     KeptLists,
     Panel,
     Pull,
@@ -32,26 +35,10 @@ from monitor.model import (
     UserBatch,
 )
 from monitor.pairing.listed_items import DistinctIds, ListedItems
+from monitor.pipeline.accumulator import RunAccumulator, RunPart
+from monitor.pipeline.pull import Answers
+from monitor.pipeline.run_scores import draw_scores, join_scores
 from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumulator
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPart:
-    """What `RunAccumulator` gathered of some users: metrics by name, ``worst`` with what they are ranked by, ``unlike`` ids."""
-
-    metrics: tuple[str, ...]
-    listed: ListedItems
-    notes: Mapping[tuple[Arm, CoverageReason], str]
-    failed: Mapping[tuple[Arm, CoverageReason], list[str]]
-    summaries: SummaryAccumulator
-    coverage: Coverage
-    scores: Scores
-    lists: KeptLists | None
-    worst: list[tuple[float, str, Evidence]]
-    sampled: tuple[UserBatch, Scores]
-    unmeasured: tuple[str, ...]
-    unlike: list[str | None]
-
 
 _VALUES = {
     each.__name__: each
@@ -155,3 +142,44 @@ class _Unpacking:
     def _take(self, nbytes: int) -> memoryview:
         self._at += nbytes
         return self._arrays[self._at - nbytes : self._at]
+
+
+class RemoteMeasurer:
+    """Measures users as `RunAccumulator` does here, and packs what it found. Port: Measurer; can be pickled.
+
+    ``keep``: whose scores are to come back.
+    """
+
+    def __init__(self, comparison: Comparison, answers: Answers, sampled_users: int, keep: Keep | int) -> None:
+        self._comparison = comparison
+        self._asked = answers.asked
+        self._weights, self._relevance = answers.weights, answers.relevance
+        self._sampled_users = sampled_users
+        self._keep = keep
+
+    def measure(self, users: UserBatch) -> bytes:
+        """What is found of some users."""
+        return self._gathered(lambda found: found.add(replace(users, weights=self._weights, relevance=self._relevance)))
+
+    def merge(self, parts: Iterable[bytes]) -> bytes:
+        """What is found of the users of all of these parts together."""
+
+        def take(found: RunAccumulator) -> None:
+            for part in parts:
+                found.merge(unpack_part(part), None, None)
+
+        return self._gathered(take)
+
+    def unpack(self, part: bytes) -> RunPart:
+        """What came back. SourceError when it cannot be understood."""
+        try:
+            return unpack_part(part)
+        except ValueError as error:
+            msg = f"the engine sent back what is no part of a run ({error}): run the same version of rankwatch everywhere"
+            raise SourceError(msg, permanent=False) from None
+
+    def _gathered(self, take: Callable[[RunAccumulator], None]) -> bytes:
+        scores: list[Scores] = []
+        found = RunAccumulator(self._comparison, self._asked, sampled_users=self._sampled_users, gather=scores.append)
+        take(found)
+        return pack_part(found.part(draw_scores(join_scores(scores), self._keep, self._comparison)))

@@ -325,25 +325,11 @@ class Maintenance(Protocol):
 class Store(Closable, Protocol):
     """One database: its six ports together, for the wiring."""
 
-    @property
-    def runs(self) -> RunStore:
-        """Claims and results."""
-
-    @property
-    def history(self) -> History:
-        """What earlier runs left."""
-
-    @property
-    def alerts(self) -> AlertStore:
-        """Alert states and silences."""
-
-    @property
-    def outbox(self) -> Outbox:
-        """Deliveries."""
-
-    @property
-    def pages(self) -> PageStore:
-        """What pages read beyond the newest run."""
+    runs: RunStore
+    history: History
+    alerts: AlertStore
+    outbox: Outbox
+    pages: PageStore
 
     @property
     def maintenance(self) -> Maintenance:

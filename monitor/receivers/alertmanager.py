@@ -21,7 +21,7 @@ from monitor.model import Message, Transition, Treatment, Updates, format_instan
 from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
 from monitor.receivers.http_client import HttpReceiver, require_accepted
-from monitor.receivers.message.alert_labels import alert_annotations, alert_labels
+from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
 
 PATH = "/api/v2/alerts"

@@ -20,7 +20,7 @@ from monitor.errors import ConfigError, DeliveryError
 from monitor.model import Message, MessageStatus
 from monitor.receivers.fields import ReceiverEntry, RepeatEvery, Timeout, repeated
 from monitor.receivers.message import content_of
-from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
+from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text
 
 if TYPE_CHECKING:

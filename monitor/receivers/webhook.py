@@ -49,8 +49,7 @@ from monitor.receivers.fields import (
     repeated,
 )
 from monitor.receivers.http_client import HttpReceiver, require_accepted
-from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
-from monitor.receivers.message.idempotency import idempotency_key
+from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
 
 

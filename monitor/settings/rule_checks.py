@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from monitor.metrics import Need
-from monitor.model import ALL, DerivedMetric, Direction, Keep, Lack, Statistic
+from monitor.model import ALL, Direction, Keep, Lack, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
-from monitor.settings.rule_translation import JudgedMetric, parse_judged_metric
+from monitor.settings.rule_options import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
 
 # Of two keys that exclude each other the one that is reported, by the other one.
 _EXCLUDED = {
     "frozen": (
         (
-            *("metric", "coverage", "statistic", "segments", "below", "above", "over_floor", "learned", "watch", "for"),
+            *("metric", "coverage", "statistic", "segments", "below", "above", "learned", "watch", "for"),
             *("resolve_above", "resolve_below", "resolve_after"),
         ),
         "does not go with frozen, which learns how often the lists of an arm change: remove this key",
     ),
     "coverage": (("metric", "statistic"), "does not go with coverage, which is a share of the users asked: remove one of them"),
     "learned": (
-        ("below", "above", "over_floor", "resolve_above", "resolve_below"),
+        ("below", "above", "resolve_above", "resolve_below"),
         "does not go with learned: the limit comes from the runs before",
-    ),
-    "over_floor": (
-        ("below", "above", "resolve_above"),
-        "does not go with over_floor, which is a threshold itself; it resolves by resolve_below",
     ),
 }
 
@@ -66,9 +61,8 @@ def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     wanted, measured = _judged(rule), comparison.get("metrics")
     if wanted is None:
         return
-    if (wanted.derived or rule.has("over_floor")) and not comparison.has("noise_floor"):
-        key = "metric" if wanted.derived else "over_floor"
-        yield Problem((key,), "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison")
+    if wanted.derived and not comparison.has("noise_floor"):
+        yield Problem(("metric",), "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison")
     if measured is not None and str(wanted.metric) not in measured:
         yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
     if wanted.metric.need is Need.RELEVANCE:
@@ -90,20 +84,15 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
         return
     if rule.has("watch"):
         yield Problem(("watch",), "goes with learned: a threshold has its side in below or above")
-    if rule.has("over_floor"):
-        problems = list(_over_floor(rule))
-        yield from problems
-        if problems:
-            return
-    elif rule.has("below") and rule.has("above"):
+    if rule.has("below") and rule.has("above"):
         yield Problem(("above",), "give either below or above, not both")
         return
-    elif not rule.has("below", "above"):
+    if not rule.has("below", "above"):
         yield Problem((), "has no threshold: give below (or, for share_below, above), or learned: drop")
         return
-    side = next(key for key in ("over_floor", "below", "above") if rule.has(key))
+    side = "below" if rule.has("below") else "above"
     resolve, wrong = ("resolve_above", "resolve_below") if side == "below" else ("resolve_below", "resolve_above")
-    if side != "over_floor" and rule.has(wrong):
+    if rule.has(wrong):
         yield Problem((wrong,), f"does not go with {side}: write {resolve}")
     threshold, end = rule.get(side), rule.get(resolve)
     if threshold is not None and end is not None and (end < threshold if side == "below" else end > threshold):
@@ -121,17 +110,6 @@ def _learned(rule: Partial) -> Iterator[Problem]:
         yield Problem(("learned",), "jump goes with coverage: write drop, which finds every run that is beyond what is normal")
 
 
-def _over_floor(rule: Partial) -> Iterator[Problem]:
-    yield from _excluded(rule, "over_floor")
-    judged = _judged(rule)
-    if rule.has("coverage"):
-        yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
-    elif judged is not None and judged.derived is not None:
-        yield Problem(("metric",), f"is what over_floor means already: write metric: {judged.metric}")
-    elif Statistic.parse(rule.get("statistic") or "mean").floor is not None:
-        yield Problem(("statistic",), "shrinks as the candidate moves away: use the mean or a percentile such as p95")
-
-
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
     """A threshold that the statistic can never pass is a rule that never fires, or always."""
     judged, statistic = _judged(rule), rule.get("statistic")
@@ -139,7 +117,6 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
     if not rule.has("coverage"):
         if judged is None or statistic is None:
             return
-        judged = replace(judged, derived=DerivedMetric.OVER_FLOOR) if side == "over_floor" else judged
         floor, (lowest, highest) = Statistic.parse(statistic).floor, judged.bounds(k)
         name = judged.metric.name if judged.derived is None else judged.derived.of(judged.metric.name)
     if floor is not None:

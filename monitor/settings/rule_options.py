@@ -1,24 +1,75 @@
-"""Options of one rule, and the word that stands for the default rules."""
+"""Options of one rule, the rule that they make, and the word that stands for the default rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
-from monitor.model import Arm, Severity
+from monitor.metrics import Metric
+from monitor.model import (
+    Arm,
+    CoverageRule,
+    CoverageShare,
+    DerivedMetric,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Learning,
+    Limit,
+    Rule,
+    Severity,
+    SimilarityRule,
+    StandstillRule,
+    Statistic,
+    parse_derived,
+)
 from monitor.options import LabelName, Options
 from monitor.settings.value_types import (
     AlertName,
     CoverageName,
-    JudgedMetricName,
     PublicUrl,
     RunCount,
     SegmentChoice,
     SegmentName,
     StatisticName,
+    as_printed_by,
+    parse_metric,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedMetric:
+    """What a rule judges: a metric's scores, or what the noise floor derives from them."""
+
+    metric: Metric
+    derived: DerivedMetric | None = None
+
+    def __str__(self) -> str:
+        return str(self.metric) if self.derived is None else self.derived.of(str(self.metric))
+
+    @property
+    def drifts(self) -> Direction:
+        """The side to which it moves as lists drift apart."""
+        grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
+        return Direction.ABOVE if grows else Direction.BELOW
+
+    def bounds(self, k: int | None) -> tuple[float, float]:
+        """Lowest and highest possible value, of lists of at most k items where k is known."""
+        low, high = (self.metric.low, self.metric.high) if k is None else self.metric.bounds(k)
+        return (low - high, high - low) if self.derived is DerivedMetric.OVER_FLOOR else (low, high)
+
+
+def parse_judged_metric(text: str) -> JudgedMetric:
+    """What a name stands for: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``. MetricError for an unknown one."""
+    derived, name = parse_derived(text.strip())
+    return JudgedMetric(metric=parse_metric(name), derived=derived)
+
+
+JudgedMetricName = Annotated[str, as_printed_by(parse_judged_metric)]
+_OF_EVERY_RULE = {"alert", "segments", "for_runs", "resolve_after", "min_users", "severity", "runbook_url", "labels"}
 
 
 class RuleOptions(Options):
@@ -26,7 +77,7 @@ class RuleOptions(Options):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [{"required": [key]} for key in ("below", "above", "over_floor", "learned", "frozen")],
+            "oneOf": [{"required": [key]} for key in ("below", "above", "learned", "frozen")],
             "anyOf": [
                 {"required": ["metric"], "properties": dict.fromkeys(("coverage", "frozen"), False)},
                 {"required": ["coverage"], "properties": dict.fromkeys(("metric", "statistic", "frozen", "below"), False)},
@@ -72,11 +123,6 @@ class RuleOptions(Options):
         default=None,
         description="In breach while the statistic is above this; `share_below` grows as lists drift apart.",
     )
-    over_floor: FiniteFloat | None = Field(
-        default=None,
-        description="Short for `metric: over_floor(M)` and `above`: in breach while the candidate is farther from the baseline "
-        "than the baseline from itself by more than this, in units of the metric.",
-    )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
         description="Instead of a threshold, learned from at least five healthy runs before. `drop` (with `coverage`: `jump`) "
@@ -115,6 +161,41 @@ class RuleOptions(Options):
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
     )
+
+    def to_rule(self, k: int) -> Rule:
+        """The rule on lists of at most k items, with its side, threshold and point of recovery made explicit."""
+        common = self.model_dump(include=_OF_EVERY_RULE)
+        if self.frozen is not None:
+            return StandstillRule(arm=self.frozen, **common)
+        if self.metric is None:
+            return CoverageRule(share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common)
+        scores, statistic = parse_judged_metric(self.metric).bounds(k), Statistic.parse(self.statistic)
+        return SimilarityRule(metric=self.metric, statistic=statistic, limit=self._limit, scores=scores, **common)
+
+    @property
+    def _limit(self) -> Limit:
+        """The limit that is learned, or the side in breach, the threshold there, and where it resolves."""
+        if self.learned is not None:
+            direction, last = self._watched
+            learning = Learning.TREND if self.learned == "trend" else Learning.DROP
+            return LearnedLimit(learning=learning, direction=direction, value=last)
+        if self.below is not None:
+            end = self.below if self.resolve_above is None else self.resolve_above
+            return FixedLimit(direction=Direction.BELOW, value=self.below, resolve_at=end)
+        above = self.above or 0.0
+        return FixedLimit(
+            direction=Direction.ABOVE, value=above, resolve_at=above if self.resolve_below is None else self.resolve_below
+        )
+
+    @property
+    def _watched(self) -> tuple[Direction, float]:
+        """The side that a rule that learns watches, and the value that the statistic never passes there."""
+        if self.coverage is not None:
+            return (Direction.ABOVE, 1.0) if self.watch == "drift" else (Direction.BELOW, 0.0)
+        judged, floor = parse_judged_metric(self.metric or ""), Statistic.parse(self.statistic).floor
+        is_above = (judged.drifts is Direction.ABOVE) ^ (floor is not None) ^ (self.watch == "improvement")
+        low, high = (0.0, 1.0) if floor is not None else judged.bounds(None)
+        return (Direction.ABOVE, high) if is_above else (Direction.BELOW, low)
 
 
 def _refuse_other_words(value: object) -> object:

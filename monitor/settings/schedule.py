@@ -12,6 +12,7 @@ from __future__ import annotations
 import calendar
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -263,14 +264,12 @@ def _instants(wall: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
 def _gap_end(wall: datetime, before: datetime, after: datetime) -> datetime:
     """The instant at which the clock jumps over ``wall``: it lies after ``before`` and not after ``after``. To the second."""
     old_offset = before.astimezone(wall.tzinfo).utcoffset()
-    low, high = 0, int((after - before).total_seconds())
-    while low < high:
-        middle = (low + high) // 2
-        if (before + timedelta(seconds=middle)).astimezone(wall.tzinfo).utcoffset() == old_offset:
-            low = middle + 1
-        else:
-            high = middle
-    return before + timedelta(seconds=low)
+
+    def has_jumped(seconds: int) -> bool:
+        return (before + timedelta(seconds=seconds)).astimezone(wall.tzinfo).utcoffset() != old_offset
+
+    seconds = range(int((after - before).total_seconds()))
+    return before + timedelta(seconds=bisect_left(seconds, x=True, key=has_jumped))
 
 
 @lru_cache(maxsize=1024)

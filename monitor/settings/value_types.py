@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
-from monitor.metrics import parse
-from monitor.model import ALL, CoverageShare, Keep, Statistic, parse_derived
+from monitor.metrics import Metric, parse
+from monitor.model import ALL, CoverageShare, Keep, Statistic
 from monitor.options import Duration
 from monitor.settings.addresses import split_address
 from monitor.settings.schedule import Cron, parse_zone
@@ -31,6 +31,14 @@ def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
         if not pattern.fullmatch(text):
             msg = f"must be {expected}"
             raise ValueError(msg)
+        return text
+
+    return AfterValidator(check)
+
+
+def _readable_by(parse_text: Callable[[str], object]) -> AfterValidator:
+    def check(text: str) -> str:
+        parse_text(text)
         return text
 
     return AfterValidator(check)
@@ -55,21 +63,12 @@ def _lease(lasts: timedelta) -> timedelta:
     return lasts
 
 
-def _metric(text: str) -> str:
+def parse_metric(text: str) -> Metric:
+    """The metric of that name; ValueError for one that was cut at its comma, MetricError for an unknown one."""
     if text.count("(") != text.count(")"):
         msg = 'is part of a name that was cut at its comma: put the whole name in quotes, such as "rbo(top=10, share=0.86)"'
         raise ValueError(msg)
-    return str(parse(text))
-
-
-def _judged_metric(text: str) -> str:
-    derived, name = parse_derived(text.strip())
-    return _metric(text) if derived is None else derived.of(_metric(name))
-
-
-def _cron(text: str) -> str:
-    Cron.parse(text)
-    return text
+    return parse(text)
 
 
 def parse_days(text: str) -> tuple[date, date]:
@@ -83,11 +82,6 @@ def parse_days(text: str) -> tuple[date, date]:
         msg = "must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26"
         raise ValueError(msg)
     return days
-
-
-def _days(text: str) -> str:
-    parse_days(text)
-    return text
 
 
 def _segment(text: str) -> str:
@@ -124,11 +118,6 @@ def _keep(value: object) -> object:
     return int(word)
 
 
-def _address(text: str) -> str:
-    split_address(text)
-    return text
-
-
 def _url(text: str) -> str:
     try:
         parts = urlsplit(text)
@@ -158,19 +147,18 @@ ComparisonName = Annotated[str, _matching(_NAME, "1 to 63 letters, digits, _, . 
 AlertName = Annotated[
     str, _matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow")
 ]
-MetricName = Annotated[str, as_printed_by(_metric)]
-JudgedMetricName = Annotated[str, as_printed_by(_judged_metric)]
+MetricName = Annotated[str, as_printed_by(parse_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
 StatisticName = Annotated[str, as_printed_by(Statistic.parse)]
-DaysText = Annotated[str, AfterValidator(_days)]
-CronText = Annotated[str, AfterValidator(_cron)]
+DaysText = Annotated[str, _readable_by(parse_days)]
+CronText = Annotated[str, _readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
 SegmentName = Annotated[str, AfterValidator(_segment)]
 SegmentChoice = BeforeValidator(_segments)
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
 KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)])]
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, _readable_by(split_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]
 LeaseTime = Annotated[Duration, AfterValidator(_lease)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

@@ -47,7 +47,7 @@ class SourceOptions(OneOf):
     @property
     def has_scores(self) -> bool:
         """Whether the lists come with the model's own scores."""
-        return SOURCES[self.kind].has_scores(self.given)
+        return getattr(self.given, "scores", None) is not None
 
     @property
     def is_live(self) -> bool:

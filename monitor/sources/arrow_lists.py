@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from monitor.model import CoverageReason, Pull, RankingTable
 from monitor.model.arrays import Floats, Integers
-from monitor.sources.id_columns import flat_ids, id_column, join_items, user_index
-from monitor.sources.number_columns import number_column, numbers_beside
+from monitor.sources.columns import flat_ids, id_column, join_items, number_column, numbers_beside, user_index
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
 

@@ -28,24 +28,23 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """What one kind of source can read, None for what it cannot. Nothing has a default: a kind states everything.
+    """What one kind of source can read, None for what it cannot.
 
-    ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``is_live`` is whether
-    another answer may come when a slot is asked for again, since the options do not name the slot. ``all_users`` makes
-    options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
+    ``is_live`` is whether another answer may come when a slot is asked for again, since the options do not name the slot.
+    ``all_users`` makes options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where
+    they cannot.
     ``joined``, written as in `Reader`, opens all lists at once from their options by name (``baseline``, ``candidate``, and
     ``noise_floor`` where there are second ones), those of the users and the segment dimensions; it gives None for lists that it
     cannot join.
     ``is_pulled``: whether lists can be pulled too; else everything of a comparison is of this kind, and joined.
     """
 
-    lists: Reader | None
-    has_scores: Callable[[Any], bool]
+    lists: Reader
     is_live: Callable[[Any], bool]
-    all_users: Callable[[Any], Options] | None
-    joined: str | None
-    is_pulled: bool
-    users: Reader | None
-    item_weights: Reader | None
-    item_titles: Reader | None
-    relevance: Reader | None
+    all_users: Callable[[Any], Options] | None = None
+    joined: str | None = None
+    is_pulled: bool = True
+    users: Reader | None = None
+    item_weights: Reader | None = None
+    item_titles: Reader | None = None
+    relevance: Reader | None = None

@@ -12,8 +12,7 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.model import CoverageReason, Pull, RankingTable
-from monitor.sources.id_columns import item_ids
-from monitor.sources.number_columns import number_list
+from monitor.sources.columns import item_ids, number_list
 
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:

@@ -15,7 +15,7 @@ from monitor.errors import SourceError
 from monitor.model import Pull, PullRequest
 from monitor.model.arrays import Integers
 from monitor.sources.arrow_lists import ArrowBatch, WantedUsers, join_batches, long_lists, merge_batches, wide_lists
-from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key, value_array
+from monitor.sources.columns import id_array, is_list, is_text, user_column, user_key, value_array
 from monitor.sources.list_collector import ListCollector
 
 if TYPE_CHECKING:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model import ItemWeights, RelevanceTable, UserTable
-from monitor.sources.graded_items import GradedItems
-from monitor.sources.id_columns import is_text, user_column, value_array
-from monitor.sources.lookup_tables import item_titles, item_weights, user_table
+from monitor.sources.columns import is_text, user_column, value_array
+from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
 from monitor.sources.table_lists import (
     TableBatch,
     arrow_array,
@@ -61,29 +60,25 @@ def over_table(reader: Callable[[Table, Any], _R], table: Callable[[_O], Table])
     return lambda options: reader(table(options), options)
 
 
-class _TableReader:
+class _TableReader(Generic[_O]):
     """What every reader holds."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, table: Table, options: _O) -> None:
+        self._table, self._options = table, options
 
     def close(self) -> None:
         """Close the table."""
         self._table.close()
 
 
-class TableUsers(_TableReader):
+class TableUsers(_TableReader[UserColumnOptions]):
     """Users of a table. Port: UserSource."""
-
-    def __init__(self, table: Table, options: UserColumnOptions) -> None:
-        super().__init__(table)
-        self._user = options.user
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the table, with these columns as segments."""
-        where, rows, size = self._table.where(slot), [], 0
-        for batch in self._table.batches(slot, tuple(dict.fromkeys((self._user, *dimensions)))):
-            users = arrow_array(batch[self._user])
+        user, where, rows, size = self._options.user, self._table.where(slot), [], 0
+        for batch in self._table.batches(slot, tuple(dict.fromkeys((user, *dimensions)))):
+            users = arrow_array(batch[user])
             segments = {name: value_array(batch[name]) for name in dimensions}
             rows.append((users, segments))
             size += users.nbytes + sum(column.nbytes for column in segments.values())
@@ -91,49 +86,37 @@ class TableUsers(_TableReader):
         return user_table(rows, where)
 
 
-class TableItemWeights(_TableReader):
+class TableItemWeights(_TableReader[WeightColumnOptions]):
     """Weights of items in a table. Port: ItemWeightSource."""
-
-    def __init__(self, table: Table, options: WeightColumnOptions) -> None:
-        super().__init__(table)
-        self._columns = (options.item, options.weight)
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights of the table as of this slot."""
         return item_weights(self._batches(slot), self._table.where(slot))
 
     def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
-        size, (item, weight) = 0, self._columns
-        for batch in self._table.batches(slot, self._columns):
+        size, item, weight = 0, self._options.item, self._options.weight
+        for batch in self._table.batches(slot, (item, weight)):
             columns = arrow_arrays(batch, {weight})
             size += sum(column.nbytes for column in columns.values())
             check_size(size, self._table.max_bytes, self._table.where(slot))
             yield columns[item], columns[weight]
 
 
-class TableItemTitles(_TableReader):
+class TableItemTitles(_TableReader[TitleColumnOptions]):
     """Titles of items in a table. Port: ItemTitleSource."""
-
-    def __init__(self, table: Table, options: TitleColumnOptions) -> None:
-        super().__init__(table)
-        self._columns = (options.item, options.title)
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles that the table has of these items as of this slot."""
-        item, title = self._columns
-        batches = ((arrow_array(batch[item]), batch[title]) for batch in self._table.batches(slot, self._columns))
+        item, title = self._options.item, self._options.title
+        batches = ((arrow_array(batch[item]), batch[title]) for batch in self._table.batches(slot, (item, title)))
         return item_titles(batches, items, self._table.where(slot))
 
 
-class TableRelevance(_TableReader):
+class TableRelevance(_TableReader[GradeColumnOptions]):
     """What users found relevant, in a table. Port: RelevanceSource.
 
     A table that gives a batch has arrived; if that has no row, nobody found anything relevant.
     """
-
-    def __init__(self, table: Table, options: GradeColumnOptions) -> None:
-        super().__init__(table)
-        self._options = options
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
         """What the table of this slot holds; None while it is not there or gives nothing."""

@@ -148,8 +148,7 @@ def roll_up(database: Database, *, since: datetime, complete_from: datetime, now
         with database.read() as connection:
             sums = sums_of(connection, day.comparison, day.begins_at)
         with database.write() as connection:
-            built_at = FINAL if day.begins_at < complete_from else day.at if now - day.at >= SETTLING else day.at - _INSTANT
-            _store(connection, day, built_at, sums)
+            _store(connection, day, FINAL if day.begins_at < complete_from else min(day.at, now - SETTLING), sums)
 
 
 def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[_Day]:

@@ -51,7 +51,7 @@ _POSTGRES = {
     "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True, _T.DENIED),
     "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True, _T.DENIED),
     "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True, _T.DENIED),
-    "2BP01": ("holds what other objects (a view?) are made of: drop those first", True, _T.OTHER),
+    "2BP01": ("holds what a view or another object is made of: drop that first", True, _T.OTHER),
     "25P03": ("ended a transaction that stood still: try again", False, _T.CONFLICT),
     "25006": ("is read-only (a standby?): name the primary server in `database:`", False, _T.READ_ONLY),
     "42P07": ("has a table of this name already, made elsewhere at this moment: try again", False, _T.CONFLICT),

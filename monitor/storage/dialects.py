@@ -13,7 +13,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from monitor.storage.column_types import Instant
 
 _T = TypeVar("_T")
-_PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
 
 
@@ -32,11 +31,6 @@ def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnEl
     if is_sqlite(connection):
         return type_coerce(func.substr(instant, 1, 10, type_=String).concat("T00:00:00.000000Z"), Instant)
     return func.date_trunc("day", instant, "UTC", type_=Instant)
-
-
-def quoted(*names: str) -> str:
-    """Schema and name, or one of them, as a statement of PostgreSQL spells them."""
-    return ".".join(map(_PREPARER.quote, names))
 
 
 IN_LIST = 10_000

@@ -18,7 +18,7 @@ from monitor.ports import Leases
 from monitor.storage.column_types import Instant
 from monitor.storage.database_url import file_of
 from monitor.storage.dialects import insert, is_sqlite
-from monitor.storage.file_lock import FileLock
+from monitor.storage.sqlite_file import FileLock
 from monitor.storage.tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 

@@ -2,12 +2,13 @@
 
 Columns: ``user`` (text), ``items`` (list of int64 or of text), ``scores`` (list of float64, where the arm has them), and in
 the baseline's pieces ``segments``: for each user the numbers of the segments that the user is in, whose names stand in the
-file's metadata. Bytes that are anything else are refused with a ValueError.
+file's metadata. A CRC-32 stands before each piece: bytes that are not what was written are refused with a ValueError.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -23,9 +24,8 @@ from monitor.model import Arm, KeptLists, RankingTable
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000
 """Most users, and about the most items, of one piece."""
-_LARGEST = 1 << 30
-"""Bytes beyond which nothing is unpacked; pieces that we write stay far below."""
 _NAMES = b"segments"
+_CHECKED = 4  # bytes of the checksum before each piece
 
 
 def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
@@ -42,16 +42,17 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
 
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     """The lists of these pieces, which stand in order; ValueError when they are damaged or do not belong together."""
-    found = {arm: [_read(payload) for payload in pieces.get(arm, ())] for arm in Arm}
+    found = {arm: [_opened(payload).read(use_threads=False) for payload in pieces.get(arm, ())] for arm in Arm}
     _require(all(found.values()), "an arm has no pieces")
-    tables = {arm: _table(pa.concat_tables(parts)) for arm, parts in found.items()}
-    _require(tables[Arm.BASELINE].users.equals(tables[Arm.CANDIDATE].users), "the arms' users differ")
-    return KeptLists(baseline=tables[Arm.BASELINE], candidate=tables[Arm.CANDIDATE], segments=_segments(found[Arm.BASELINE]))
+    wholes = {arm: pa.concat_tables(parts) for arm, parts in found.items()}
+    baseline, candidate = (_table(wholes[arm]) for arm in Arm)
+    _require(baseline.users.equals(candidate.users), "the arms' users differ")
+    return KeptLists(baseline=baseline, candidate=candidate, segments=_segments(wholes[Arm.BASELINE]))
 
 
 def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
     """The items of one user's list in this piece; None where the user is in another one."""
-    file = pq.ParquetFile(pa.BufferReader(payload))
+    file = _opened(payload)
     users = file.read(columns=["user"], use_threads=False)["user"]
     row = pc.index(users, pa.scalar(user, pa.large_string())).as_py()
     return None if row < 0 else tuple(map(str, file.read(columns=["items"], use_threads=False)["items"][row].as_py()))
@@ -99,59 +100,31 @@ def _kind(items: npt.NDArray[np.int64] | ExtensionArray) -> pa.DataType:
 def _written(piece: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(piece, sink, compression="zstd")
-    return bytes(sink.getvalue())
+    content = bytes(sink.getvalue())
+    return _checksum(content) + content
 
 
-def _read(payload: bytes) -> pa.Table:
-    try:
-        file = pq.ParquetFile(pa.BufferReader(payload))
-        sizes = [file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups)]
-        # Asked before anything is unpacked: what a few bytes unpack to may fill the memory.
-        is_small = file.metadata.num_rows <= USERS_AT_ONCE and sum(sizes) <= _LARGEST
-        _require(is_small, "a piece is larger than any that is written")
-        piece = file.read(use_threads=False)
-        piece.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        msg = f"a piece is not Parquet: {type(error).__name__}"
-        raise ValueError(msg) from None
-    _require_columns(piece)
-    return piece.replace_schema_metadata({_NAMES: (piece.schema.metadata or {}).get(_NAMES, b"[]")})
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(_CHECKED, "big")
 
 
-def _require_columns(piece: pa.Table) -> None:
-    """ValueError unless the columns are of the right types and hold no nulls; a score that is not known is NaN."""
-    kinds = {field.name: field.type for field in piece.schema}
-    wanted = {
-        "user": (pa.large_string(),),
-        "items": (pa.list_(pa.int64()), pa.list_(pa.large_string())),
-        "scores": (pa.list_(pa.float64()),),
-        "segments": (pa.list_(pa.int32()),),
-    }
-    is_known = all(kind in wanted.get(name, ()) for name, kind in kinds.items())
-    _require(is_known and {"user", "items"} <= set(kinds), "a piece has other columns")
-    for name in kinds:
-        flat = piece[name].combine_chunks()
-        inner = flat if name == "user" else flat.flatten()
-        _require(not (flat.null_count or inner.null_count), f"column {name} has gaps")
+def _opened(payload: bytes) -> pq.ParquetFile:
+    """The piece, if it is what was written; Parquet itself does not tell."""
+    is_without = payload.startswith(b"PAR1")  # as earlier versions wrote it
+    content = payload if is_without else payload[_CHECKED:]
+    _require(is_without or _checksum(content) == payload[:_CHECKED], "a piece is not what was written")
+    return pq.ParquetFile(pa.BufferReader(content))
 
 
 def _table(whole: pa.Table) -> RankingTable:
-    """One arm's lists from all its pieces; ValueError for a user who is listed twice, or scores that fit no items."""
-    users: pd.Index[str] = pd.Index(pd.array(whole["user"], dtype="str"))
-    _require(users.is_unique, "a user is listed twice")
-    items = whole["items"].combine_chunks()
-    offsets, flat = _inside(items)
-    scores = None
-    if "scores" in whole.column_names:
-        score_offsets, inner = _inside(whole["scores"].combine_chunks())
-        _require(np.array_equal(score_offsets, offsets), "items and scores differ in number")
-        scores = inner.to_numpy(zero_copy_only=False)
-    is_number = pa.types.is_int64(flat.type)
+    """One arm's lists from all its pieces."""
+    offsets, flat = _inside(whole["items"].combine_chunks())
+    has_scores, is_number = "scores" in whole.column_names, pa.types.is_int64(flat.type)
     return RankingTable(
-        users=users,
+        users=pd.Index(pd.array(whole["user"], dtype="str")),
         offsets=offsets,
         items=flat.to_numpy(zero_copy_only=False) if is_number else pd.array(flat, dtype="str"),
-        scores=scores,
+        scores=whole["scores"].combine_chunks().flatten().to_numpy(zero_copy_only=False) if has_scores else None,
     )
 
 
@@ -161,17 +134,11 @@ def _inside(lists: pa.ListArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), lists.flatten()
 
 
-def _segments(pieces: Sequence[pa.Table]) -> dict[str, npt.NDArray[np.intp]]:
-    """Rows of the baseline's table by segment name, ascending; ValueError where numbers and names do not fit."""
-    try:
-        names = json.loads(pieces[0].schema.metadata[_NAMES])
-        offsets, flat = _inside(pa.concat_tables(pieces)["segments"].combine_chunks())
-    except (KeyError, ValueError):
-        msg = "the segments are missing"
-        raise ValueError(msg) from None
+def _segments(whole: pa.Table) -> dict[str, npt.NDArray[np.intp]]:
+    """Rows of the baseline's table by segment name, ascending; ValueError for the candidate's, which has none."""
+    _require("segments" in whole.column_names, "the segments are missing")
+    offsets, flat = _inside(whole["segments"].combine_chunks())
     numbers = flat.to_numpy(zero_copy_only=False)
-    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
-    _require(are_names, "the segments have no names")
-    _require(bool(np.all((numbers >= 0) & (numbers < len(names)))), "a segment has no name")
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.intp), np.diff(offsets))
+    names = json.loads(whole.schema.metadata[_NAMES])
     return {name: rows[numbers == number] for number, name in enumerate(names)}

@@ -32,7 +32,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from monitor.model import RunStatus
-from monitor.storage.dialects import is_sqlite, quoted
+from monitor.storage.database_errors import translate
+from monitor.storage.dialects import is_sqlite
 from monitor.storage.tables import runs, scores
 from monitor.storage.transactions import Database
 
@@ -44,17 +45,8 @@ _TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")  # "ranks": 
 _DEFAULT = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
-    "SELECT c.relname, n.nspname, pg_get_expr(c.relpartbound, c.oid) AS bounds"
-    " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE i.inhparent = CAST('scores' AS regclass) ORDER BY c.relname"
-)
-_HOLDERS = text(
-    "SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type, 'unnamed'), coalesce(a.state, 'active'),"
-    " round(extract(epoch FROM clock_timestamp() - a.xact_start))"
-    " FROM pg_stat_activity a JOIN (SELECT DISTINCT pid FROM pg_locks WHERE granted AND database ="
-    " (SELECT oid FROM pg_database WHERE datname = current_database())"
-    " AND relation IN (to_regclass('scores'), to_regclass(:name))) l ON l.pid = a.pid"
-    " WHERE a.pid <> pg_backend_pid() ORDER BY a.xact_start NULLS LAST LIMIT 1"
+    "SELECT CAST(CAST(c.oid AS regclass) AS text) AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds"
+    " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('scores' AS regclass)"
 )
 _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
@@ -66,15 +58,9 @@ _COUNTED_BYTES = 1 << 26
 class Partition:
     """Scores of the slots from midnight of ``first`` (UTC) up to and without midnight of ``end``."""
 
-    name: str
-    schema: str
+    name: str  # as statements spell it
     first: date
     end: date
-
-    @property
-    def spelled(self) -> str:
-        """The table as statements name it."""
-        return quoted(self.schema, self.name)
 
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
@@ -99,7 +85,7 @@ def of_run(connection: Connection, run_id: int, of: Table = scores) -> ColumnEle
 def read_partitions(connection: Connection) -> list[Partition]:
     """The partitions of days, oldest first; the default partition is not among them."""
     found = [
-        Partition(name=row.relname, schema=row.nspname, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2]))
+        Partition(name=row.name, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2]))
         for row in connection.execute(_ATTACHED)
         if (match := _BOUNDS.search(row.bounds or ""))  # NULL for a partition that somebody drops at this moment
     ]
@@ -128,12 +114,11 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
     obstacles: list[str] = []
     for partition in found:
         with database.write() as connection:
-            state = _try(connection, partial(_drop, partition=partition, before=before, rows=rows))
-            if state not in {None, _GONE, _DEPENDED_ON}:
-                obstacles.append(f"{partition.name} was not dropped: {_holder(connection, partition)}")
+            state, error = _try(connection, partial(_drop, partition=partition, before=before, rows=rows))
+        if error is not None and state != _GONE:
+            obstacles.append(f"{partition.name} was not dropped: {translate(error, database.url)}")
+            if state != _DEPENDED_ON:
                 break
-        if state == _DEPENDED_ON:
-            obstacles.append(f"{partition.name} was not dropped: a view or another object depends on it: drop that first")
     return sum(rows), tuple(obstacles)
 
 
@@ -146,12 +131,12 @@ def runs_in_default(before: datetime) -> Select[tuple[int]]:
 def past_rows(connection: Connection, before: datetime) -> int:
     """About how many scores `drop_past` would drop."""
     found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    return sum(rows_of(connection, each.spelled) for each in found)
+    return sum(rows_of(connection, each.name) for each in found)
 
 
 def score_tables(connection: Connection) -> list[str]:
     """The tables that hold scores on PostgreSQL, as statements name them: the partitions of days, and the default one."""
-    return [*(each.spelled for each in read_partitions(connection)), _DEFAULT.name]
+    return [*(each.name for each in read_partitions(connection)), _DEFAULT.name]
 
 
 def bytes_of(connection: Connection, name: str) -> int:
@@ -214,13 +199,13 @@ def _drop(connection: Connection, partition: Partition, before: datetime, rows: 
     # The table first and then its partition, in the order in which those who read it lock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
     if partition in read_partitions(connection) and _is_past(connection, partition, before):
-        count = rows_of(connection, partition.spelled)
-        connection.execute(text(f"DROP TABLE {partition.spelled}"))
+        count = rows_of(connection, partition.name)
+        connection.execute(text(f"DROP TABLE {partition.name}"))
         rows.append(count)
 
 
-def _try(connection: Connection, step: Callable[[Connection], None]) -> str | None:
-    """Take the step without waiting for long; the SQLSTATE of what kept it from succeeding, None where it succeeded."""
+def _try(connection: Connection, step: Callable[[Connection], None]) -> tuple[str, BaseException | None]:
+    """Take the step without waiting for long; SQLSTATE and error of what kept it from succeeding, None where it succeeded."""
     connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
     try:
         with connection.begin_nested():
@@ -229,14 +214,5 @@ def _try(connection: Connection, step: Callable[[Connection], None]) -> str | No
         state = getattr(error.orig, "sqlstate", None)
         if state not in {_LOCKED, _DEADLOCK, _IN_ALTERATION, _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT}:
             raise
-        return str(state)
-    return None
-
-
-def _holder(connection: Connection, partition: Partition) -> str:
-    row = connection.execute(_HOLDERS, {"name": partition.spelled}).one_or_none()
-    if row is None:
-        return "it was in use: tried again the next time"
-    pid, name, state, seconds = row
-    since = "" if seconds is None else f" for {int(seconds)} s"
-    return f"process {pid} ({name}, {state}{since}) holds it: tried again the next time"
+        return str(state), error.orig
+    return "", None

@@ -36,13 +36,13 @@ from monitor.model import (
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
-from monitor.storage.packed_lessons import lessons_of
 from monitor.storage.rows import from_row
 from monitor.storage.run_results import (
     arm_scores_of,
     coverage_of,
     evidence_of,
     expectations_of,
+    lessons_of,
     standstills_of,
     summaries_of,
 )

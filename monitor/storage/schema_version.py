@@ -16,10 +16,9 @@ from monitor.errors import DatabaseError, SchemaError
 from monitor.storage.database_errors import UPGRADE, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.dialects import is_sqlite
-from monitor.storage.file_lock import holder_of
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
-from monitor.storage.sqlite_file import advise_on, find_damage
+from monitor.storage.sqlite_file import advise_on, find_damage, holder_of
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
 

@@ -6,6 +6,8 @@ from contextlib import closing
 
 from pydantic import SecretStr
 
+from monitor.ports import AlertStore, History, Outbox, RunStore
+from monitor.ports.pages import PageStore
 from monitor.storage.alert_store import SqlAlertStore
 from monitor.storage.database_url import describe, parse_url
 from monitor.storage.maintenance import SqlMaintenance
@@ -21,11 +23,11 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.runs = SqlRunStore(database)
-        self.history = SqlHistory(database)
-        self.alerts = SqlAlertStore(database)
-        self.outbox = SqlOutbox(database)
-        self.pages = SqlPageStore(database)
+        self.runs: RunStore = SqlRunStore(database)
+        self.history: History = SqlHistory(database)
+        self.alerts: AlertStore = SqlAlertStore(database)
+        self.outbox: Outbox = SqlOutbox(database)
+        self.pages: PageStore = SqlPageStore(database)
         self.maintenance = SqlMaintenance(database)
 
     def __repr__(self) -> str:

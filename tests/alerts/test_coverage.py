@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from factories import comparison, coverage_rule, evaluate, rule, summary
-from monitor.alerts.figures import Figures
+from monitor.alerts import Figures
 from monitor.alerts.limits import judge_reading
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.verdicts import read_coverage

@@ -127,7 +127,7 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
         )
         for number, segment in enumerate(segments)
         for alert in RULES
-        for state in [State.FIRING if number < 20 and alert in RULES[:5] else State.QUIET]
+        for state in [State.FIRING if number < 20 and alert in RULES[:5] and name.endswith(("wide", "0")) else State.QUIET]
     ]
     firing = [each for each in states if each.state is State.FIRING]
     result = published.result(

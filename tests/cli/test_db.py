@@ -18,7 +18,7 @@ from monitor.cli.main import app
 from monitor.errors import DatabaseError, SchemaError
 from monitor.model import Lease, Pruned
 from monitor.storage import open_leases, open_store, parse_url, schema_version
-from monitor.storage.file_lock import FileLock
+from monitor.storage.sqlite_file import FileLock
 from servers import require
 from servers.disk import small_disk
 from storage.worked import run
@@ -152,7 +152,7 @@ def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(db: C
 
 
 def test_prune_prints_what_was_put_off(capsys: pytest.CaptureFixture[str]) -> None:
-    why = "scores_2026_01_31 was not dropped: process 7 (psql, idle in transaction for 9 s) holds it: tried again the next time"
+    why = "scores_2026_01_31 was not dropped: PostgreSQL database d at h:5432 is locked by another transaction: try again"
 
     _print_pruned(Pruned(put_off=(why,)), is_dry_run=False)
 

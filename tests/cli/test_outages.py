@@ -23,16 +23,13 @@ DOWN = "{host} answered 503 Service Unavailable"
 LATE = "when the run's deadline passed, N s after the first was asked"
 HALF = "the candidate failed to answer for 4 of 8 users (50 %), more than the 20 % allowed"
 UNTRUSTED = "has a TLS certificate that is not trusted (self-signed certificate): set ca_file for authorities of your own"
+MUTE = "{host} gave no answer within 0.5 s, the timeout of a request"
 HTML = "{host} answered 200 with HTML (content type text/html), not JSON"
 # By comparison: how the candidate behaves and is asked, and what is said of it: {host} is its address, {users} the first five.
 OUTAGES: dict[str, tuple[str, str, str]] = {
     "status503": ("unavailable", ONCE, f"the candidate {NONE}: {DOWN} {SUCH}; {NOTHING}"),
     "status429": ("limited", ONCE, f"the candidate {NONE}: {{host}} answered 429 Too Many Requests {SUCH}; {NOTHING}"),
-    "timeout": (
-        "slow",
-        "retries: 0, timeout: 500ms",
-        f"the candidate {NONE}: {{host}} gave no answer within 0.5 s, the timeout of a request {SUCH}; {NOTHING}",
-    ),
+    "timeout": ("slow", f"{ONCE}, timeout: 500ms", f"the candidate {NONE}: {MUTE} {SUCH}; {NOTHING}"),
     "deadline": ("slow", "timeout: 1m", f"the candidate {NONE}: {{host}} had answered 0 of 8 users {LATE} {SUCH}; {NOTHING}"),
     "dns": ("", ONCE, f"the candidate {NONE}: recs.invalid is a name that DNS could not resolve {SUCH}; {NOTHING}"),
     "tls": ("ok", ONCE, f"the candidate {NONE}: {{host}} {UNTRUSTED} {SUCH}; {NOTHING}"),

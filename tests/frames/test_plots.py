@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -14,6 +15,7 @@ import pytest
 
 import monitor
 from monitor.errors import InputError
+from servers.chromium import TROUBLE, browsing
 
 EVIL = '<script>alert(1)</script>"\u202e\x1b'
 BASE = {"u1": ["a", "b", "c"], "u2": ["d"], "u3": []}
@@ -69,6 +71,24 @@ def test_rules_of_the_style_reach_nothing_else_and_know_light_and_dark() -> None
     assert depth.index(0, style.index("{")) == len(style) - 1, "a rule stands outside"
     assert ":root" not in style
     assert "prefers-color-scheme: dark" in style
+
+
+def test_in_a_browser_charts_are_dark_where_the_reader_is_and_the_rest_of_the_notebook_stays_as_it_was(tmp_path: Path) -> None:
+    cell = tmp_path / "cell.html"
+    outside = "<svg id='other'><text>x</text></svg>"
+    cell.write_text(f"<!doctype html><meta charset=utf-8>{outside}{monitor.compare(['a', 'b'], ['b', 'c'])._repr_html_()}")
+    fill = "getComputedStyle(document.querySelector('{}')).{}"
+    found = []
+    with browsing() as browser:
+        for is_dark in (False, True):
+            tab = browser.open_tab(is_dark=is_dark)
+            tab.go(cell.as_uri())
+            shown = (("#other text", "fill"), (".slopes text.head", "fill"), (".card", "backgroundColor"))
+            found.append([tab.run(fill.format(*each)) for each in shown])
+        assert [each for each in browser.events if each["method"] in TROUBLE] == []
+    black = "rgb(0, 0, 0)"
+    assert found[0] == [black, "rgb(27, 36, 48)", "rgb(255, 255, 255)"]
+    assert found[1] == [black, "rgb(232, 237, 243)", "rgb(26, 33, 43)"]
 
 
 def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range() -> None:

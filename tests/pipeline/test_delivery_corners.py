@@ -9,7 +9,7 @@ from factories import SLOT, HeldClock, comparison, rule
 from monitor.alerts import Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DeliveryError
 from monitor.model import MessageStatus, Treatment, Updates
-from monitor.pipeline.delivery import RECHECK_AFTER
+from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
 from pipeline.test_delivery import (
     DAY,
     DOWN,
@@ -216,3 +216,22 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_
     first, end, second = scene.receiver.told
     assert first.dedup_key == end.dedup_key != second.dedup_key
     assert (scene.receiver.sent[1].status, scene.owed()) == ("resolved", 0)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "draw", "asked", "seconds"),
+    [
+        (0, 0.5, None, 1.0),
+        (1, 0.5, None, 2.0),
+        (5, 0.5, None, 32.0),
+        (8, 0.5, None, 150.0),
+        (10_000, 0.5, None, 150.0),
+        (0, 0.0, None, 0.0),
+        (0, 0.5, 30.0, 31.0),
+        (0, 0.0, 86_400.0, 3600.0),
+        (0, 0.0, -5.0, 0.0),
+    ],
+)
+def test_the_next_attempt_is_so_many_seconds_away(attempts: int, draw: float, asked: float | None, seconds: float) -> None:
+    again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
+    assert (again - SLOT).total_seconds() == pytest.approx(seconds)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from monitor.errors import OutputError, SourceError
 from monitor.model import (
     Arm,
     CoverageReason,
-    Direction,
     EvidenceKind,
     Keep,
     MeasuredRun,
@@ -73,18 +71,6 @@ def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:
     requests = [source.requests[0] for source in (asked.baseline, asked.candidate) if isinstance(source, Canned)]
     assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a"], 2, SLOT)] * 2
     assert all(0 < each.timeout_s <= 10 for each in requests)
-
-
-def test_the_same_lists_give_the_same_result_twice() -> None:
-    def once() -> Any:
-        lists = {f"u{i}": [i, i + 1, i + 2] for i in range(50)}
-        other = {f"u{i}": [i, i + 2, i + 1] for i in reversed(range(50))}
-        return ran(FULL, pull(lists), pull(other), users(*lists))
-
-    first, second = once(), once()
-    assert first.summaries == second.summaries
-    assert first.evidence == second.evidence
-    assert first.transitions == second.transitions
 
 
 def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> None:
@@ -172,16 +158,6 @@ def test_short_and_duplicated_lists_are_compared_and_counted() -> None:
         (Arm.CANDIDATE, CoverageReason.SHORT): 2,
         (Arm.CANDIDATE, CoverageReason.DUPLICATED): 1,
     }
-
-
-def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
-    watching = comparison(
-        k=2,
-        rules=(rule(statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.4, resolve_at=0.4, for_runs=1),),
-    )
-    lists = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
-    result = ran(watching, *lists, users("a", "b"))
-    assert [(each.to_state, each.value, each.users) for each in result.transitions] == [(State.FIRING, 0.5, 2)]
 
 
 @pytest.mark.parametrize("batch_users", [1, 3, 100])

@@ -11,7 +11,7 @@ from monitor.model import State, Transition
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.alertmanager import AlertmanagerOptions, alert_of
-from monitor.receivers.message.alert_labels import alert_labels
+from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import wait_for
 from servers.webhook import Collector

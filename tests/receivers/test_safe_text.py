@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from factories import SLOT, transition
 from monitor.model import State
-from monitor.receivers.message.safe_text import clean, description_of, page_url, summary_of
+from monitor.receivers.message.identity import description_of, summary_of
+from monitor.receivers.message.safe_text import clean, page_url
 
 ENDED = {"from_state": State.FIRING, "to_state": State.QUIET, "reason": "it is over", "since": SLOT - timedelta(days=2)}
 
@@ -19,22 +20,19 @@ def test_the_summary_names_alert_place_and_reason() -> None:
     )
 
 
-def test_the_description_has_the_figures_since_when_and_what_to_run() -> None:
+def test_the_description_has_the_reason_since_when_and_what_to_run() -> None:
     assert description_of(transition()).splitlines() == [
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
-        "mean of extended_tau: value 0.254, in breach when below 0.35, 1,874 users",
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z",
         "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch alerts --comparison home-feed",
     ]
     ended = description_of(transition(value=None, **ENDED)).splitlines()
-    assert ended[1] == "mean of extended_tau: no value, in breach when below 0.35, 1,874 users"
-    assert ended[2] == "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z"
+    assert ended[1] == "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z"
 
 
 def test_the_description_says_why_on_a_line_of_its_own() -> None:
-    lines = description_of(transition(explanation="All of the drop: everywhere, items moved.\n\x1b[31mx")).splitlines()
-    assert lines[2] == "Why: All of the drop: everywhere, items moved.  [31mx"
-    assert len(lines) == 5
+    _, why, *rest = description_of(transition(explanation="Everywhere, items moved.\n\x1b[31mx")).splitlines()
+    assert (why, len(rest)) == ("Why: Everywhere, items moved.  [31mx", 2)
 
 
 def test_a_command_with_a_hostile_name_is_quoted() -> None:

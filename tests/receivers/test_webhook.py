@@ -15,8 +15,7 @@ from monitor.errors import DeliveryError
 from monitor.model import Message, Updates
 from monitor.receivers import ReceiverOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
-from monitor.receivers.message.alert_labels import label_fingerprint
-from monitor.receivers.message.idempotency import idempotency_key
+from monitor.receivers.message.identity import idempotency_key, label_fingerprint
 from monitor.receivers.webhook import MAX_BYTES, Webhook, WebhookOptions
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, serve

@@ -78,7 +78,7 @@ def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: 
     text = f"""{minimal}{RETRAIN}    rules:
       - {{alert: A, metric: extended_tau, learned: drop, watch: improvement}}
       - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: drop, watch: improvement}}
-      - {{alert: C, metric: extended_tau, over_floor: 0.1, resolve_below: 0.05}}
+      - {{alert: C, metric: over_floor(extended_tau), above: 0.1, resolve_below: 0.05}}
       - {{alert: D, metric: floor(rbo), below: 0.5}}
       - {{alert: E, coverage: short, learned: jump}}
 """

@@ -12,7 +12,7 @@ from factories import SLOT
 from monitor.storage import SqlStore
 from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
 from monitor.storage.tables import stages
-from storage.worked import claimed, evidence, fired, result, run, scores
+from storage.worked import claimed, evidence, fired, result, scores
 
 HOSTILE = [
     "",
@@ -88,14 +88,6 @@ def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
     shown = dict(zip(found.users, found.by_metric["overlap"], strict=True))
     assert shown == {unescape(key(name)): value for name, value in values.items()}
     assert all(name in shown for name in names if len(name) < 500)
-
-
-def test_a_long_name_keeps_its_beginning(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT, segment="country=" + "x" * 10_000))
-
-    (state,) = store.alerts.states("home-feed")
-    assert state.segment.startswith("country=xxxx")
-    assert len(state.segment) == 125
 
 
 def test_names_sort_by_code_point(store: SqlStore) -> None:

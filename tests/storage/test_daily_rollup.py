@@ -136,15 +136,6 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
 
 
-def test_days_beyond_the_age_of_runs_are_added_up_before_these_go(store: SqlStore) -> None:
-    stored(store, SLOT, summary())
-    stored(store, SLOT + 2 * DAY, summary())
-
-    assert prune(store, runs=SLOT + DAY, now=SLOT + 3 * DAY)["runs"] == 1
-
-    assert [day.day for day in days(store)] == [SLOT, SLOT + 2 * DAY]
-
-
 def test_days_beyond_their_own_age_are_not_added_up_to_be_deleted_at_once(store: SqlStore) -> None:
     stored(store, SLOT + 23 * HOUR, summary())
 

@@ -1,6 +1,5 @@
 """Splits and explanations as they are stored, and which runs count as healthy."""
 
-import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -97,13 +96,6 @@ def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_
     assert store.history.record(run_id + 1) is None
 
 
-def test_what_is_no_finite_number_is_stored_as_nothing(store: SqlStore) -> None:
-    run_id = stored(store, 0, explanation=replace(EXPLANATION, before=math.nan))
-    found = worked.record(store, run_id).explanation
-    assert found is not None
-    assert found.before is None
-
-
 def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=EXPLANATION)
     with store.database.write() as connection:
@@ -132,15 +124,6 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlSto
     gone = worked.prune(store, runs=SLOT + DAY)
     assert gone["splits"] == 1
     assert past(store, 1) == []
-
-
-def test_a_slot_run_again_has_the_newer_split_and_explanation_alone(store: SqlStore) -> None:
-    run_id = stored(store, 0, explanation=EXPLANATION)
-    claim = worked.claimed(store, SLOT, rerun=True)
-    assert store.runs.finish(worked.result(claim, split=replace(SPLIT, metric="overlap")), receivers=())
-    assert worked.record(store, run_id).explanation is None
-    (found,) = splits(store, SLOT + DAY)
-    assert found.metric == "overlap"
 
 
 def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:

@@ -11,7 +11,7 @@ from factories import SLOT
 from monitor.model import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import HOUR, claimed, record, result, scores, user_scores
+from storage.worked import HOUR, claimed, result, scores, user_scores
 
 NAN = float("nan")
 
@@ -137,11 +137,3 @@ def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) ->
     ):
         assert len(nothing.users) == 0
         assert dict(nothing.by_metric) == {}
-
-
-def test_coverage_of_a_run_is_told_by_segment(store: SqlStore) -> None:
-    run_id = store_scores(store, {"tau": {"a": 0.5}})
-    covered = record(store, run_id).coverage
-    assert covered is not None
-    assert [(row.segment, row.asked, row.paired) for row in covered.rows] == [("all", 5, 3), ("activity=new", 2, 2)]
-    assert store.history.record(run_id + 1) is None

@@ -14,7 +14,7 @@ import pytest
 import factories
 import published
 from monitor.errors import DatabaseError
-from monitor.model import Arm, Comparison, Direction, LearnedLimit, Learning, format_instant
+from monitor.model import Arm, Comparison, Direction, LearnedLimit, Learning, RunStatus, format_instant
 from monitor.storage import SqlStore
 from monitor.web import pages
 from monitor.web.app import describe_api
@@ -120,6 +120,15 @@ def test_a_comparison_shows_what_is_stored(ask: Ask, store: SqlStore) -> None:
     assert f'href="/c/home-feed/runs/{SLOT}"' in body
     for figure in ("0.5000", "0.2500", "firing", "SimilarityLow", "catalogue_coverage", "missing"):
         assert figure in body
+
+
+def test_where_the_newest_run_failed_earlier_ones_are_shown(store: SqlStore) -> None:
+    fill(store)
+    (latest,) = store.history.latest(["home-feed"])
+    failed = replace(latest, run=replace(latest.run, status=RunStatus.FAILED), summaries=(), explanation=None)
+    with browsing(application(store, latest=lambda: [failed], comparisons=watched)) as ask:
+        shown = ask("/api/v1/comparisons/home-feed?period=30d").json()
+    assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
 
 
 def test_what_is_chosen_and_is_not_there_falls_back(ask: Ask) -> None:

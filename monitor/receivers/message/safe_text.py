@@ -8,33 +8,9 @@ import unicodedata
 from itertools import groupby
 from urllib.parse import quote, urlsplit
 
-from monitor.model import ALL, RuleKind, Transition, format_instant
+from monitor.model import RuleKind, Transition, format_instant
 
 MAX_LINE = 2000
-
-
-def summary_of(transition: Transition) -> str:
-    """One line: which alert, where, and why it fires or no longer does."""
-    where = transition.comparison if transition.segment == ALL else f"{transition.comparison} ({transition.segment})"
-    status = "firing" if transition.is_start else "resolved"
-    return clean(f"{transition.alert} {status} on {where}: {transition.reason}")
-
-
-def description_of(transition: Transition) -> str:
-    """A few lines: the figures, why, since when, and what to run to see more."""
-    name = shlex.quote(clean(transition.comparison, 200))
-    value = "no value" if transition.value is None else f"value {transition.value:.6g}"
-    limit = f"in breach when {transition.direction} {transition.threshold:.6g}"
-    figures = clean(f"{transition.statistic} of {transition.metric}: {value}, {limit}, {transition.users:,} users")
-    why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
-    since = "in breach since" if transition.is_start else "had been firing since"
-    return "\n".join([
-        clean(transition.reason),
-        *([] if transition.kind is RuleKind.CONDITION else [figures]),  # a condition has no figures that say anything
-        *why,
-        f"{since} {format_instant(transition.since)}, reported for the run of {format_instant(transition.slot)}",
-        f"To see more: rankwatch show {name} --slot {format_instant(transition.slot)}; rankwatch alerts --comparison {name}",
-    ])  # fmt: skip
 
 
 def page_url(transition: Transition, external_url: str) -> str:

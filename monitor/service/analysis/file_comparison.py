@@ -66,6 +66,7 @@ def break_down_changes(
 
 MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
+_UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,8 @@ def compare_files(
     found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         found.add(batch)
-    _require_arms(found)
+    if unread := [f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in _UNREAD]:
+        raise InputError("; ".join(unread))
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
     _require_pairs(found.coverage.all, notes)
     sample, listed = found.sample(), found.listed.count
@@ -178,17 +180,11 @@ class _Either:
         return
 
 
-def _require_arms(found: RunAccumulator) -> None:
-    unread = {CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT}
-    if problems := [f"{arm}: {note}" for (arm, reason), note in found.notes.items() if reason in unread]:
-        raise InputError("; ".join(problems))
-
-
 def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
     # Half a comparison would look like a whole one.
     if answers.lacks:
         raise InputError("; ".join(answers.lacks))
-    if files.relevance is not None and not answers.is_labelled:
+    if files.relevance is not None and answers.relevance is None:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)
     return answers

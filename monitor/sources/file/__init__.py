@@ -81,11 +81,9 @@ _SOURCE = "monitor.sources.file.source"
 
 FILE = SourceKind(
     lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),
-    has_scores=lambda options: options.scores is not None,
     is_live=lambda options: "slot" not in placeholders(options.path),
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
     joined="monitor.sources.file.joined:JoinedFiles",
-    is_pulled=True,
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "Files: Parquet, CSV or JSON lines."),
     item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "Files: Parquet, CSV or JSON lines."),

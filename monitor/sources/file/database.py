@@ -11,8 +11,8 @@ import pyarrow as pa
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at
 from monitor.errors import SourceError
 from monitor.scratch import SPILL, scratch_database
+from monitor.sources.columns import on_one_line
 from monitor.sources.file.file_set import FileSet
-from monitor.sources.id_columns import on_one_line
 
 MEMORY_MB = 250
 """Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a

@@ -13,8 +13,8 @@ from typing import IO, Any, TypeVar
 
 from monitor.errors import SourceError
 from monitor.slot_templates import fill_slot
+from monitor.sources.columns import on_one_line
 from monitor.sources.file import STORES, FileOptions
-from monitor.sources.id_columns import on_one_line
 from monitor.sources.table_readers import MissingTableError
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}

@@ -18,9 +18,9 @@ import pyarrow.parquet
 
 from monitor.errors import SourceError
 from monitor.scratch import sql_text
+from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, require_columns, user_column
 from monitor.sources.file.database import readable, sql_name
 from monitor.sources.file.file_set import FileSet, source_errors
-from monitor.sources.id_columns import MAX_ID_LENGTH, is_list, is_text, require_columns, user_column
 
 _LONGEST_TEXT = 1 << 18
 _LONGEST_LIST = 100_000

@@ -14,12 +14,11 @@ import pyarrow as pa
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import JoinRequest, Panel, Pull, PullRequest, UserBatch
+from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
-from monitor.sources.file.list_view import ListView
-from monitor.sources.file.user_view import SegmentColumns, UserView
-from monitor.sources.id_columns import user_index
+from monitor.sources.file.views import ListView, SegmentColumns, UserView
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")

@@ -13,8 +13,7 @@ from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOption
 from monitor.sources.file.database import KEY, open_database
 from monitor.sources.file.file_set import FileSet, find_files, read_files
 from monitor.sources.file.file_view import FileView
-from monitor.sources.file.list_view import ListView
-from monitor.sources.file.user_view import UserView
+from monitor.sources.file.views import ListView, UserView
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.table_lists import TableBatch, check_size
 from monitor.sources.table_readers import (

@@ -131,13 +131,5 @@ HTTP = SourceKind(
     lists=Reader(
         HttpSourceOptions, "monitor.sources.http.source:HttpSource", "A recommender asked over HTTP, one request a user."
     ),
-    has_scores=lambda options: options.scores is not None,
     is_live=lambda _: True,
-    all_users=None,
-    joined=None,
-    is_pulled=True,
-    users=None,
-    item_weights=None,
-    item_titles=None,
-    relevance=None,
 )

@@ -16,8 +16,8 @@ from yarl import URL
 
 from monitor.model import CoverageReason, PullRequest
 from monitor.slot_templates import fill_slot, placeholders
+from monitor.sources.columns import user_key
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.id_columns import user_key
 
 _CHUNK = 64 * 1024
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch

@@ -69,13 +69,9 @@ SPARK = SourceKind(
         "A table or path that Spark reads. Both arms and the users are joined and measured on the cluster: all of them are "
         "`spark`, and everybody is asked. Needs the extra `spark`.",
     ),
-    has_scores=lambda options: options.scores is not None,
     is_live=lambda options: "slot" not in placeholders(options.table or options.path),
     all_users=lambda options: SparkUsersOptions(**{name: getattr(options, name) for name in SparkUsersOptions.model_fields}),
     joined="monitor.sources.spark.joined:join_in_spark",
     is_pulled=False,
     users=Reader(SparkUsersOptions, "monitor.sources.spark.joined:OnlyJoined", "Users in a table or path that Spark reads."),
-    item_weights=None,
-    item_titles=None,
-    relevance=None,
 )

@@ -18,7 +18,7 @@ import monitor
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, SourceError
 from monitor.slot_templates import fill_slot
-from monitor.sources.id_columns import on_one_line
+from monitor.sources.columns import on_one_line
 from monitor.sources.spark import SparkOptions
 
 # In a process whose main module is no file, such as ``python -c``, pyspark thinks that its own tests run, and ends the process.

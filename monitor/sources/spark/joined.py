@@ -14,7 +14,7 @@ from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers, JoinRequest, Pull, PullRequest, UserTable
 from monitor.ports import Measurer
-from monitor.sources.id_columns import MAX_ID_LENGTH, one_array, require_columns, user_column
+from monitor.sources.columns import MAX_ID_LENGTH, one_array, require_columns, user_column
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
 from monitor.sources.spark.connect_session import (

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from monitor.model import Panel, Pull, PullRequest, UserBatch
 from monitor.ports import Measurer
-from monitor.sources.id_columns import one_array, user_index
+from monitor.sources.columns import one_array, user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists
 

@@ -120,11 +120,8 @@ def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
 
 SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
-    has_scores=lambda options: options.scores is not None,
     is_live=lambda options: options.query is None or "slot" not in bound_names(options.query),
     all_users=_all_users,
-    joined=None,
-    is_pulled=True,
     users=Reader(SqlUsersOptions, f"{_SOURCE}:sql_users", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:sql_item_weights", _ABOUT),
     item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:sql_item_titles", _ABOUT),

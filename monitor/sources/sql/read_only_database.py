@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.redaction import without_secrets
-from monitor.sources.id_columns import require_columns
+from monitor.sources.columns import require_columns
 from monitor.sources.sql import bound_names
 
 _FETCH = 10_000

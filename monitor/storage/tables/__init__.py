@@ -3,6 +3,7 @@
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, silences, transitions
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import (
+    PLACES,
     arm_scores,
     coverage,
     coverage_reasons,
@@ -13,11 +14,13 @@ from monitor.storage.tables.run_tables import (
     kept_lists,
     leases,
     lessons,
+    metrics,
     runs,
+    score_places,
+    scores,
     splits,
     stages,
     standstills,
     statistics,
     summaries,
 )
-from monitor.storage.tables.score_tables import PLACES, metrics, score_places, scores

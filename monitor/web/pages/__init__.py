@@ -22,22 +22,18 @@ __all__ = ["PAGES", "AbsentPageError", "Page", "Query", "Site"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page: where it lies as HTML and as JSON, what it shows, and its template.
-
-    ``from_memory``: read at once, without the database.
-    """
+    """One page: where it lies as HTML and as JSON, what it shows, and its template."""
 
     path: str
     api: str
     read: Callable[[Site, Query], Any]
     shows: type
     template: str
-    from_memory: bool = False
 
 
 _COMPARISON, _API = "/c/{name}", "/api/v1/comparisons"
 PAGES = (
-    Page(path="/", api=_API, read=read_overview_page, shows=Overview, template="overview.html", from_memory=True),
+    Page(path="/", api=_API, read=read_overview_page, shows=Overview, template="overview.html"),
     Page(path=_COMPARISON, api=f"{_API}/{{name}}", read=read_comparison_page, shows=ComparisonPage, template="comparison.html"),
     Page(
         path=f"{_COMPARISON}/runs/{{slot}}",

@@ -91,9 +91,11 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     name = query.path["name"]
     site.require(name)
     latest, configured = site.latest_of(name), site.comparison(name)
-    metrics = tuple(dict.fromkeys(each.metric for each in latest.summaries)) if latest else ()
-    metric = chosen if (chosen := query.chosen.get("metric")) in metrics else (latest.leading_metric if latest else None)
-    segments = tuple(dict.fromkeys(each.segment for each in latest.summaries)) if latest else (ALL,)
+    measured = latest.summaries if latest else ()  # nothing where the newest run failed: earlier ones are shown then
+    metrics = tuple(dict.fromkeys(each.metric for each in measured)) or (configured.measuring.metrics if configured else ())
+    leading = latest.leading_metric if latest else None
+    metric = chosen if (chosen := query.chosen.get("metric")) in metrics else leading or next(iter(metrics), None)
+    segments = tuple(dict.fromkeys(each.segment for each in measured)) or (ALL,)
     segment = chosen if (chosen := query.chosen.get("segment", ALL)) in segments else ALL
     period = chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)

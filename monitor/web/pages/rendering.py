@@ -151,11 +151,6 @@ def show_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def show_share(value: float | None) -> str:
-    """A share of users."""
-    return "-" if value is None else f"{value:.1%}"
-
-
 def show_duration(seconds: float | None) -> str:
     """A span of time in its largest unit."""
     if seconds is None:
@@ -182,18 +177,12 @@ def _rule_row(state: AlertState) -> tuple[str, ...]:
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
-    return [
-        (
-            each.segment,
-            each.metric,
-            show_number(each.mean),
-            "-" if moved is None else f"{moved:+.4f}",
-            show_number(each.value("p05")),
-            show_number(each.value("p50")),
-            f"{each.n:,}",
-        )
-        for each, moved in zip(page.summaries, page.moved, strict=True)
-    ]
+    found: list[tuple[str, ...]] = []
+    for each, moved in zip(page.summaries, page.moved, strict=True):
+        mean, p05, median = map(show_number, (each.mean, each.value("p05"), each.value("p50")))
+        change = "-" if moved is None else f"{moved:+.4f}"
+        found.append((each.segment, each.metric, mean, change, p05, median, f"{each.n:,}"))
+    return found
 
 
 def _coverage_row(row: CoverageRow) -> tuple[str, ...]:
@@ -257,7 +246,6 @@ def _templates() -> jinja2.Environment:
     )
     filters: Mapping[str, Any] = {
         "number": show_number,
-        "share": show_share,
         "duration": show_duration,
         "instant": show_instant,
         "count": "{:,}".format,

@@ -53,7 +53,10 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         explanation=record.explanation if record else None,
         coverage=record.coverage if record else None,
         summaries=summaries,
-        moved=tuple(_difference(each.mean, former.get((each.segment, each.metric))) for each in summaries),
+        moved=tuple(
+            None if each.mean is None or (old := former.get((each.segment, each.metric))) is None else each.mean - old
+            for each in summaries
+        ),
         arms=record.arm_scores if record else (),
         worst=tuple(each for each in evidence if each.kind == "worst"),
         representative=tuple(each for each in evidence if each.kind == "representative" and each.baseline != each.candidate),
@@ -63,10 +66,6 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         ended=_count_by_alert(each for each in changes if each.is_end),
         incident=next((each.incident or each.dedup_key for each in changes if each.is_start), None),
     )
-
-
-def _difference(now: float | None, before: float | None) -> float | None:
-    return None if now is None or before is None else now - before
 
 
 def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:

@@ -19,8 +19,7 @@ from monitor import scratch
 from monitor.errors import SourceError
 from monitor.model import Arm, CoverageReason, JoinRequest, Memory, NoiseFloor
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_measurement import Measurement, measure_slot
-from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.ports import JoinedAnswers
 from monitor.sources.file import FileSourceOptions, FileUsersOptions, database, joined
 from monitor.sources.file.joined import JoinedFiles

@@ -20,9 +20,8 @@ from monitor.errors import SourceError
 from monitor.model import Arm, CoverageReason, JoinRequest, Keep, Memory, NoiseFloor, UserBatch
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.remote_measurer import RemoteMeasurer
-from monitor.pipeline.run_measurement import Measurement, measure_slot
-from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
@@ -232,21 +231,16 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monk
         ),
         (lambda path: pq.write_table(pa.table({"user": ["a"], "items": [1.5]}), path), "holds double, expected lists"),
         (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
+        (lambda path: path.unlink(), "does not exist: check table or path, and that the job which writes it has run"),
     ],
 )
-def test_a_candidate_that_cannot_be_read_is_said_before_anything_is_joined(
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
     spark: int, files: Files, damage: Callable[[Path], object], reason: str
 ) -> None:
     damage(Path(files[1].path))
-    assert reason in measure(there(spark, files)).notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
-
-
-def test_without_the_candidate_everybody_is_unavailable(spark: int, files: Files) -> None:
-    Path(files[1].path).unlink()
     measured = measure(there(spark, files))
     assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
-    why = measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
-    assert "does not exist: check table or path, and that the job which writes it has run" in why
+    assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
 
 
 def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
