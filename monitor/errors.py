@@ -94,24 +94,23 @@ class DatabaseError(MonitorError):
     """The store could not be reached or refused the statement."""
 
     exit_code = 4
+    trouble = DatabaseTrouble.OTHER
 
-    def __init__(self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble = DatabaseTrouble.OTHER) -> None:
+    def __init__(self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble | None = None) -> None:
         super().__init__(message, permanent=permanent)
-        self.trouble = trouble
+        self.trouble = trouble or self.trouble
 
 
 class SchemaError(DatabaseError):
     """The database's schema does not fit this version of the program."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, trouble=DatabaseTrouble.SCHEMA)
+    trouble = DatabaseTrouble.SCHEMA
 
 
 class LeaseLostError(DatabaseError):
     """This daemon does not lead, or not any more: trying again cannot help, whoever leads does the work."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, trouble=DatabaseTrouble.CONFLICT)
+    trouble = DatabaseTrouble.CONFLICT
 
 
 class DeliveryTrouble(StrEnum):

@@ -141,21 +141,6 @@ def _delete_unless_held(draft: Path) -> None:
             os.close(number)
 
 
-@contextmanager
-def folder_for(path: Path) -> Iterator[None]:
-    """The folders that the file is to stand in, made where they are missing; taken away again where the block fails."""
-    folder = path.absolute().parent
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except BaseException:
-        for each in missing:
-            with suppress(OSError):
-                each.rmdir()
-        raise
-
-
 def _flush_folder(folder: Path) -> None:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field
 
 from monitor.errors import OutputError
-from monitor.files import folder_for, replacing
+from monitor.files import replacing
 from monitor.model import Scores
 from monitor.options import ConfigPath, OneOf, Options
 from monitor.ports import ScoreSink
@@ -64,8 +64,8 @@ class ScoreFiles:
         columns = [pa.field(USER, pa.string(), nullable=False), *(pa.field(name, pa.float64()) for name in metrics)]
         schema = pa.schema(columns, dict(about))
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with (
-                folder_for(path),
                 replacing(path, mode=0o600, is_lasting=True) as file,
                 pq.ParquetWriter(file, schema, compression="zstd") as writer,
             ):

@@ -68,8 +68,6 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
 
 DEMO_COMPARISON = "home-feed"
 DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
-SHOWN_METRIC = DEMO_METRICS[1]
-"""The metric that rules and sparklines look at."""
 EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")})
 """The alerts, each with its segment, that the fault should cause: these and no others."""
 
@@ -101,7 +99,7 @@ comparisons:
 
     rules:
       - alert: SimilarityLow              # one segment is enough: an average over everyone hides it
-        metric: {shown}
+        metric: rbo(p=0.9)
         statistic: mean
         segments: each
         below: 0.4
@@ -110,7 +108,7 @@ comparisons:
         min_users: 30
         severity: critical
       - alert: ManyUsersApart             # the share of users whose lists have next to nothing in common
-        metric: {shown}
+        metric: rbo(p=0.9)
         statistic: share_below(0.3)
         above: 0.1
         resolve_below: 0.05
@@ -125,5 +123,5 @@ receivers:
 
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
     """Write the daemon's configuration, for recommenders and on-call under ``url``."""
-    text = _TEXT.format(url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS), shown=SHOWN_METRIC)
+    text = _TEXT.format(url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS))
     workspace.config.write_text(text, encoding="utf-8")

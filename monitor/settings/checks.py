@@ -15,8 +15,7 @@ from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import RetentionOptions, Settings
-from monitor.settings.notification_options import receivers_by_name
+from monitor.settings.configuration import RetentionOptions, Settings, receivers_by_name
 from monitor.settings.problems import NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions
@@ -114,7 +113,7 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     rules = [(n, Partial(RuleOptions, item, context)) for n, item in comparison.items("rules")]
     yield from _schedule(comparison)
     yield from _metrics(comparison)
-    yield from _inputs(comparison)
+    yield from _lists_of_last_run(comparison)
     yield from _outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
@@ -152,14 +151,17 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
+    """Metrics and arm metrics that are there twice, look too deep, or lack what they need."""
     k = comparison.get("k")
-    read = [(("metrics", n), _found(parse, text)) for n, text in comparison.items("metrics")]
-    yield from duplicates(((path, metric) for path, metric in read), f"{TWICE}, perhaps in another spelling")
-    for path, metric in read:
+    metrics = [(("metrics", n), _found(parse, text)) for n, text in comparison.items("metrics")]
+    arm_metrics = [(("arm_metrics", n), _found(parse_arm_metric, text)) for n, text in comparison.items("arm_metrics")]
+    yield from duplicates(metrics, f"{TWICE}, perhaps in another spelling")
+    yield from duplicates(arm_metrics, TWICE)
+    for path, metric in metrics:
         if metric is not None and metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(path, f"looks at {metric.depth} items, and lists are cut to k: {k}")
-    arm_metrics = ((("arm_metrics", n), text) for n, text in comparison.items("arm_metrics") if isinstance(text, str))
-    yield from duplicates(arm_metrics, TWICE)
+    for path, measure in (*metrics, *arm_metrics):
+        yield from _check_metric_input(path, measure, comparison)
 
 
 def _users(comparison: Partial) -> Iterator[Problem]:
@@ -185,19 +187,6 @@ _NO_PANEL = (
 )
 
 
-def _inputs(comparison: Partial) -> Iterator[Problem]:
-    """Metrics and arm metrics whose input is missing, and lists that are needed and not kept."""
-    for n, text in comparison.items("metrics"):
-        yield from _check_metric_input(("metrics", n), _found(parse, text), comparison)
-    for n, text in comparison.items("arm_metrics"):
-        yield from _check_metric_input(("arm_metrics", n), _found(parse_arm_metric, text), comparison)
-    floor = comparison.get("noise_floor")
-    if floor is not None and floor.temporal:
-        yield from _check_temporal(comparison)
-    if comparison.has("relevance") and lacks_lists(comparison):
-        yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
-
-
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
 _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
@@ -207,12 +196,10 @@ def _scores_files(settings: Partial, comparisons: Sequence[tuple[int, Partial]])
     files = [(("comparisons", n, *_FILE), file) for n, each in comparisons if (file := _scores_file(each)) is not None]
     yield from duplicates(files, "another comparison writes its scores to this file: paths must differ")
     url = settings.get("database")
-    database = None if url is None else file_of(parse_url(url))
-    if database is not None:
+    if url is not None and (database := file_of(parse_url(url))) is not None:
         taken = {f"{named}{end}" for named in (_place(database), database.resolve()) for end in _OF_A_DATABASE}
-        for path, file in files:
-            if file in taken:
-                yield Problem(path, "is a file of the database, which would be lost: name another")
+        lost = "is a file of the database, which would be lost: name another"
+        yield from (Problem(path, lost) for path, file in files if file in taken)
 
 
 def _scores_file(comparison: Partial) -> str | None:
@@ -235,7 +222,13 @@ def _outputs(comparison: Partial) -> Iterator[Problem]:
             yield Problem(_FILE, f"is the file that {key} is read from, which would be lost: name another")
 
 
-def _check_temporal(comparison: Partial) -> Iterator[Problem]:
+def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
+    """Lists that something needs and that are not kept, or are those of other users."""
+    if comparison.has("relevance") and lacks_lists(comparison):
+        yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
+    floor = comparison.get("noise_floor")
+    if floor is None or not floor.temporal:
+        return
     if lacks_lists(comparison):
         yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
     users = comparison.get("users")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
-from monitor.model import CHURN, TRAITS, Arm, CoverageShare, DerivedMetric, Keep, Lack, NoiseFloor, Severity
+from monitor.model import CHURN, TRAITS, Arm, CoverageShare, DerivedMetric, Keep, Lack, Severity
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
@@ -97,7 +97,7 @@ def _floors(metric: Metric, k: int) -> tuple[float, ...]:
 
 def needs_last_lists(options: ComparisonOptions) -> bool:
     """Whether anything compares a run's lists with those of the last run, so that they must be kept."""
-    is_temporal = options.noise_floor is not None and options.noise_floor.kind is NoiseFloor.TEMPORAL
+    is_temporal = options.noise_floor is not None and bool(options.noise_floor.temporal)
     return is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
 
 

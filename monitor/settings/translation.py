@@ -17,12 +17,11 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.alerts import GROUP_FOR, NotificationPolicy
 from monitor.metrics import parse
-from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, Rule
+from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, NoiseFloor, Rule
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import Settings
+from monitor.settings.configuration import Settings, receivers_by_name
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
-from monitor.settings.notification_options import receivers_by_name
 from monitor.settings.schedule import Schedule, schedule_of
 from monitor.settings.value_types import parse_days
 
@@ -67,7 +66,7 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         seed=options.seed,
         max_segment_values=options.max_segment_values,
         deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
-        noise_floor=options.noise_floor.kind if options.noise_floor else None,
+        noise_floor=NoiseFloor(options.noise_floor.kind) if options.noise_floor else None,
         catalogue_size=options.catalogue_size,
         relevance_within=options.relevance.within if options.relevance else None,
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),

@@ -14,8 +14,8 @@ from deploy.shipped import RUNBOOKS, alerts, blocks_in, recorded_in, rules, runb
 from deploy.test_rules import _run
 from monitor.cli.main import app
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.settings.comparison_options import CONDITION_ALERTS as OF_CONDITIONS
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.condition_options import CONDITION_ALERTS as OF_CONDITIONS
 from monitor.settings.default_rules import default_rules
 from servers import require
 

@@ -21,7 +21,7 @@ from monitor.model import Comparison, RunStatus, State, Summary
 from monitor.reference.budget import SAFETY
 from monitor.service.analysis.sample_size import read_plan_inputs
 from monitor.service.analysis.threshold_suggestion import Suggestion, suggest_thresholds
-from monitor.settings.condition_options import CONDITION_ALERTS
+from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.storage import SqlStore, open_store

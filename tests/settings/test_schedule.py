@@ -1,6 +1,10 @@
+import re
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
-from hypothesis import given
+import pytest
+from apscheduler.triggers.cron import CronTrigger
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.settings.schedule import Cron, Every, Schedule
@@ -67,3 +71,140 @@ def test_between_is_the_chain_of_nexts(schedule: Schedule, start: datetime, span
         chain.append(slot)
         slot = schedule.next(slot)
     assert schedule.between(start, start + span) == chain
+
+
+BERLIN = "Europe/Berlin"
+WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+
+
+def day(cron: Cron, date: str) -> list[str]:
+    """Slots of a UTC day as HH:MM."""
+    start = at(date)
+    return [f"{slot:%H:%M}" for slot in cron.between(start, start + timedelta(days=1, microseconds=-1))]
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        # Sunday as in cron and not as in APScheduler.
+        *((f"0 6 * * {sunday}", [7, 14, 21, 28]) for sunday in ("0", "7", "sun", "SUN")),
+        ("0 6 * * 5-7", [5, 6, 7, 12, 13, 14, 19, 20, 21, 26, 27, 28]),
+        # Day of month or weekday is enough when both are given; a field that begins with a star restricts by itself.
+        ("0 0 13 * fri", [5, 12, 13, 19, 26]),
+        ("0 0 */2 * fri", [5, 19]),
+    ],
+)
+def test_days_are_those_of_cron(text: str, days: list[int]) -> None:
+    assert [slot.day for slot in Cron.parse(text).between(at("2024-01-01"), at("2024-01-31"))] == days
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("*/20", [0, 20, 40]), ("5-59/25", [5, 30, 55]), ("7", [7]), ("50,10,10", [10, 50]), ("45/5", [45, 50, 55])],
+)
+def test_lists_ranges_and_steps_are_read(text: str, minutes: list[int]) -> None:
+    slots = Cron.parse(f"{text} 3 * * *").between(at("2024-01-11"), at("2024-01-12"))
+    assert [slot.minute for slot in slots] == minutes
+
+
+@pytest.mark.parametrize(
+    ("macro", "text"), [("@hourly", "0 * * * *"), ("@daily", "0 0 * * *"), ("@weekly", "0 0 * * 0"), ("@monthly", "0 0 1 * *")]
+)
+def test_macros_are_short_for_expressions(macro: str, text: str) -> None:
+    start, end = at("2024-01-01"), at("2024-02-05")
+    assert Cron.parse(macro).between(start, end) == Cron.parse(text).between(start, end)
+
+
+REFUSED = """* * * *|* * * * * *|60 * * * *|* 24 * * *|* * 0 * *|* * 32 * *|* * * 13 *|* * * * 8|*/0 * * * *|9-3 * * * *
+a * * * *|* * * jam *|-1 * * * *|1,,2 * * * *|0 0 30 2 *|0 0 31 4,6,9,11 *|@reboot|\u0663 * * * *|"""
+
+
+@pytest.mark.parametrize("text", re.split(r"[|\n]", REFUSED))
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="cron expression"):
+        Cron.parse(text)
+
+
+@pytest.mark.parametrize("zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "a\0b", "Europe"])
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
+    with pytest.raises(ValueError, match="not a time zone"):
+        Cron.parse("* * * * *", zone)
+
+
+def test_a_leap_day_is_found_across_a_century_without_one() -> None:
+    cron = Cron.parse("0 0 29 2 *")
+    assert cron.next(at("2096-03-01")) == at("2104-02-29")
+    assert cron.latest(at("2104-02-28")) == at("2096-02-29")
+
+
+@pytest.mark.parametrize(
+    ("text", "slots"),
+    [
+        ("0 6 * * *", {"2024-01-11": ["05:00"], "2024-07-11": ["04:00"]}),
+        # Skipped, it runs when the clock jumps; repeated, the first time only.
+        ("30 2 * * *", {"2024-03-30": ["01:30"], "2024-03-31": ["01:00"], "2024-04-01": ["00:30"], "2024-10-27": ["00:30"]}),
+        ("*/10 2,3 * * *", {"2024-03-31": ["01:00", "01:10", "01:20", "01:30", "01:40", "01:50"]}),
+    ],
+    ids=["seasons", "skipped and repeated", "several skipped run once"],
+)
+def test_named_times_follow_the_clock_on_the_wall(text: str, slots: dict[str, list[str]]) -> None:
+    assert {date: day(Cron.parse(text, BERLIN), date) for date in slots} == slots
+
+
+def test_with_every_hour_allowed_slots_keep_their_distance_over_both_changes() -> None:
+    cron = Cron.parse("*/30 * * * *", BERLIN)
+    for date in ("2024-03-31", "2024-10-27"):
+        assert day(cron, date) == [f"{hour:02}:{minute}" for hour in range(24) for minute in ("00", "30")]
+
+
+def test_a_whole_skipped_day_runs_when_the_next_begins() -> None:
+    cron = Cron.parse("0 9 30 12 *", "Pacific/Apia")
+    assert cron.next(at("2011-12-01")) == at("2011-12-30 10:00")
+    assert cron.latest(at("2012-01-01")) == at("2011-12-30 10:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "shortest", "longest"),
+    [("*/15 * * * *", 15, 15), ("0,5 * * * *", 5, 55), ("0 6 * * *", 1440, 1440), ("0 6 * * mon", 7 * 1440, 7 * 1440),
+     ("0 0 1 * *", 28 * 1440, 31 * 1440), ("50 23 * * *", 1440, 1440), ("5,55 0,23 * * *", 10, 22 * 60 + 10),
+     ("*/15 8-18 * * *", 15, 13 * 60 + 15), ("0 6 * * mon-fri", 1440, 3 * 1440)],
+)  # fmt: skip
+def test_the_interval_is_the_shortest_way_from_slot_to_slot(text: str, shortest: int, longest: int) -> None:
+    cron = Cron.parse(text)
+    assert (cron.interval, cron.longest) == (timedelta(minutes=shortest), timedelta(minutes=longest))
+
+
+def test_the_interval_of_leap_days_is_four_years() -> None:
+    assert Cron.parse("0 0 29 2 *").interval == timedelta(days=1461)
+
+
+VALUES = {"minute": (0, 59), "hour": (0, 23), "day": (1, 28), "month": (1, 12)}
+ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Asia/Kolkata"])
+RECENT = st.integers(0, 2 * 366 * 86_400).map(lambda seconds: at("2023-06-01") + timedelta(seconds=seconds))
+
+
+@st.composite
+def expressions(draw: st.DrawFn, name: str) -> str:
+    low, high = VALUES[name]
+    first = draw(st.integers(low, high))
+    last = draw(st.integers(first, high))
+    step = draw(st.integers(1, high - low))
+    return draw(st.sampled_from(["*", f"*/{step}", str(first), f"{first}-{last}", f"{first},{last}"]))
+
+
+@given(*(expressions(name) for name in VALUES), RECENT)
+def test_apscheduler_agrees_where_both_mean_the_same(minute: str, hour: str, date: str, month: str, moment: datetime) -> None:
+    text = f"{minute} {hour} {date} {month} *"
+    reference = CronTrigger.from_crontab(text, timezone=UTC)
+    assert Cron.parse(text).next(moment) == reference.get_next_fire_time(None, moment + timedelta(microseconds=1))
+
+
+@given(st.sets(st.integers(0, 6), min_size=1), ZONES, RECENT)
+@settings(max_examples=50)
+def test_a_minute_is_a_slot_exactly_when_the_wall_clock_matches(weekdays: set[int], zone: str, moment: datetime) -> None:
+    cron = Cron.parse(f"*/7 * * * {','.join(map(str, weekdays))}", zone)
+    start = moment.replace(second=0)
+    walls = [(start + timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(2 * 1440)]
+    names = {WEEKDAYS[number] for number in weekdays}
+    obvious = [wall.astimezone(UTC) for wall in walls if wall.minute % 7 == 0 and f"{wall:%a}".lower() in names]
+    assert cron.between(start, start + timedelta(days=2, minutes=-1)) == obvious

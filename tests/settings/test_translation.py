@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from factories import SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import Direction, Keep, Learning, SampleSize, Severity
+from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_comparison, to_schedule
@@ -220,3 +222,15 @@ def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(
 def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
     with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
         load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
+
+
+DAY = timedelta(days=1)
+
+
+def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:
+    found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
+    assert (found.scores, found.lists, found.summaries) == (SLOT - 7 * DAY, SLOT - 7 * DAY, SLOT - 100 * DAY)
+    assert found.daily == SLOT - 1825 * DAY
+
+    told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)
+    assert (told.lists, told.summaries) == (SLOT - DAY, SLOT - 30 * DAY)
