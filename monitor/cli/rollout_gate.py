@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,13 +23,11 @@ from monitor.cli.output import (
     require_writable,
     write_whole,
 )
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant, parse_span
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
-from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
-    from monitor.service.gate import Certificate, JudgedSegment, Question
-    from monitor.settings.configuration import Settings
+    from monitor.service.gate import Certificate, JudgedSegment
 
 _CLICK_USAGE = 2  # what usage errors end with elsewhere
 
@@ -92,8 +89,6 @@ def gate(  # noqa: PLR0913 - the command's options
     reference: Annotated[
         float | None, typer.Option(help="Score that counts as no excess, in place of the noise floor or of identical lists.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Look again as runs come in, until there is a verdict.")] = False,
-    timeout: Annotated[str, typer.Option(help="How long --wait waits, such as 30m.")] = "2h",
     certificate: Annotated[Path | None, typer.Option(help="Write the certificate, JSON, to this file.")] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -105,7 +100,7 @@ def gate(  # noqa: PLR0913 - the command's options
     Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal failure, 74 output, 3 a source,
     4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.
     """
-    from monitor.service.gate import make_question
+    from monitor.service.gate import decide, make_question
     from monitor.settings.loader import load_settings
     from monitor.settings.translation import to_comparison
 
@@ -121,24 +116,10 @@ def gate(  # noqa: PLR0913 - the command's options
         reference=reference,
     )
     if certificate is not None:
-        require_writable(certificate)  # before any waiting
-    found = _answer(settings, question, parse_span(timeout).total_seconds() if wait else None)
+        require_writable(certificate)
+    found = decide(settings, question)
     _show(found, certificate, as_json=as_json)
     raise typer.Exit(VERDICT_EXITS[found.verdict.value])
-
-
-def _answer(settings: Settings, question: Question, timeout_s: float | None) -> Certificate:
-    from monitor.service.clock import SystemClock
-    from monitor.service.gate import open_gate, wait_for_verdict
-
-    with open_gate(settings, question) as opened:
-        if timeout_s is None:
-            return opened.answer()
-        return wait_for_verdict(opened.answer, SystemClock(), timeout_s=timeout_s, sleep=time.sleep, report=_report)
-
-
-def _report(found: Certificate) -> None:
-    typer.echo(f"{instant(found.at)}  {escape_controls(found.words)}", err=True)
 
 
 def _show(found: Certificate, certificate: Path | None, *, as_json: bool) -> None:
@@ -201,7 +182,6 @@ def _as_dict(found: Certificate) -> dict[str, object]:
         "looks": found.looks,
         "since": question.since,
         "config_hash": question.comparison.config_hash,
-        "data_hash": found.data_hash,
         "users": sum(run.users for run in found.runs),
         "missing": sum(run.missing for run in found.runs),
         "runs": [pick(run, "run_id", "slot", "users", "missing") for run in found.runs],

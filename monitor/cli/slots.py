@@ -58,9 +58,6 @@ _Push = Annotated[
 _PushInstance = Annotated[
     str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
 ]
-_PushCaFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="PEM file of the authorities to trust for https, instead of the usual ones.")
-]
 
 
 def run_once(  # noqa: PLR0913 - the command's options
@@ -73,7 +70,6 @@ def run_once(  # noqa: PLR0913 - the command's options
     textfile: _Textfile = None,
     push: _Push = None,
     push_instance: _PushInstance = "",
-    push_ca_file: _PushCaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one slot of each comparison, notify, and exit.
@@ -87,8 +83,8 @@ def run_once(  # noqa: PLR0913 - the command's options
 
     comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
-    output = metrics_output_of(textfile, push, ca_file=push_ca_file, instance=push_instance)
-    if output.gateway is not None and output.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
+    output = metrics_output_of(textfile, push, instance=push_instance)
+    if output.gateway is not None and output.gateway.password and push != os.environ.get(PUSH_VARIABLE):
         print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     log_errors_only()
     with open_one_shot(config, reconciles=True, say=print_error) as service:

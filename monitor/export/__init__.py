@@ -3,8 +3,8 @@
 from monitor.export.batch_export import (
     DAEMON_GAUGES,
     FINAL_SERIES,
+    counted_families,
     families_of_comparison,
-    group_path,
     require_textfile,
     write_families,
     write_textfile,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -42,8 +40,12 @@ def families_of_comparison(families: Iterable[Metric], comparison: str | None) -
 def write_families(families: Iterable[Metric]) -> bytes:
     """The families, some of which may share a name, in Prometheus' text format, without timestamps."""
     text = Format.accepted_by("")
-    # node_exporter and Pushgateway take a gauge histogram for a histogram, and would show 0 without `_sum` and `_count`.
-    return text.page(text.encode([_counted(family)]) for family in families)
+    return text.page(text.encode([family]) for family in counted_families(families))
+
+
+def counted_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
+    """The families as node_exporter and Pushgateway take them: a gauge histogram for a histogram, 0 without sum and count."""
+    return tuple(_counted(family) for family in families)
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
@@ -81,23 +83,3 @@ def require_textfile(path: Path) -> Path:
 def write_textfile(path: Path, page: bytes) -> None:
     """Replace the file by the page at once, see `replace_file`. OSError, with the path, leaves the old file."""
     replace_file(path, page, mode=_MODE)
-
-
-JOB = "rankwatch"
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
-
-
-def group_path(**labels: str) -> str:
-    """Path of the group with these labels beside ``job="rankwatch"``; an empty label is none.
-
-    A value that cannot stand in a path is written in base64, as Pushgateway's README has it.
-    """
-    parts = (_part(name, value) for name, value in labels.items() if value)
-    return "/".join(("/metrics/job", JOB, *parts))
-
-
-def _part(name: str, value: str) -> str:
-    if _PLAIN.fullmatch(value):
-        return f"{name}/{value}"
-    coded = base64.urlsafe_b64encode(value.encode(errors="backslashreplace"))
-    return f"{name}@base64/{coded.decode()}"

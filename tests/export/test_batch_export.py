@@ -1,4 +1,4 @@
-"""What a process that ends leaves behind: the series, the file, the place in a Pushgateway."""
+"""What a process that ends leaves behind: the series and the file."""
 
 import os
 import subprocess
@@ -14,7 +14,6 @@ from monitor.export import (
     SERIES,
     Kind,
     families_of_comparison,
-    group_path,
     require_textfile,
     write_families,
     write_textfile,
@@ -109,12 +108,3 @@ def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path: Path, name: st
     with pytest.raises(ConfigError) as caught:
         require_textfile(tmp_path / name)
     assert reason in str(caught.value)
-
-
-def test_a_group_s_labels_stand_in_its_path() -> None:
-    assert group_path(instance="", comparison="") == "/metrics/job/rankwatch"
-    assert group_path(instance="eu-1:8080", comparison="home-feed") == (
-        "/metrics/job/rankwatch/instance/eu-1:8080/comparison/home-feed"
-    )
-    assert group_path(instance="\udcff") == "/metrics/job/rankwatch/instance@base64/XHVkY2Zm"
-    assert group_path(instance="../a b", comparison="x") == "/metrics/job/rankwatch/instance@base64/Li4vYSBi/comparison/x"

@@ -27,7 +27,7 @@ from monitor.model import (
     UserTable,
 )
 from monitor.sampling import draw
-from monitor.service.gate import Certificate, Gate, make_question
+from monitor.service.gate import Certificate, judge_stored, make_question
 from monitor.storage import SqlStore, open_store
 from storage.worked import claimed, result
 
@@ -61,26 +61,13 @@ def constant(value: float) -> Score:
 
 
 @dataclass
-class Users:
-    """The port UserSource over a table."""
-
-    table: UserTable = field(default_factory=people)
-
-    def users(self, slot: Any, dimensions: Any) -> UserTable:
-        return self.table
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass
 class Gated:
     """A store with runs of one comparison, one a day."""
 
     store: SqlStore
     comparison: Comparison
     clock: HeldClock = field(default_factory=HeldClock)
-    users: Users = field(default_factory=Users)
+    users: UserTable = field(default_factory=people)
     day: int = 0
 
     def run(
@@ -95,7 +82,7 @@ class Gated:
         """Store the next day's run: the drawn users scored, but for those ``without``, who are missing."""
         slot = SLOT + self.day * DAY
         self.day += 1
-        panel = draw(self.users.table, self.comparison, slot)
+        panel = draw(self.users, self.comparison, slot)
         names = [name for name in panel.users if not without(name)]
         scores = Scores(users=pd.Index(names, dtype="str"), by_metric={series: score(names)} if series else {})
         paired = set(names)
@@ -122,14 +109,11 @@ class Gated:
         failed = result(claim, status=RunStatus.FAILED, reason=reason, scores=None, coverage=None, summaries=(), evidence=())
         assert self.store.runs.finish(failed, receivers=())
 
-    def answerer(self, *, margin: float = 0.05, alpha: float = 0.01, **asked: Any) -> Gate:
+    def ask(self, *, margin: float = 0.05, alpha: float = 0.01, **asked: Any) -> Certificate:
         question = make_question(
             {self.comparison.name: self.comparison}, self.comparison.name, margin=margin, alpha=alpha, **asked
         )
-        return Gate(history=self.store.history, question=question, clock=self.clock, users=self.users, dimensions=("country",))
-
-    def ask(self, **asked: Any) -> Certificate:
-        return self.answerer(**asked).answer()
+        return judge_stored(self.store.history, question, self.clock, lambda _: self.users)
 
 
 def _lists(panel: Panel, names: list[str]) -> KeptLists:

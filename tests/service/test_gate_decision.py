@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factories import SLOT, HeldClock, changed
-from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
+from factories import SLOT, changed
+from monitor.errors import ConfigError, InputError, MetricError
 from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
-from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question, wait_for_verdict
+from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question
 from monitor.storage import SqlStore
 from service.gate_runs import METRIC, Gated, constant, figures, gated, people, sampled
 
@@ -45,7 +45,7 @@ def test_only_rotating_users_count(world: Gated) -> None:
 
 
 def _fixed_of(world: Gated) -> list[str]:
-    users = draw(world.users.table, changed(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
+    users = draw(world.users, changed(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
     return list(users)
 
 
@@ -108,7 +108,7 @@ def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world: G
 
 
 def run_over_few(world: Gated) -> None:
-    world.users.table = people(150)
+    world.users = people(150)
     world.run(constant(-0.4))
 
 
@@ -179,15 +179,6 @@ def test_the_same_data_give_the_same_certificate_but_for_the_time(world: Gated) 
     second = world.ask()
     assert second.at > first.at
     assert replace(second, at=first.at) == first
-    assert second.data_hash == first.data_hash
-
-
-def test_another_score_gives_another_data_hash(world: Gated, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    with gated(tmp_path / "other") as other:
-        world.run(constant(-0.4))
-        other.run(lambda names: np.array([-0.5, *[-0.4] * (len(names) - 1)]))
-        assert world.ask().data_hash != other.ask().data_hash
 
 
 def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(tmp_path: Path) -> None:
@@ -232,7 +223,7 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world:
 
 def test_segments_of_users_who_have_changed_since_are_not_guessed(world: Gated) -> None:
     world.run(constant(-0.4))
-    world.users.table = people(3000)
+    world.users = people(3000)
     with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: all"):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
@@ -242,7 +233,7 @@ def test_segments_kept_with_the_lists_outlive_the_users(world: Gated) -> None:
     world.run(constant(-0.4), keeps_lists=True)
     expected = figures(world.ask(segments=("each",)))
     assert expected.keys() == {"country=DE", "country=UK"}
-    world.users.table = people(3000)
+    world.users = people(3000)
     assert figures(world.ask(segments=("each",))) == expected
 
 
@@ -276,44 +267,3 @@ def test_a_question_that_can_have_no_answer_is_refused_in_words(
     arguments = {"name": comparison.name, "margin": 0.05, "alpha": 0.01} | asked
     with pytest.raises(error, match=words.replace("(", r"\(").replace("{", r"\{")):
         make_question({comparison.name: comparison}, **arguments)  # type: ignore[arg-type]
-
-
-def test_waiting_ends_with_the_first_verdict(world: Gated) -> None:
-    world.run(constant(0.05))
-    asked = world.answerer()
-    told: list[Certificate] = []
-
-    def sleep(seconds: float) -> None:
-        world.clock.pass_by(seconds)
-        if len(told) == 3:
-            world.run(constant(-0.9))
-
-    found = wait_for_verdict(asked.answer, world.clock, timeout_s=3600, sleep=sleep, report=told.append)
-    assert found.verdict == "safe"
-    assert [each.verdict for each in told] == ["inconclusive"] * 3
-    assert world.clock.seconds == 15
-
-
-def test_waiting_ends_inconclusive_when_the_time_is_up(world: Gated) -> None:
-    found = wait_for_verdict(
-        world.answerer().answer, world.clock, timeout_s=12, sleep=world.clock.pass_by, report=lambda _: None
-    )
-    assert said(found) == ("inconclusive", "no_data")
-    assert world.clock.seconds == 12
-
-
-def test_a_database_that_is_briefly_away_is_waited_for_and_a_broken_one_is_not(world: Gated) -> None:
-    world.run(constant(-0.4))
-    answer, troubles = world.answerer().answer, [DatabaseError("away", permanent=False)]
-
-    def shaky() -> Certificate:
-        if troubles:
-            raise troubles.pop()
-        return answer()
-
-    assert (
-        wait_for_verdict(shaky, world.clock, timeout_s=60, sleep=world.clock.pass_by, report=lambda _: None).verdict == "safe"
-    )
-    troubles.append(DatabaseError("broken", permanent=True))
-    with pytest.raises(DatabaseError, match="broken"):
-        wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.pass_by, report=lambda _: None)

@@ -129,10 +129,10 @@ def test_an_instance_tells_groups_apart(config: Path, pushgateway: str) -> None:
     assert 'instance=""' not in page
 
 
-def test_a_pushgateway_that_refuses_ends_with_5_says_why_and_the_run_stays_stored(
+def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(
     config: Path, tmp_path: Path, collector: Collector
 ) -> None:
-    collector.default = answer(400, body=b"pushed metrics are inconsistent\x1b[2J")
+    collector.default = answer(400, body=b"bot:h@ll/")
     file = tmp_path / "all.prom"
     secret = collector.url.replace("//", "//bot:h%40ll%2F@")
     done = CliRunner().invoke(
@@ -140,28 +140,14 @@ def test_a_pushgateway_that_refuses_ends_with_5_says_why_and_the_run_stays_store
     )
     assert isinstance(done.exception, DeliveryError)
     assert done.exception.exit_code == 5
-    assert str(done.exception) == (
-        f"Pushgateway at {collector.url} answered 400 Bad Request: it refuses this message "
-        "(pushed metrics are inconsistent\\x1b[2J)"
-    )
+    assert str(done.exception) == f"Pushgateway at {collector.url} took no metrics: HTTP Error 400: Bad Request"
     assert [(each.method, each.path) for each in collector.requests] == [("PUT", "/metrics/job/rankwatch/comparison/feed")]
     assert {key.lower(): value for key, value in collector.requests[0].headers.items()}["authorization"] == (
         "Basic Ym90OmhAbGwv"  # bot:h@ll/
     )
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in file.read_text()
-
-
-def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(config: Path, collector: Collector) -> None:
-    echo = f"{'x' * 290} Basic Ym90OmhAbGwv h@ll/ h%40ll%2F bot".encode()
-    collector.default = answer(400, body=echo)
-    url = collector.url.replace("//", "//bot:h%40ll%2F@")
-    by_option = CliRunner().invoke(app, ["run-once", "--config", str(config), "--push", url])
-    assert f"({'x' * 290} Basic ***)" in str(by_option.exception)
+    by_option = CliRunner().invoke(app, ["run-once", "--config", str(config), "--push", secret])
     assert "sees the password of --push: give its URL by RANKWATCH_PUSH" in by_option.stderr
-    collector.default = answer(400, body=echo[290:])
-    by_variable = CliRunner().invoke(app, ["run-once", "--config", str(config)], env={"RANKWATCH_PUSH": url})
-    assert "(Basic *** *** *** bot)" in str(by_variable.exception)
-    assert "--push" not in by_variable.stderr
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
@@ -184,7 +170,6 @@ def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pus
         (("--push", f"http://bot:s3cret@{'a' * 64}.internal"), "--push (or RANKWATCH_PUSH) must be a URL such as"),
         (("--push", "https://bot:1234/x@host"), "write special characters of user and password as %XX, / as %2F"),
         (("--push", "http://bot:s3cret@host?x=1"), "must end with its path"),
-        (("--push", "http://host:9091", "--push-ca-file", "gone.pem"), "gone.pem: there is no such file"),
     ],
 )
 def test_what_cannot_be_left_is_refused_before_anything_runs(config: Path, options: tuple[str, ...], told: str) -> None:
@@ -199,4 +184,3 @@ def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr() -
     gateway = gateway_at("https://bot:s3cret@metrics.internal/push/")
     assert gateway.url == "https://metrics.internal/push"
     assert "s3cret" not in repr(gateway)
-    assert "Basic" not in repr(gateway)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +20,6 @@ class JudgedRun:
     slot: datetime
     users: int
     missing: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +58,6 @@ class Certificate:
     words: str
     version: str
     at: datetime
-
-    @property
-    def data_hash(self) -> str:
-        """SHA-256 over the judged runs' ids, slots, users and scores."""
-        return hashlib.sha256("".join(run.digest for run in self.runs).encode()).hexdigest()
 
     @property
     def level(self) -> float:

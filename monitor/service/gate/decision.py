@@ -1,19 +1,18 @@
-"""The gate itself: from stored runs to a certificate, asked once or until there is a verdict."""
+"""The gate itself: from stored runs to a certificate."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import numpy as np
 
 from monitor import __version__
-from monitor.errors import DatabaseError, InputError
-from monitor.model import ALL, Run
-from monitor.ports import Clock, History, UserSource
-from monitor.sequential import GateResult, GateVerdict, Scale, UserSample, gate_samples, tally
+from monitor.errors import InputError
+from monitor.model import ALL
+from monitor.ports import Clock, History
+from monitor.sequential import GateResult, Scale, UserSample, gate_samples, tally
 from monitor.service.clock import SystemClock
 from monitor.service.gate.certificate import (
     Certificate,
@@ -24,7 +23,7 @@ from monitor.service.gate.certificate import (
     explain_verdict,
     overall_verdict,
 )
-from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, SampledSegment, read_run, select_runs
+from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, SampledSegment, UsersAt, read_run, select_runs
 from monitor.service.gate.question import EACH, Question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
@@ -33,62 +32,59 @@ from monitor.storage import opened_store
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
-@dataclass(slots=True, kw_only=True)
-class Gate:
-    """Answers one question as often as wanted; a run is read once for each time that it was measured.
+def decide(settings: Settings, question: Question) -> Certificate:
+    """Answer the question by what is stored now, see `judge_stored`."""
+    options = next(each for each in settings.comparisons if each.name == question.comparison.name)
+    with opened_store(settings.database) as store:
+        if question.segments == (ALL,):
+            return judge_stored(store.history, question, SystemClock())
+        with closing(open_users(options.users, options.baseline)) as users:
+            return judge_stored(
+                store.history, question, SystemClock(), lambda slot: users.users(slot, tuple(options.users.segments))
+            )
 
-    ``users`` and ``dimensions`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for.
+
+def judge_stored(history: History, question: Question, clock: Clock, users: UsersAt | None = None) -> Certificate:
+    """The certificate. InputError for a segment that no run has, and for scores out of their range.
+
+    ``users`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for.
     """
+    selected = select_runs(history, question)
+    sampled, left_out = _sample(selected, history, question, users)
+    # Runs of a census, and those of a fixed sample, ask the same users: each is another look at them.
+    looks = max(len(selected.runs), 1) if question.is_census else 1
+    segments = _judge(question, sampled, looks)
+    verdict, reason = overall_verdict(segments)
+    return Certificate(
+        question=question,
+        runs=tuple(map(_run, sampled)),
+        left_out=left_out,
+        looks=looks,
+        segments=segments,
+        verdict=verdict,
+        reason=reason,
+        words=explain_verdict(question, verdict, segments)
+        if segments
+        else explain_no_runs(question, left_out, selected.trouble),
+        version=__version__,
+        at=clock.now(),
+    )
 
-    history: History
-    question: Question
-    clock: Clock
-    users: UserSource | None = None
-    dimensions: tuple[str, ...] = ()
-    _read: dict[tuple[int, int], SampledRun | None] = field(default_factory=dict)
 
-    def answer(self) -> Certificate:
-        """Judge what is stored now. InputError for a segment that no run has and for scores out of their range."""
-        question = self.question
-        selected = select_runs(self.history, question)
-        sampled, left_out = self._sampled(selected)
-        # Runs of a census, and those of a fixed sample, ask the same users: each is another look at them.
-        looks = max(len(selected.runs), 1) if question.is_census else 1
-        segments = _judge(question, sampled, looks)
-        verdict, reason = overall_verdict(segments)
-        return Certificate(
-            question=question,
-            runs=tuple(map(_run, sampled)),
-            left_out=left_out,
-            looks=looks,
-            segments=segments,
-            verdict=verdict,
-            reason=reason,
-            words=explain_verdict(question, verdict, segments)
-            if segments
-            else explain_no_runs(question, left_out, selected.trouble),
-            version=__version__,
-            at=self.clock.now(),
-        )
-
-    def _sampled(self, selected: RunSelection) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
-        found: list[SampledRun] = []
-        without = 0
-        for run in reversed(selected.runs):
-            if (sampled := self._read_once(run)) is None:
-                without += 1
-                continue
-            found.append(sampled)
-            if self.question.is_census:  # the older ones asked the same users: they add nothing
-                break
-        more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(selected.runs) - without - len(found)}
-        return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}
-
-    def _read_once(self, run: Run) -> SampledRun | None:
-        key = run.id, run.attempt
-        if key not in self._read:
-            self._read[key] = read_run(run, self.history, self.question, self.users, self.dimensions)
-        return self._read[key]
+def _sample(
+    selected: RunSelection, history: History, question: Question, users: UsersAt | None
+) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
+    found: list[SampledRun] = []
+    without = 0
+    for run in reversed(selected.runs):
+        if (sampled := read_run(run, history, question, users)) is None:
+            without += 1
+            continue
+        found.append(sampled)
+        if question.is_census:  # the older ones asked the same users: they add nothing
+            break
+    more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(selected.runs) - without - len(found)}
+    return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}
 
 
 def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[JudgedSegment, ...]:
@@ -120,7 +116,7 @@ def _wanted(question: Question, known: Sequence[str]) -> list[str]:
 def _run(sampled: SampledRun) -> JudgedRun:
     whole = sampled.segments[ALL]
     users = len(whole.unit) + whole.missing
-    return JudgedRun(run_id=sampled.run.id, slot=sampled.run.slot, users=users, missing=whole.missing, digest=sampled.digest)
+    return JudgedRun(run_id=sampled.run.id, slot=sampled.run.slot, users=users, missing=whole.missing)
 
 
 def _segment(name: str, gated: GateResult, scale: Scale, share: float) -> JudgedSegment:
@@ -141,46 +137,3 @@ def _segment(name: str, gated: GateResult, scale: Scale, share: float) -> Judged
 
 def _mean(unit: float, scale: Scale) -> float | None:
     return None if math.isnan(unit) else scale.from_unit(unit)
-
-
-@contextmanager
-def open_gate(settings: Settings, question: Question) -> Iterator[Gate]:
-    """The store, and where segments are asked for the source of users; both only read."""
-    options = next(each for each in settings.comparisons if each.name == question.comparison.name)
-    with opened_store(settings.database) as store:
-        found = Gate(history=store.history, question=question, clock=SystemClock())
-        if question.segments == (ALL,):
-            yield found
-            return
-        with closing(open_users(options.users, options.baseline)) as users:
-            found.users, found.dimensions = users, tuple(options.users.segments)
-            yield found
-
-
-POLL_S = 5.0
-
-
-def wait_for_verdict(
-    answer: Callable[[], Certificate],
-    clock: Clock,
-    *,
-    timeout_s: float,
-    sleep: Callable[[float], None],
-    report: Callable[[Certificate], None],
-) -> Certificate:
-    """The first certificate with a verdict, or the last one when the time is up; ``report`` is called with each on the way.
-
-    A database that is briefly away is asked again. What the promise covers does not change with the looks taken.
-    """
-    ends = clock.monotonic() + timeout_s
-    while True:
-        left = ends - clock.monotonic()
-        try:
-            found = answer()
-            if found.verdict is not GateVerdict.INCONCLUSIVE or left <= 0:
-                return found
-            report(found)
-        except DatabaseError as error:
-            if error.permanent or left <= 0:
-                raise
-        sleep(min(POLL_S, max(left, 0.0)))

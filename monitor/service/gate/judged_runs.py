@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.model import ALL, Comparison, Keep, Panel, Run, RunStatus, format_instant
+from monitor.model import ALL, Keep, Panel, Run, RunStatus, UserTable, format_instant
 from monitor.model.arrays import Floats, Rows
-from monitor.ports import History, UserSource
+from monitor.ports import History
 from monitor.sampling import draw, kept_among
 from monitor.sequential import Scale
 from monitor.service.gate.question import Question
 
 _LOOKED_THROUGH = 100_000
+
+UsersAt = Callable[[datetime], UserTable]
+"""The users that could be asked at a slot, with their segments."""
 
 
 class LeftOut(StrEnum):
@@ -87,16 +90,13 @@ class SampledSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledRun:
-    """What one run adds. ``digest``: SHA-256 over run, slot, users and scores."""
+    """What one run adds."""
 
     run: Run
     segments: Mapping[str, SampledSegment]
-    digest: str
 
 
-def read_run(
-    run: Run, history: History, question: Question, users: UserSource | None, dimensions: Sequence[str]
-) -> SampledRun | None:
+def read_run(run: Run, history: History, question: Question, users: UsersAt | None) -> SampledRun | None:
     """The run's rotating users; None where it stored no score of what is judged.
 
     A user counts as missing who was asked and has no defined score. InputError for a score out of its range, and where the
@@ -106,44 +106,37 @@ def read_run(
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
-    values = scores.by_metric[excess.series]
     # Fixed users without a score cannot be distinguished from rotating ones. All of them are taken for rotating, so that bounds
     # are never too narrow.
     is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}
-    record = None if users is None or question.segments == (ALL,) else history.record(run.id)
+    record = None if question.segments == (ALL,) else history.record(run.id)
     if users is not None and record is not None and record.coverage is not None:
-        panel = _panel(run, history, question.comparison, scores.users, users, dimensions)
-        members |= {
-            row.segment: (_rows(panel, row.segment, scores.users), row.asked)
-            for row in record.coverage.rows
-            if row.segment != ALL
-        }
-    excesses = excess.of(values)
+        panel, parts = _panel(run, history, question, scores.users, users), record.coverage.rows[1:]
+        members |= {part.segment: (_rows(panel, part.segment, scores.users), part.asked) for part in parts}
+    excesses = excess.of(scores.by_metric[excess.series])
     segments = {
-        name: _segment(excesses[rows][is_rotating[rows]], asked - len(rows), excess.scale)
+        name: _sampled_segment(excesses[rows][is_rotating[rows]], asked - len(rows), excess.scale)
         for name, (rows, asked) in members.items()
     }
-    return SampledRun(run=run, segments=segments, digest=_digest(run, scores.users, values))
+    return SampledRun(run=run, segments=segments)
 
 
-def _segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
+def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
     has_score = ~np.isnan(rotating)
     return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=max(unscored + int((~has_score).sum()), 0))
 
 
-def _panel(
-    run: Run, history: History, comparison: Comparison, scored: pd.Index[str], users: UserSource, dimensions: Sequence[str]
-) -> Panel:
+def _panel(run: Run, history: History, question: Question, scored: pd.Index[str], users: UsersAt) -> Panel:
     if (kept := history.kept_lists(run.id)) is not None and scored.isin(kept.panel.users).all():
         return kept.panel
     # A draw gives the same users as long as the source lists the same.
-    panel = draw(users.users(run.slot, list(dimensions)), comparison, run.slot)
+    panel = draw(users(run.slot), question.comparison, run.slot)
     if len(panel) != run.asked or not scored.isin(panel.users).all():
         msg = (
             f"segments of the run of {format_instant(run.slot)} are not known any more: the users are others by now. "
-            "Set keep_lists: all, which keeps segments with each run, or judge newer runs with --since"
+            "Set keep_lists: all, which keeps segments with the newest run, or judge newer runs with --since"
         )
         raise InputError(msg)
     return panel
@@ -154,14 +147,3 @@ def _rows(panel: Panel, segment: str, scored: pd.Index[str]) -> Rows:
     places = panel.segments.get(segment, np.empty(0, dtype=np.intp))
     found = scored.get_indexer(panel.users[places])
     return np.sort(found[found >= 0])
-
-
-def _digest(run: Run, users: pd.Index[str], values: Floats) -> str:
-    found = hashlib.sha256(f"{run.id}\0{run.slot.isoformat()}\0{run.asked}\0{len(users)}\0".encode())
-    # Lengths stand before names, so that no two lists of names read the same.
-    for user in users:
-        name = str(user).encode(errors="surrogatepass")
-        found.update(len(name).to_bytes(8, "little") + name)
-    # NaN has many forms of bits.
-    found.update(np.where(np.isnan(values), np.nan, values).astype("<f8").tobytes())
-    return found.hexdigest()
