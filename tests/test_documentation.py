@@ -15,6 +15,7 @@ from monitor.cli import exit_codes
 from monitor.cli.main import EPILOG, app
 from monitor.export import DAEMON_GAUGES, PREFIX
 from monitor.metrics import METRICS
+from monitor.storage import schema_version
 from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +57,11 @@ def test_readme_is_read_at_one_sitting() -> None:
 
 def test_what_is_generated_is_as_the_code_says() -> None:
     assert [path.name for path, text in generated.texts() if path.read_text() != text] == [], "run: make generated"
+
+
+def test_the_schema_that_is_wanted_is_named() -> None:
+    assert f"Schema {schema_version.head()}." in (ROOT / "CHANGELOG.md").read_text()
+    assert f"wants {schema_version.head()}:" in (ROOT / "deploy/README.md").read_text()
 
 
 def test_the_number_of_measures_is_theirs() -> None:

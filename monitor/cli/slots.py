@@ -75,12 +75,14 @@ def run_once(  # noqa: PLR0913 - the command's options
     be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
     A slot whose live sources have answered before is left as it is: see --again.
     """
-    from monitor.service.commands.metrics_output import metrics_output_of
+    from monitor.export import require_textfile
+    from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
     wanted = parse_instant(slot) if slot is not None else None
-    output = metrics_output_of(textfile, push, instance=push_instance)
-    if output.gateway is not None and output.gateway.password and push != os.environ.get(PUSH_VARIABLE):
+    file = None if textfile is None else require_textfile(textfile)
+    gateway = None if push is None else gateway_at(push, instance=push_instance)
+    if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
         print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     log_errors_only()
     with open_one_shot(config, reconciles=True, say=print_error) as service:
@@ -94,7 +96,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         else:
             _print_results(results)
         undelivered = _delivery_errors(service)
-        errors += output.write(service, comparison)
+        errors += write_metrics(service, comparison, textfile=file, gateway=gateway)
     _raise([*errors, *undelivered])
     _exit(results)
 

@@ -57,23 +57,18 @@ _MAX_WEB_CONFIG_BYTES = 1 << 18
 
 def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
     """The options of that web configuration file, None when there is none or it is wrong, and all problems with it."""
+    if path is None:
+        return None, []
     try:
-        return None if path is None else _parse_access(Path(path)), []
+        text = read_text(Path(path), advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False)
+        # Whoever else reads this file, in the form of Prometheus' exporter-toolkit, knows no variables.
+        document = read_mapping(text.replace("${", "$${"), path, {}, example="basic_auth_users: {...}")
+    except EmptyConfigError:
+        return AccessOptions(), []
     except ConfigError as error:
         return None, str(error).splitlines()
-
-
-def _parse_access(path: Path) -> AccessOptions:
-    text = read_text(path, advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False)
-    try:
-        # Whoever else reads this file, in the form of Prometheus' exporter-toolkit, knows no variables.
-        document = read_mapping(text.replace("${", "$${"), str(path), {}, example="basic_auth_users: {...}")
-    except EmptyConfigError:
-        return AccessOptions()
-    options, problems = validate_document(AccessOptions, document, {"base_dir": str(path.absolute().parent)})
-    if options is None or problems:
-        raise ConfigError("\n".join(dict.fromkeys(report_lines(document, problems, str(path)))))
-    return options
+    options, problems = validate_document(AccessOptions, document, {"base_dir": str(Path(path).absolute().parent)})
+    return None if problems else options, list(report_lines(document, problems, path))
 
 
 _RULE_KEYS = ("rules", "false_alarm_every")

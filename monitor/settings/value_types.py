@@ -22,6 +22,7 @@ from monitor.storage.database_url import absolute_url, parse_url
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+_SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL)
 _YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
@@ -66,7 +67,8 @@ def _lease(lasts: timedelta) -> timedelta:
 def parse_metric(text: str) -> Metric:
     """The metric of that name; ValueError for one that was cut at its comma, MetricError for an unknown one."""
     if text.count("(") != text.count(")"):
-        msg = 'is part of a name that was cut at its comma: put the whole name in quotes, such as "rbo(top=10, share=0.86)"'
+        example = "ndcg(arm=candidate, gain=linear)"
+        msg = f'is part of a name that was cut at its comma: put the whole name in quotes, such as "{example}"'
         raise ValueError(msg)
     return parse(text)
 
@@ -82,14 +84,6 @@ def parse_days(text: str) -> tuple[date, date]:
         msg = "must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26"
         raise ValueError(msg)
     return days
-
-
-def _segment(text: str) -> str:
-    dimension, separator, value = text.partition("=")
-    if text != ALL and not (dimension and separator and value):
-        msg = f"must be {ALL} or dimension=value, such as country=UK"
-        raise ValueError(msg)
-    return text
 
 
 def _segments(value: object) -> object:
@@ -154,7 +148,7 @@ StatisticName = Annotated[str, as_printed_by(Statistic.parse)]
 DaysText = Annotated[str, _readable_by(parse_days)]
 CronText = Annotated[str, _readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
-SegmentName = Annotated[str, AfterValidator(_segment)]
+SegmentName = Annotated[str, _matching(_SEGMENT, f"{ALL} or dimension=value, such as country=UK")]
 SegmentChoice = BeforeValidator(_segments)
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
 KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)])]

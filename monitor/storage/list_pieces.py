@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import Connection, Select, and_, delete, exists, false, func, or_, select
 
 from monitor.errors import DatabaseError
 from monitor.model import METRIC_LABELS, Arm, KeptLists, RuleKind, RunResult, RunStatus, State, UserLists
@@ -37,12 +37,8 @@ def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tupl
         connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
     # Without pieces the last run looked back at is an earlier one.
     if pieces:
-        name = result.claim.comparison
-        is_earlier = and_(runs.c.comparison == name, runs.c.scheduled_for < result.claim.slot)
-        is_unneeded = and_(runs.c.claimed_until.is_(None), ~_waits_for_relevance(result.finished_at))
-        onset = onset_of(connection, name)
-        former = None if onset is None else last_run_with_lists(connection, name, onset)
-        superseded = select(runs.c.id).where(is_earlier, is_unneeded, runs.c.id.is_distinct_from(former))
+        is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot)
+        superseded = runs_with_unneeded_lists(None, result.finished_at).where(is_earlier)
         connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
@@ -99,7 +95,7 @@ def _onset() -> Select[Any]:
     return select(func.min(alert_states.c.since)).where(is_drift)
 
 
-def runs_with_unneeded_lists(before: datetime, now: datetime) -> Select[tuple[int]]:
+def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
     """Settled runs whose lists can be deleted.
 
     Those older than ``before``, and those that are neither a comparison's newest ok run, nor the newest one from before its
@@ -116,11 +112,8 @@ def runs_with_unneeded_lists(before: datetime, now: datetime) -> Select[tuple[in
     is_superseded = and_(
         runs.c.scheduled_for < newest.correlate(runs).scalar_subquery(), runs.c.scheduled_for.is_distinct_from(former)
     )
-    is_past = or_(runs.c.scheduled_for < before, and_(is_superseded, ~_waits_for_relevance(now)))
+    # Relevance may still arrive, or arrive again where the slot is run again.
+    waits = and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)
+    is_past = or_(false() if before is None else runs.c.scheduled_for < before, and_(is_superseded, ~waits))
     is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
     return select(runs.c.id).where(is_settled, HAS_LISTS, is_past)
-
-
-def _waits_for_relevance(now: datetime) -> ColumnElement[bool]:
-    """Whether relevance may still arrive for a run, or arrive again where the slot is run again."""
-    return and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)

@@ -50,8 +50,6 @@ _ATTACHED = text(
 )
 _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
-_COUNTED_BYTES = 1 << 26
-"""Up to this size the rows of a partition are counted, beyond it the server's own estimate is taken where it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +143,10 @@ def bytes_of(connection: Connection, name: str) -> int:
 
 
 def rows_of(connection: Connection, name: str) -> int:
-    """Rows of a table of PostgreSQL, of a large one about."""
-    if bytes_of(connection, name) > _COUNTED_BYTES:
-        estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-        if (rows := int(connection.scalar(estimate, {"name": name}) or 0)) > 0:
-            return rows
+    """Rows of a table of PostgreSQL: as the server estimates, counted where it does not."""
+    estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
+    if (rows := int(connection.scalar(estimate, {"name": name}) or 0)) > 0:
+        return rows
     return int(connection.scalar(text(f"SELECT count(*) FROM {name}")) or 0)  # noqa: S608 - quoted
 
 

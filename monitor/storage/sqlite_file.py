@@ -78,15 +78,12 @@ class PinnedFiles:
 
     def change(self) -> str | None:
         """What became of them and what to do, in words; None while they are the same."""
-        changed = [path for path, known in self.identities.items() if known is not None and identity(path) != known]
-        if not changed:
-            return None
-        is_log = changed[0] != next(iter(self.identities))
-        whose = f"lost its log: {changed[0]} " if is_log else ""
-        if changed[0].exists():
-            return f"{whose}was replaced by another file while in use: nothing is written any more: restart rankwatch"
-        todo = "restart rankwatch" if is_log else "put it back, or restart rankwatch"
-        return f"{whose}was deleted or moved away while in use: nothing is written any more: {todo}"
+        for path, known in self.identities.items():
+            if known is not None and identity(path) != known:
+                became = "replaced by another file" if path.exists() else "deleted or moved away"
+                todo = "nothing is written any more: put it back, or restart rankwatch"
+                return f"cannot be used: {path} was {became} while in use: {todo}"
+        return None
 
 
 def find_damage(file: Path) -> list[str]:

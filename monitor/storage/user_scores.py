@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ def store_scores(connection: Connection, run_id: int, slot: datetime, batches: I
     first = _give_places(connection, run_id, parts)
     # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer would double the time.
     driver = connection.connection.driver_connection
-    found = _alike(chain([head], batches))
+    found = chain([head], batches)
     if is_sqlite(connection):
         insert_rows(driver, run_id, first, parts, found)
     else:
@@ -95,17 +95,6 @@ def _give_places(connection: Connection, run_id: int, parts: Sequence[Sequence[s
     ]
     connection.execute(score_places.insert(), placed)
     return first
-
-
-def _alike(batches: Iterable[Scores]) -> Iterator[Scores]:
-    """The batches; ValueError where one holds other metrics than the first."""
-    first: set[str] | None = None
-    for batch in batches:
-        first = first or set(batch.by_metric)
-        if set(batch.by_metric) != first:
-            msg = f"batches of one run hold the same metrics: {sorted(batch.by_metric)} came after {sorted(first)}"
-            raise ValueError(msg)
-        yield batch
 
 
 def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:

@@ -71,25 +71,6 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     assert [each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)] == []
 
 
-def test_a_failed_run_without_results_is_stored(store: SqlStore) -> None:
-    claim = claimed(store)
-    bare = result(
-        claim,
-        status=RunStatus.FAILED,
-        reason="no route",
-        coverage=None,
-        summaries=(),
-        scores=None,
-        evidence=(),
-        stage_seconds={},
-    )
-    assert store.runs.finish(bare, receivers=("hook",))
-
-    (latest,) = store.history.latest(["home-feed"])
-    assert (latest.run.status, latest.run.reason) == (RunStatus.FAILED, "no route")
-    assert (latest.coverage, latest.summaries, latest.last_ok_slot, latest.last_ok_at) == (None, (), None, None)
-
-
 def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: SqlStore) -> None:
     empty = factories.summary(segment="x=y", n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
     odd = factories.summary(

@@ -155,6 +155,8 @@ def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(
     failed, abandoned = worked.claimed(store, SLOT), worked.claimed(store, SLOT + DAY)
     result = worked.result(failed, status=RunStatus.FAILED, reason="away", coverage=None, summaries=(), scores=None)
     assert store.runs.finish(result, receivers=())
+    (latest,) = store.history.latest(["home-feed"])
+    assert (latest.run.status, latest.last_ok_slot, latest.last_ok_at) == (RunStatus.FAILED, None, None)
     store.runs.abandon_expired(abandoned.until + DAY)
     worked.claimed(store, SLOT + 5 * DAY)
 

@@ -63,14 +63,6 @@ def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(
     assert [tuple(row) for row in rows] == [("b", "ndcg", None), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
 
 
-def test_batches_of_different_metrics_are_refused(store: SqlStore) -> None:
-    batches = [scores({"tau": {"a": 0.5}}), scores({"rbo": {"b": 0.5}})]
-    run_id = claimed(store).run_id
-    with pytest.raises(ValueError, match=r"\['rbo'\] came after \['tau'\]"), store.database.write() as connection:
-        per_user.store_scores(connection, run_id, SLOT, batches)
-    assert store.history.run_scores(run_id, ["tau"]).by_metric == {}
-
-
 def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
     no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
