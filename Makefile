@@ -28,7 +28,7 @@ lint: $(DEV)/.done
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)
 
-# Dashboards, references, schema and pictures that follow from the code.
+# Dashboards, references and schema that follow from the code.
 generated: $(DEV)/.done
 	PYTHONPATH=.:tests:deploy/grafana:config $(DEV)/bin/python -m tests.generated
 

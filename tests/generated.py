@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from boards import DASHBOARDS, render
-from metrics import picture
+from metrics.reactions import reactions_table
 from monitor.export import series_reference
 from monitor.settings.json_schema import json_schema
 from settings_reference import settings_reference
@@ -31,7 +31,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
     yield _with(ROOT / "config/README.md", settings_reference())
     yield _with(ROOT / "monitor/export/README.md", series_reference())
-    yield ROOT / "monitor/metrics/reactions.svg", picture.svg()
+    yield _with(ROOT / "monitor/metrics/README.md", reactions_table())
     for name, board in DASHBOARDS.items():
         yield ROOT / f"deploy/grafana/dashboards/{name}.json", render(board)
     yield ROOT / _OPERATOR, "---\n".join(map(_prometheus_rule, sorted((ROOT / "deploy/prometheus").glob("*.rules.yml"))))

@@ -27,7 +27,8 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
 
 if TYPE_CHECKING:
-    from monitor.service.gate import Certificate, JudgedSegment
+    from monitor.sequential import GateResult
+    from monitor.service.gate import Certificate
 
 _CLICK_USAGE = 2  # what usage errors end with elsewhere
 
@@ -161,7 +162,7 @@ def _runs_line(found: Certificate) -> str:
     return f"runs: {len(found.runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
 
 
-def _row(each: JudgedSegment) -> tuple[str, ...]:
+def _row(each: GateResult) -> tuple[str, ...]:
     means = dict.fromkeys(number(mean) for mean in (each.mean_best, each.mean_worst))
     verdict = each.verdict.value if each.verdict != "inconclusive" else f"{each.verdict.value} ({each.reason.value})"
     figures = (number(each.low), number(each.high), number(each.evidence_safe, 2), number(each.evidence_breach, 2))
@@ -191,7 +192,7 @@ def _as_dict(found: Certificate) -> dict[str, object]:
     }
 
 
-def _segment_dict(each: JudgedSegment, level: float) -> dict[str, object]:
+def _segment_dict(each: GateResult, level: float) -> dict[str, object]:
     return {
         **pick(each, "segment", "verdict", "reason", "users", "missing"),
         "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},

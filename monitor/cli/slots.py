@@ -26,8 +26,6 @@ from monitor.cli.parameters import (
     AsJson,
     Config,
     OneComparison,
-    OneName,
-    only_one,
     parse_instant,
     parse_period,
 )
@@ -61,11 +59,10 @@ _PushInstance = Annotated[
 
 
 def run_once(  # noqa: PLR0913 - the command's options
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
-    comparison: OneComparison = None,
     again: _Again = False,
     textfile: _Textfile = None,
     push: _Push = None,
@@ -78,13 +75,14 @@ def run_once(  # noqa: PLR0913 - the command's options
     be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
     A slot whose live sources have answered before is left as it is: see --again.
     """
-    from monitor.service.commands.metrics_output import metrics_output_of
+    from monitor.export import require_textfile
+    from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
-    output = metrics_output_of(textfile, push, instance=push_instance)
-    if output.gateway is not None and output.gateway.password and push != os.environ.get(PUSH_VARIABLE):
+    file = None if textfile is None else require_textfile(textfile)
+    gateway = None if push is None else gateway_at(push, instance=push_instance)
+    if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
         print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     log_errors_only()
     with open_one_shot(config, reconciles=True, say=print_error) as service:
@@ -98,7 +96,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         else:
             _print_results(results)
         undelivered = _delivery_errors(service)
-        errors += output.write(service, comparison)
+        errors += write_metrics(service, comparison, textfile=file, gateway=gateway)
     _raise([*errors, *undelivered])
     _exit(results)
 
@@ -123,12 +121,11 @@ def _raise(errors: Sequence[MonitorError | OSError]) -> None:
 
 
 def replay(  # noqa: PLR0913 - the command's options
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     start: Annotated[str, typer.Option("--from", help="First slot, ISO 8601, included.")],
     end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
     config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
     again: _Again = False,
     notify: Annotated[bool, typer.Option("--notify", help="Notify receivers too; by default nothing is sent.")] = False,
     as_json: AsJson = False,
@@ -140,7 +137,6 @@ def replay(  # noqa: PLR0913 - the command's options
     """
     from monitor.service.commands.one_shot import open_one_shot
 
-    comparison = only_one(name, comparison)
     first, last = parse_instant(start), parse_instant(end)
     parse_period(start, end)
     log_errors_only()

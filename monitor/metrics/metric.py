@@ -7,7 +7,7 @@ from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
@@ -72,16 +72,6 @@ class Metric(ABC):
     def parameters(cls) -> tuple[str, ...]:
         """Names of the metric's own parameters: words where `choices` lists them, numbers otherwise."""
         return tuple(field.name for field in fields(cls) if field.name != "depth")
-
-    @classmethod
-    def accepted(cls) -> tuple[str, ...]:
-        """Names that may stand between the parentheses: the parameters, and other ways to give them."""
-        return cls.parameters()
-
-    @classmethod
-    def build(cls, depth: int | None, values: Mapping[str, float | str]) -> Self:
-        """The metric with these accepted values; MetricError when they do not go together or are out of range."""
-        return cls(depth=depth, **values)
 
     def __str__(self) -> str:
         values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.parameters())

@@ -29,7 +29,7 @@ def read_name(text: object, registry: Mapping[str, type[Metric]]) -> Metric:
     if kind is None:
         _fail(f"unknown metric {name!r}{_suggest(name, registry)}")
     values = _read_arguments(text, kind, arguments or "")
-    return kind.build(None if depth is None else int(depth), values)
+    return kind(depth=None if depth is None else int(depth), **values)
 
 
 def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, float | str]:
@@ -38,8 +38,8 @@ def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, 
         name, equals, number = (part.strip() for part in argument.partition("="))
         if not equals:
             _fail(f"cannot read {name!r} in metric {text!r}: write parameters as name=value{_example(kind)}")
-        if name not in kind.accepted():
-            _fail(f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.accepted())}")
+        if name not in kind.parameters():
+            _fail(f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.parameters())}")
         if name in values:
             _fail(f"parameter {name!r} stands twice in metric {text!r}")
         values[name] = _read_value(text, kind, name, number)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from monitor.kernels.engines.positions import rank_dtype
 from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_res, rbo_truncated, residual_by_common
 from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
-from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
+from monitor.kernels.rbo.weight import rbo_weight
 from monitor.metrics.metric import Need, Similarity
 
 
@@ -25,7 +23,7 @@ class Persistent(Similarity, ABC):
     """A measure that weighs depth d with (1-p) p^(d-1).
 
     ``p``: chance that a reader who looked at one rank looks at the next; at 0.9 the first ten ranks carry 86 % of the weight.
-    It may be given as ``top`` and ``share`` instead: the p at which that share of the weight lies in the top ranks.
+    `rbo_persistence` gives the p at which a share of the weight lies in the top ranks.
     """
 
     p: float = 0.9
@@ -36,27 +34,6 @@ class Persistent(Similarity, ABC):
         if not 0 < self.p < 1:
             msg = f"{self.name}(p={self.p!r}): p must lie between 0 and 1, both excluded, such as {self.name}(p=0.9)"
             raise MetricError(msg)
-
-    @classmethod
-    def accepted(cls) -> tuple[str, ...]:
-        """``p``, or ``top`` and ``share`` together."""
-        return (*cls.parameters(), "top", "share")
-
-    @classmethod
-    def build(cls, depth: int | None, values: Mapping[str, float | str]) -> Self:
-        """The metric with this p, or with the p at which the ``top`` ranks carry this ``share`` of the weight."""
-        numbers = {name: float(value) for name, value in values.items()}
-        if "top" not in numbers and "share" not in numbers:
-            return cls(depth=depth, **numbers)
-        written = f"{cls.name}({', '.join(f'{name}={value:g}' for name, value in numbers.items())})"
-        if numbers.keys() != {"top", "share"}:
-            msg = f"{written}: write either p, or top and share together, such as {cls.name}(top=10, share=0.86)"
-            raise MetricError(msg)
-        try:
-            return cls(depth=depth, p=rbo_persistence(numbers["top"], numbers["share"]))
-        except MetricError as error:
-            msg = f"{written}: {error}"
-            raise MetricError(msg) from None
 
     def score_full(self, k: int, *, is_same: bool) -> float:
         """Score of two lists of k items, identical or disjoint: where the bounds of these measures are attained."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.sequential.capital import bounds, log_capital, require_level
-from monitor.sequential.samples import UserSample
+from monitor.sequential.samples import Scale, UserSample
 
 
 def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
@@ -53,62 +53,64 @@ class GateReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One sample held against a margin; means on [0, 1], evidence as natural logarithms of e-values.
+    """One segment held against a margin, in the score's own units.
 
-    ``least`` and ``most``: mean with every missing score at 0 and at 1 (NaN without users). ``below``: evidence for a mean
-    below the margin with the missing at 1, ``above``: for one above it with the missing at 0. ``low`` and ``high``: bounds of
-    the mean, each wrong with at most alpha, with the missing at 0 for ``low`` and at 1 for ``high``.
+    ``mean_best`` and ``mean_worst``: mean with every missing score at the low and at the high end of the scale, None without
+    users. ``low`` and ``high``: bounds of the mean, each wrong with at most alpha, with the missing at the low end for ``low``
+    and at the high one for ``high``. Evidence: log10 of the e-value for a mean below the margin with the missing at the high
+    end, and for one above it with the missing at the low end, this look's share of alpha taken off; alpha 0.01 asks for 2.
     """
 
-    n: int
+    segment: str
+    users: int
     missing: int
-    least: float
-    most: float
-    below: float
-    above: float
+    mean_best: float | None
+    mean_worst: float | None
     low: float
     high: float
+    evidence_safe: float
+    evidence_breach: float
     verdict: GateVerdict
     reason: GateReason
 
 
-def gate_samples(samples: Sequence[UserSample], margin: float, alpha: float, *, share: float = 1.0) -> tuple[GateResult, ...]:
-    """Judge samples (segments) together, each verdict by e-BH over the evidence of all: see `reject`.
+def gate_samples(
+    samples: Mapping[str, UserSample], scale: Scale, margin: float, alpha: float, *, share: float = 1.0
+) -> tuple[GateResult, ...]:
+    """Judge samples, by segment, together, each verdict by e-BH over the evidence of all: see `reject`.
 
-    Margin on (0, 1), alpha in (0, 1) or InputError; ``share`` of alpha is this look's. Each side has the whole alpha, as at
-    most one of the two verdicts can be wrong of one and the same mean: of one sample ``safe`` is wrong with probability at most
-    alpha, and so is ``breach``. They exclude each other on any data: evidence for below grows only where the mean with the
-    missing at 1 is below, and for above only where that with the missing at 0 is above.
+    Margin inside of the ``scale``, alpha in (0, 1) or InputError; ``share`` of alpha is this look's. Each side has the whole
+    alpha, as at most one of the two verdicts can be wrong of one and the same mean: of one sample ``safe`` is wrong with
+    probability at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below grows only where
+    the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
 
     All are ``safe`` only where each by itself would be, so that the chance of that with any of them beyond the
     margin is at most alpha, however many they are; the expected share of wrong ones among the ``breach`` is at most alpha.
     """
     require_level(alpha)
-    level = alpha * share
-    below = [log_capital(sample.most, margin) for sample in samples]
-    above = [log_capital(sample.least.flipped(), 1 - margin) for sample in samples]
+    level, at = alpha * share, scale.margin(margin)
+    below = [log_capital(sample.most, at) for sample in samples.values()]
+    above = [log_capital(sample.least.flipped(), 1 - at) for sample in samples.values()]
     is_safe, is_breach = reject(below, level), reject(above, level)
-    verdicts = np.where(is_safe, GateVerdict.SAFE, np.where(is_breach, GateVerdict.BREACH, GateVerdict.INCONCLUSIVE))
-    return tuple(
-        _gated(sample, margin, level, evidence, GateVerdict(verdict))
-        for sample, *evidence, verdict in zip(samples, below, above, verdicts.tolist(), strict=True)
-    )
-
-
-def _gated(sample: UserSample, margin: float, level: float, evidence: Sequence[float], verdict: GateVerdict) -> GateResult:
-    low, high = bounds(sample.least, sample.most, level)
-    return GateResult(
-        n=sample.n,
-        missing=sample.missing,
-        least=sample.least.mean,
-        most=sample.most.mean,
-        below=evidence[0],
-        above=evidence[1],
-        low=low,
-        high=high,
-        verdict=verdict,
-        reason=GateReason.DECIDED if verdict is not GateVerdict.INCONCLUSIVE else _lacking(sample, margin, level),
-    )
+    found = []
+    for place, (segment, sample) in enumerate(samples.items()):
+        low, high = bounds(sample.least, sample.most, level)
+        verdict = GateVerdict.SAFE if is_safe[place] else GateVerdict.BREACH if is_breach[place] else GateVerdict.INCONCLUSIVE
+        result = GateResult(
+            segment=segment,
+            users=sample.n,
+            missing=sample.missing,
+            mean_best=scale.from_unit(sample.least.mean) if sample.n else None,
+            mean_worst=scale.from_unit(sample.most.mean) if sample.n else None,
+            low=scale.from_unit(low),
+            high=scale.from_unit(high),
+            evidence_safe=(below[place] + math.log(share)) / math.log(10),
+            evidence_breach=(above[place] + math.log(share)) / math.log(10),
+            verdict=verdict,
+            reason=GateReason.DECIDED if verdict is not GateVerdict.INCONCLUSIVE else _lacking(sample, at, level),
+        )
+        found.append(result)
+    return tuple(found)
 
 
 def _lacking(sample: UserSample, margin: float, level: float) -> GateReason:

@@ -67,7 +67,8 @@ def _lease(lasts: timedelta) -> timedelta:
 def parse_metric(text: str) -> Metric:
     """The metric of that name; ValueError for one that was cut at its comma, MetricError for an unknown one."""
     if text.count("(") != text.count(")"):
-        msg = 'is part of a name that was cut at its comma: put the whole name in quotes, such as "rbo(top=10, share=0.86)"'
+        example = "ndcg(arm=candidate, gain=linear)"
+        msg = f'is part of a name that was cut at its comma: put the whole name in quotes, such as "{example}"'
         raise ValueError(msg)
     return parse(text)
 

@@ -9,7 +9,7 @@ import published
 from export.page import scraped
 from monitor.export import PrometheusPublisher
 from monitor.export.families import Gauges
-from monitor.export.segment_limit import choose_segments, removable_segments
+from monitor.export.publication import choose_segments, removable_segments
 from monitor.model import ALL, Coverage, CoverageRow, State
 
 

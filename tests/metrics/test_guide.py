@@ -21,7 +21,7 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read() -> No
     named = re.findall(r"`((\w+)\([^`]*\))`", GUIDE)
 
     written = [text for text, name in named if name in METRICS]
-    assert "rbo(top=3, share=0.86)" in written
+    assert "rbo(p=0.68)" in written
     for text in written:
         parse(text)
 

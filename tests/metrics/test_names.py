@@ -47,7 +47,7 @@ def test_what_prints_parses_to_the_same_metric(p: float, depth: int | None) -> N
         ("Extended_Tau", "unknown metric 'Extended_Tau'; did you mean 'extended_tau'?"),
         ("zzz", "unknown metric 'zzz'; `rankwatch metrics` lists all"),
         ("rbo(P=0.9)", "metric rbo has no parameter 'P'; did you mean 'p'?"),
-        ("rbo(q=0.9)", "metric rbo has no parameter 'q'; known: p, share, top"),
+        ("rbo(q=0.9)", "metric rbo has no parameter 'q'; known: p"),
         ("overlap(p=1)", "metric overlap has no parameter 'p'; it takes none"),
         (
             "ndcg(arm=both)",

@@ -9,50 +9,14 @@ import pytest
 from kernels import reference, reference_rbo
 from metrics import known_pairs
 from monitor.errors import MetricError
-from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
+from monitor.kernels.rbo.weight import rbo_weight
 from monitor.metrics import score_all
-from monitor.metrics.names import read_name
 from monitor.metrics.rbo import Persistent, Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 
 FAMILY: dict[str, type[Persistent]] = {
     kind.name: kind for kind in (Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW)
 }
 every_kind = pytest.mark.parametrize("kind", FAMILY.values(), ids=FAMILY.keys())
-
-
-@every_kind
-def test_top_and_share_stand_for_the_p_that_gives_them(kind: type[Persistent]) -> None:
-    metric = read_name(f"{kind.name}(top=10, share=0.86)@20", FAMILY)
-
-    assert metric == kind(p=rbo_persistence(10, 0.86), depth=20)
-    assert rbo_weight(rbo_persistence(10, 0.86), 10) == pytest.approx(0.86, abs=1e-12)
-    assert read_name(str(metric), FAMILY) == metric
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("top=10", "rbo(top=10): write either p, or top and share together, such as rbo(top=10, share=0.86)"),
-        (
-            "p=0.9, top=10, share=0.86",
-            "rbo(p=0.9, top=10, share=0.86): write either p, or top and share together, such as rbo(top=10, share=0.86)",
-        ),
-        ("top=2.5, share=0.5", "rbo(top=2.5, share=0.5): top must be a whole number of ranks from 1 to 1000000, not 2.5"),
-        ("top=0, share=0.5", "rbo(top=0, share=0.5): top must be a whole number of ranks from 1 to 1000000, not 0"),
-        (
-            "top=1e300, share=0.5",
-            "rbo(top=1e+300, share=0.5): top must be a whole number of ranks from 1 to 1000000, not 1e+300",
-        ),
-        ("top=10, share=1", "rbo(top=10, share=1): share must lie between 0 and 1, both excluded, not 1.0"),
-        ("top=1, share=1e-20", "rbo(top=1, share=1e-20): no p gives the top 1 ranks a share as small as 1e-20"),
-        ("tpo=10", "metric rbo has no parameter 'tpo'; did you mean 'top'?"),
-    ],
-)
-def test_a_weight_that_cannot_be_is_refused_with_what_to_write_instead(arguments: str, message: str) -> None:
-    with pytest.raises(MetricError) as refused:
-        read_name(f"rbo({arguments})", FAMILY)
-
-    assert str(refused.value) == message
 
 
 @every_kind

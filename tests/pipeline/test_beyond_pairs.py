@@ -132,7 +132,7 @@ def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -
     ("answer", "why"),
     [
         (SourceError("prices.csv: no such file"), "item_weights: prices.csv: no such file"),
-        (threading.Event(), "item_weights: no answer within"),
+        (threading.Event(), "item_weights: no answer when the run's deadline passed"),
     ],
     ids=["unreadable", "hung"],
 )

@@ -24,7 +24,7 @@ from monitor.model import (
     to_lessons,
 )
 from monitor.pipeline.expectations import NEAR_DROP_Z, learning_rules
-from monitor.reference.budget import SAFETY
+from monitor.reference import SAFETY
 
 DAY = timedelta(days=1)
 N = 10_000

@@ -80,7 +80,10 @@ def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: p
     broken = SourceError("file: again.parquet is not there", permanent=True)
     hung = threading.Event()
 
-    for answer, why in ((broken, "noise_floor: file: again.parquet is not there"), (hung, "noise_floor: no answer within")):
+    for answer, why in (
+        (broken, "noise_floor: file: again.parquet is not there"),
+        (hung, "noise_floor: no answer when the run's deadline passed"),
+    ):
         slow = StillClock()
         watched = changed(FLOORED, rules=(), noise_floor=NoiseFloor.SERVE, deadline=timedelta(seconds=0.2), metrics=(OVERLAP,))
         result = execute(watched, arms(lists, lists, users("a"), again=Canned(answer)), claim(), Memory(), slow)

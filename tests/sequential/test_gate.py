@@ -12,6 +12,7 @@ from monitor.sequential import (
     GateReason,
     GateResult,
     GateVerdict,
+    Scale,
     UserSample,
     gate_samples,
     log_capital,
@@ -24,8 +25,12 @@ def sample(values: list[float] | np.ndarray, missing: int = 0) -> UserSample:
     return UserSample(tally(np.asarray(values, dtype=float)), missing)
 
 
+def gate_each(samples: list[UserSample], margin: float, alpha: float, share: float = 1.0) -> tuple[GateResult, ...]:
+    return gate_samples({str(place): one for place, one in enumerate(samples)}, Scale(0, 1), margin, alpha, share=share)
+
+
 def gate_sample(one: UserSample, margin: float, alpha: float, share: float = 1.0) -> GateResult:
-    return gate_samples([one], margin, alpha, share=share)[0]
+    return gate_each([one], margin, alpha, share)[0]
 
 
 SAFE, BREACH = ("safe", "decided"), ("breach", "decided")
@@ -57,7 +62,7 @@ def test_so_many_equal_scores_and_missing_users_are_a_verdict_or_say_why_not(
     found = gate_sample(sample(np.full(users, value), missing), margin, 0.01)
     assert (found.verdict.value, found.reason.value) == said
     if users:
-        assert (found.least, found.most) == pytest.approx(
+        assert (found.mean_best, found.mean_worst) == pytest.approx(
             (value * users / (users + missing), (value * users + missing) / (users + missing))
         )
 
@@ -74,7 +79,7 @@ def test_the_bounds_hold_every_value_that_the_missing_may_have() -> None:
 @given(st.lists(st.floats(0, 1), max_size=60), st.integers(0, 5), st.floats(0.05, 0.95))
 def test_safe_and_breach_exclude_each_other_and_go_with_the_bounds(values: list[float], missing: int, margin: float) -> None:
     found = gate_sample(sample(values, missing), margin, 0.05)
-    assert not (found.below >= math.log(20) and found.above >= math.log(20))
+    assert not (found.evidence_safe >= math.log10(20) and found.evidence_breach >= math.log10(20))
     if found.verdict is GateVerdict.SAFE:
         assert found.high <= margin + 1e-6
     if found.verdict is GateVerdict.BREACH:
@@ -84,8 +89,10 @@ def test_safe_and_breach_exclude_each_other_and_go_with_the_bounds(values: list[
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(0, 5))
 def test_missing_filled_in_by_hand_is_the_same(values: list[float], missing: int) -> None:
     found = gate_sample(sample(values, missing), 0.4, 0.05)
-    assert found.below == pytest.approx(log_capital(tally(np.array(values + [1.0] * missing)), 0.4))
-    assert found.above == pytest.approx(log_capital(tally(1 - np.array(values + [0.0] * missing)), 0.6))
+    assert found.evidence_safe * math.log(10) == pytest.approx(log_capital(tally(np.array(values + [1.0] * missing)), 0.4))
+    assert found.evidence_breach * math.log(10) == pytest.approx(
+        log_capital(tally(1 - np.array(values + [0.0] * missing)), 0.6)
+    )
 
 
 def test_a_share_of_alpha_asks_for_more_evidence() -> None:
@@ -125,11 +132,11 @@ def test_e_bh_is_the_slow_definition(logs: list[float], alpha: float) -> None:
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself() -> None:
     enough, few = sample(np.zeros(100)), sample(np.zeros(10))
-    assert {each.verdict for each in gate_samples([enough, enough, enough], 0.1, 0.01)} == {GateVerdict.SAFE}
-    assert [each.reason for each in gate_samples([enough, few], 0.1, 0.01)] == [GateReason.DECIDED, GateReason.TOO_FEW]
+    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {GateVerdict.SAFE}
+    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [GateReason.DECIDED, GateReason.TOO_FEW]
 
 
 def test_one_bad_segment_among_many_has_to_show_more_evidence() -> None:
     bad, good = sample(np.ones(9)), sample(np.full(200, 0.5))
     assert gate_sample(bad, 0.5, 0.1).verdict is GateVerdict.BREACH
-    assert gate_samples([bad, *[good] * 30], 0.5, 0.1)[0].verdict is GateVerdict.INCONCLUSIVE
+    assert gate_each([bad, *[good] * 30], 0.5, 0.1)[0].verdict is GateVerdict.INCONCLUSIVE

@@ -93,20 +93,6 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
         wait_for(lambda: len(watched.runs()) == 3, "the next slot's run")
 
 
-def test_what_nobody_confirms_any_more_is_left_out_and_comes_back_with_the_database(config: Path, proxy: Proxy) -> None:
-    asked, last_ok = 'panel_users{comparison="feed",segment="all"}', 'run_last_ok_timestamp_seconds{comparison="feed"}'
-    with watching(config) as watched:
-        watched.await_run(NOON)
-        wait_for(lambda: watched.value(asked), "what was found")
-        at = watched.value(last_ok)
-        proxy.refuse()
-        watched.pass_until(lambda: is_away(watched), "that it is away")
-        watched.pass_until(lambda: watched.value(asked) is None, "that it is left out")
-        assert watched.value(last_ok) == at
-        proxy.resume()
-        watched.pass_until(lambda: watched.value(asked), "that it is back", 5 * SECOND)
-
-
 def test_a_slow_database_is_no_outage(config: Path, proxy: Proxy) -> None:
     with watching(config) as watched:
         watched.await_run(NOON)

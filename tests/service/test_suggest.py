@@ -18,7 +18,7 @@ from factories import SLOT, changed, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model import Comparison, RunStatus, State, Summary
-from monitor.reference.budget import SAFETY
+from monitor.reference import SAFETY
 from monitor.service.analysis.sample_size import read_plan_inputs
 from monitor.service.analysis.threshold_suggestion import Suggestion, suggest_thresholds
 from monitor.settings.comparison_options import CONDITION_ALERTS

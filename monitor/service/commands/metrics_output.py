@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError, MonitorError
-from monitor.export import counted_families, families_of_comparison, require_textfile, write_families, write_textfile
+from monitor.export import counted_families, families_of_comparison, write_families, write_textfile
 from monitor.export.exposition import FamilyCollector
 from monitor.receivers.fields import check_url
 from monitor.service.commands.one_shot import OneShot
@@ -77,42 +77,25 @@ def gateway_at(text: str, *, instance: str = "") -> Gateway:
     return Gateway(url=url, user=unquote(user), password=unquote(password), instance=instance)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsOutput:
-    """Where a command writes the metrics before it ends."""
-
-    textfile: Path | None = None
-    gateway: Gateway | None = None
-
-    def write(self, service: OneShot, comparison: str | None) -> Iterator[MonitorError | OSError]:
-        """Write the stored state of the selected comparison, or of all; what went wrong."""
-        for output in (self._write_textfile, self._push):
-            try:
-                output(service, comparison)
-            except (MonitorError, OSError) as error:
-                yield error
-
-    def _write_textfile(self, service: OneShot, comparison: str | None) -> None:
-        if self.textfile is not None:
+def write_metrics(
+    service: OneShot, comparison: str | None, *, textfile: Path | None, gateway: Gateway | None
+) -> Iterator[MonitorError | OSError]:
+    """Write the stored state of the selected comparison, or of all, to the file and the gateway; what went wrong."""
+    try:
+        if textfile is not None:
             service.publish(comparison)
             families = service.publisher.final()
             # Of one comparison its own series alone: another file may hold the others.
             write_textfile(
-                self.textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
+                textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
             )
-
-    def _push(self, service: OneShot, comparison: str | None) -> None:
-        if self.gateway is not None:
-            names = service.publish(comparison)
-            families = service.publisher.final()
+    except (MonitorError, OSError) as error:
+        yield error
+    try:
+        if gateway is not None:
+            names, families = service.publish(comparison), service.publisher.final()
             # A group for each comparison, and one for what belongs to none.
             for name in (*names, None):
-                self.gateway.put(families_of_comparison(families, name), name or "")
-
-
-def metrics_output_of(textfile: Path | None, push: str | None, *, instance: str = "") -> MetricsOutput:
-    """The outputs that a command was given; ConfigError for one that cannot be used."""
-    return MetricsOutput(
-        textfile=None if textfile is None else require_textfile(textfile),
-        gateway=None if push is None else gateway_at(push, instance=instance),
-    )
+                gateway.put(families_of_comparison(families, name), name or "")
+    except MonitorError as error:
+        yield error

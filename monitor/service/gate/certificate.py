@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.model import format_instant
-from monitor.sequential import GateReason, GateVerdict
+from monitor.sequential import GateReason, GateResult, GateVerdict
 from monitor.service.gate.judged_runs import LEFT_OUT_TEXTS, LeftOut
 from monitor.service.gate.question import Question
 
@@ -23,28 +23,6 @@ class JudgedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedSegment:
-    """One segment's figures in the metric's own units, None where there are none.
-
-    ``mean_best`` and ``mean_worst``: mean excess with every missing user at the least and at the greatest excess there is.
-    ``low`` and ``high``: confidence bounds, missing users included. Evidence: log10 of the e-values against "not below" and
-    "not above" the margin; alpha 0.01 asks for 2.
-    """
-
-    segment: str
-    users: int
-    missing: int
-    mean_best: float | None
-    mean_worst: float | None
-    low: float
-    high: float
-    evidence_safe: float
-    evidence_breach: float
-    verdict: GateVerdict
-    reason: GateReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1."""
 
@@ -52,7 +30,7 @@ class Certificate:
     runs: tuple[JudgedRun, ...]
     left_out: Mapping[LeftOut, int]
     looks: int
-    segments: tuple[JudgedSegment, ...]
+    segments: tuple[GateResult, ...]
     verdict: GateVerdict
     reason: GateReason
     words: str
@@ -70,7 +48,7 @@ def alpha_share(question: Question, looks: int) -> float:
     return 1.0 / (looks * (looks + 1)) if question.is_census else 1.0
 
 
-def overall_verdict(segments: Sequence[JudgedSegment]) -> tuple[GateVerdict, GateReason]:
+def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateReason]:
     """``breach`` where any segment is beyond the margin, ``safe`` where all are below it; without segments nothing is known."""
     if not segments:
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
@@ -86,7 +64,7 @@ def overall_verdict(segments: Sequence[JudgedSegment]) -> tuple[GateVerdict, Gat
 _NAMED = 5
 
 
-def explain_verdict(question: Question, verdict: GateVerdict, segments: Sequence[JudgedSegment]) -> str:
+def explain_verdict(question: Question, verdict: GateVerdict, segments: Sequence[GateResult]) -> str:
     """Why this verdict, with the figures of the segments that led to it."""
     if verdict is GateVerdict.INCONCLUSIVE:
         worst = next((each for each in segments if each.reason is GateReason.NO_DATA), None)
@@ -108,13 +86,13 @@ def explain_no_runs(question: Question, left_out: Mapping[LeftOut, int], trouble
     )
 
 
-def _decided(margin: float, each: JudgedSegment) -> str:
+def _decided(margin: float, each: GateResult) -> str:
     if each.verdict is GateVerdict.SAFE:
         return f"{_prefix(each)}the mean excess is below {margin:g}: at most {each.high:.4g} over {each.users:,} users"
     return f"{_prefix(each)}the mean excess is above {margin:g}: at least {each.low:.4g} over {each.users:,} users"
 
 
-def _open(margin: float, each: JudgedSegment) -> str:
+def _open(margin: float, each: GateResult) -> str:
     if each.users == each.missing:
         asked = f"none of {each.users:,} users drawn has a score" if each.users else "no user was drawn"
         return f"{_prefix(each)}{asked}"
@@ -129,5 +107,5 @@ def _open(margin: float, each: JudgedSegment) -> str:
     )
 
 
-def _prefix(each: JudgedSegment) -> str:
+def _prefix(each: GateResult) -> str:
     return "" if each.segment == "all" else f"{each.segment}: "

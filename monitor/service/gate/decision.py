@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
@@ -12,12 +11,11 @@ from monitor import __version__
 from monitor.errors import InputError
 from monitor.model import ALL
 from monitor.ports import Clock, History
-from monitor.sequential import GateResult, Scale, UserSample, gate_samples, tally
+from monitor.sequential import GateResult, UserSample, gate_samples, tally
 from monitor.service.clock import SystemClock
 from monitor.service.gate.certificate import (
     Certificate,
     JudgedRun,
-    JudgedSegment,
     alpha_share,
     explain_no_runs,
     explain_verdict,
@@ -87,18 +85,18 @@ def _sample(
     return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}
 
 
-def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[JudgedSegment, ...]:
+def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[GateResult, ...]:
     if not runs:
         return ()
     names = _wanted(question, list(dict.fromkeys(name for run in runs for name in run.segments)))
-    parts = ([run.segments.get(name, _NOBODY) for run in runs] for name in names)
-    samples = [
-        UserSample(tally(np.concatenate([one.unit for one in each])), sum(one.missing for one in each)) for each in parts
-    ]
+    parts = {name: [run.segments.get(name, _NOBODY) for run in runs] for name in names}
+    samples = {
+        name: UserSample(tally(np.concatenate([one.unit for one in part])), sum(one.missing for one in part))
+        for name, part in parts.items()
+    }
     # The t-th look at a census may err with alpha / (t (t + 1)), so that all looks together err with alpha at most.
-    share, scale = alpha_share(question, looks), question.excess.scale
-    found = gate_samples(samples, scale.margin(question.margin), question.alpha, share=share)
-    return tuple(_segment(name, gated, scale, share) for name, gated in zip(names, found, strict=True))
+    share = alpha_share(question, looks)
+    return gate_samples(samples, question.excess.scale, question.margin, question.alpha, share=share)
 
 
 def _wanted(question: Question, known: Sequence[str]) -> list[str]:
@@ -117,23 +115,3 @@ def _run(sampled: SampledRun) -> JudgedRun:
     whole = sampled.segments[ALL]
     users = len(whole.unit) + whole.missing
     return JudgedRun(run_id=sampled.run.id, slot=sampled.run.slot, users=users, missing=whole.missing)
-
-
-def _segment(name: str, gated: GateResult, scale: Scale, share: float) -> JudgedSegment:
-    return JudgedSegment(
-        segment=name,
-        users=gated.n,
-        missing=gated.missing,
-        mean_best=_mean(gated.least, scale),
-        mean_worst=_mean(gated.most, scale),
-        low=scale.from_unit(gated.low),
-        high=scale.from_unit(gated.high),
-        evidence_safe=(gated.below + math.log(share)) / math.log(10),
-        evidence_breach=(gated.above + math.log(share)) / math.log(10),
-        verdict=gated.verdict,
-        reason=gated.reason,
-    )
-
-
-def _mean(unit: float, scale: Scale) -> float | None:
-    return None if math.isnan(unit) else scale.from_unit(unit)
