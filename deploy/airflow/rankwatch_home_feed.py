@@ -24,7 +24,7 @@ with DAG(
         namespace="rankwatch",
         service_account_name="rankwatch",
         image="registry.example.com/rankwatch:0.1.0",
-        arguments=["run-once", "--comparison", "home-feed", "--slot", "{{ data_interval_end | ts }}", "--json"],
+        arguments=["run-once", "home-feed", "--slot", "{{ data_interval_end | ts }}", "--json"],
         volumes=[
             k8s.V1Volume(name="config", config_map=k8s.V1ConfigMapVolumeSource(name="rankwatch-run-once")),
             k8s.V1Volume(name="secrets", secret=k8s.V1SecretVolumeSource(secret_name="rankwatch")),  # noqa: S106 - its name

@@ -10,7 +10,7 @@ import typer
 
 from monitor.cli.exit_codes import SOURCE_EXIT
 from monitor.cli.output import instant, log_errors_only, pick, print_evidence, print_json, print_line
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,10 +54,9 @@ def init(
 
 
 def check_config(
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
     users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +72,6 @@ def check_config(
     from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
-    comparison = only_one(name, comparison)
     log_errors_only()
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used

@@ -17,9 +17,7 @@ from monitor.cli.parameters import (
     Config,
     ListingGroup,
     OneComparison,
-    OneName,
     author_name,
-    only_one,
     opened_database,
     parse_instant,
     require_known,
@@ -49,10 +47,9 @@ OneSegment = Annotated[str | None, typer.Option("--segment", "-s", help="Only th
 
 @app.command("ls")
 def list_alerts(
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default all.")
     ] = None,
@@ -64,7 +61,6 @@ def list_alerts(
     Quiet alerts are summed up. With --states the state of each alert. With --json one object a transition, oldest first; with
     --states --json one object an alert and segment.
     """
-    comparison = only_one(name, comparison)
     with opened_database(config) as (store, configured):
         states = [state for state in store.alerts.states() if comparison in (None, state.comparison)]
         transitions = store.alerts.transitions(comparison=comparison, limit=limit)
@@ -121,20 +117,19 @@ def _state_dict(state: AlertState) -> dict[str, object]:
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     alert: OneAlert = None,
     segment: OneSegment = None,
     by: Author = None,
     comment: Comment = "",
     config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
     from monitor.pipeline.alert_actions import Signature, change_firing
 
-    comparison, ends = only_one(name, comparison), context.info_name == "resolve"
+    ends = context.info_name == "resolve"
     signed = Signature(author=author_name(by), comment=comment, at=datetime.now(UTC))
 
     def is_meant(start: Transition) -> bool:

@@ -27,8 +27,7 @@ DEFAULT_CONFIG = Path("rankwatch.yaml")
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
-OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only this comparison; the same as the argument.")]
-OneName = Annotated[str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison.")]
+OneComparison = Annotated[str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison.")]
 Author = Annotated[str | None, typer.Option("--by", help="Your name; default the account you use.", show_default=False)]
 Comment = Annotated[str, typer.Option("--comment", "-m", help="Why, for colleagues.")]
 
@@ -58,14 +57,6 @@ def require_known(comparison: str | None, configured: Sequence[str]) -> None:
     if comparison is not None and comparison not in configured:
         msg = f"no comparison named {comparison!r}: nothing of it is stored, and the configuration has {', '.join(configured)}"
         raise ConfigError(msg)
-
-
-def only_one(name: str | None, comparison: str | None) -> str | None:
-    """The comparison that the argument or the option names; wrong usage where they name different ones."""
-    if None not in (name, comparison) and name != comparison:
-        msg = f"the argument names {name!r} and --comparison names {comparison!r}: give one of them"
-        raise typer.BadParameter(msg)
-    return comparison if name is None else name
 
 
 def author_name(by: str | None) -> str:

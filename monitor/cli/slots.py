@@ -26,8 +26,6 @@ from monitor.cli.parameters import (
     AsJson,
     Config,
     OneComparison,
-    OneName,
-    only_one,
     parse_instant,
     parse_period,
 )
@@ -61,11 +59,10 @@ _PushInstance = Annotated[
 
 
 def run_once(  # noqa: PLR0913 - the command's options
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
-    comparison: OneComparison = None,
     again: _Again = False,
     textfile: _Textfile = None,
     push: _Push = None,
@@ -82,7 +79,6 @@ def run_once(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
-    comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
@@ -125,12 +121,11 @@ def _raise(errors: Sequence[MonitorError | OSError]) -> None:
 
 
 def replay(  # noqa: PLR0913 - the command's options
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     start: Annotated[str, typer.Option("--from", help="First slot, ISO 8601, included.")],
     end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
     config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
     again: _Again = False,
     notify: Annotated[bool, typer.Option("--notify", help="Notify receivers too; by default nothing is sent.")] = False,
     as_json: AsJson = False,
@@ -142,7 +137,6 @@ def replay(  # noqa: PLR0913 - the command's options
     """
     from monitor.service.commands.one_shot import open_one_shot
 
-    comparison = only_one(name, comparison)
     first, last = parse_instant(start), parse_instant(end)
     parse_period(start, end)
     log_errors_only()

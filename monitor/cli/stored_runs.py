@@ -25,8 +25,6 @@ from monitor.cli.parameters import (
     AsJson,
     Config,
     OneComparison,
-    OneName,
-    only_one,
     opened_database,
     parse_instant,
     parse_period,
@@ -45,15 +43,13 @@ _LOOKED_THROUGH = 10_000
 
 
 def runs(
-    name: OneName = None,
+    comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
-    comparison = only_one(name, comparison)
     with opened_database(config) as (store, configured):
         found = store.history.runs(comparison=comparison, limit=limit)
     if not found:

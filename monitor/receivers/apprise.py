@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
 from monitor.model import Message, MessageStatus
-from monitor.receivers.fields import ReceiverEntry, RepeatEvery, Timeout, repeated
+from monitor.receivers.fields import ReceiverEntry, ReceiverName, RepeatEvery, Timeout, repeated
 from monitor.receivers.message import content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text
@@ -80,9 +80,6 @@ def notify_service(service: apprise.Apprise, *, title: str, body: str, is_bad: b
     return result.status.name.lower()
 
 
-_ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
-
-
 def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     # Apprise reads each of them now, so that what it cannot read is an error of the configuration.
     for name, url in urls.items():
@@ -98,7 +95,7 @@ class AppriseOptions(ReceiverEntry):
 
     kind: ClassVar[str] = "apprise"
 
-    urls: Annotated[Mapping[_ServiceName, SecretStr], AfterValidator(_check_urls)] = Field(
+    urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1,
         max_length=20,
         description="Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. Secrets, never shown.",

@@ -1,4 +1,4 @@
-"""Who may read the pages: passwords, certificates and headers of a web configuration file, in force."""
+"""Who may read the pages: passwords and certificates of a web configuration file, in force."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ class Access:
     """
 
     credentials: Credentials = field(default_factory=lambda: Credentials({}))
-    headers: Mapping[str, str] = field(default_factory=dict)
     certificates: CertificateStore | None = None
     names: frozenset[str] | None = None
     options: AccessOptions = field(default_factory=AccessOptions)
@@ -105,7 +104,6 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
     tls, users = options.tls_server_config, options.basic_auth_users
     return Access(
         credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
-        headers={name: value for name, value in options.http_server_config.headers.items() if value},
         certificates=_open_certificates(tls, name) if tls.is_on else None,
         names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
         options=options,

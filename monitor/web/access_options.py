@@ -8,17 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from monitor.options import ConfigPath, require_header_text
+from monitor.options import ConfigPath
 
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
 _LEAST_COST, _MOST_COST = 4, 16
-_HEADER_VALUES: dict[str, tuple[str, ...]] = {
-    "Content-Security-Policy": (),
-    "Strict-Transport-Security": (),
-    "X-Content-Type-Options": ("nosniff",),
-    "X-Frame-Options": ("deny", "sameorigin"),
-    "X-XSS-Protection": (),
-}
 
 
 def cost_of(hashed: str) -> int:
@@ -42,22 +35,6 @@ def _require_user(name: str) -> str:
         msg = "is no user's name: it must be printable and not empty, and hold no colon"
         raise ValueError(msg)
     return name
-
-
-def _require_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in headers.items():
-        if name not in _HEADER_VALUES:
-            msg = f"only {', '.join(_HEADER_VALUES)} can be set"
-            raise ValueError(msg)
-        if (allowed := _HEADER_VALUES[name]) and value not in allowed:
-            msg = f"{name} must be {' or '.join(allowed)}"
-            raise ValueError(msg)
-        try:
-            require_header_text(value or "-")  # an empty one is left out
-        except ValueError as error:
-            msg = f"{name} {error}"
-            raise ValueError(msg) from None
-    return headers
 
 
 class _Part(BaseModel):
@@ -114,18 +91,10 @@ class TlsOptions(_Part):
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
 
 
-class HttpServerOptions(_Part):
-    """What answers look like. HTTP/1.1 is used whatever ``http2`` says: every client of HTTP/2 supports it too."""
-
-    http2: bool = False
-    headers: Annotated[Mapping[str, str], AfterValidator(_require_headers)] = Field(default_factory=dict)
-
-
 class AccessOptions(_Part):
     """The whole file."""
 
     tls_server_config: TlsOptions = Field(default_factory=TlsOptions)
-    http_server_config: HttpServerOptions = Field(default_factory=HttpServerOptions)
     basic_auth_users: Mapping[
         Annotated[str, AfterValidator(_require_user)], Annotated[SecretStr, AfterValidator(_require_hash)]
     ] = Field(default_factory=dict, max_length=1000)

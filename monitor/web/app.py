@@ -20,7 +20,7 @@ from monitor.web.forms import FormTokens, read_form
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.actions import OUTCOMES, Form, act
 from monitor.web.pages.rendering import read_static, render
-from monitor.web.pages.site import alert_url, comparison_url
+from monitor.web.pages.site import alert_url
 from monitor.web.request_guard import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
@@ -69,16 +69,12 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
         )
     ]
 
-    async def former(request: Request) -> Response:
-        return RedirectResponse(site.prefix + comparison_url(request.path_params["name"], **request.query_params), 308)
-
     app = Starlette(
         routes=[
             *pages,
             *(Route(path, form, methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
             Route("/api/v1/openapi.json", lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
             Route("/static/{name}", _static),
-            Route("/comparisons/{name}", former),
             Route("/metrics", _scraper(metrics)),
             Route("/-/healthy", _probe(health.unhealthy, "healthy")),
             Route("/-/ready", _probe(health.unready, "ready")),

@@ -1,4 +1,4 @@
-"""ASGI middleware before the pages: asks for credentials, refuses oversized requests, adds headers."""
+"""ASGI middleware before the pages: asks for credentials, refuses oversized requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RequestGuard:
         connection.begin_answer()
         try:
             refusal = await self._refuse(access, scope)
-            await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
+            await (refusal or self._app)(scope, receive, send if scope[IS_AUTHENTICATED] else _ending(send))
         finally:
             connection.end_answer()
 
@@ -117,17 +117,12 @@ def _is_oversized(scope: Scope, most: int) -> bool:
     return size > most or len(scope["headers"]) > _MOST_HEADERS
 
 
-def _with_headers(send: Send, headers: Mapping[str, str], *, stays: bool) -> Send:
-    """Adds headers in place of the page's own."""
-    extra = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    # Strangers' connections end, so that they are the first to go, not the last.
-    extra += [] if stays else [(b"connection", b"close")]
-    replaced = {name for name, _ in extra}
+def _ending(send: Send) -> Send:
+    """Ends a stranger's connection with the answer, so that those of strangers are the first to go, not the last."""
 
     async def send_on(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = [pair for pair in message.get("headers", ()) if pair[0].lower() not in replaced]
-            message = {**message, "headers": [*own, *extra]}
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
         await send(message)
 
     return send_on

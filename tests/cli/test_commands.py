@@ -225,7 +225,7 @@ def test_the_configuration_is_found_by_option_then_environment(world: Path, tmp_
         (("runs",), 4, "rankwatch db upgrade"),
         (("run-once", "--slot", "2130-01-01"), 2, "lies in the future"),
         (("replay", "--from", "2024-01-01", "--to", "2130-01-01"), 2, "lies in the future"),
-        (("run-once", "--comparison", "nope"), 2, "no comparison named 'nope'"),
+        (("run-once", "nope"), 2, "no comparison named 'nope'"),
         (("compare", "none.parquet", "candidate.jsonl"), 2, "none.parquet"),
         (("db", "downgrade", "base"), 4, "does not exist"),
     ],
@@ -238,7 +238,6 @@ def test_every_mistake_is_one_line_with_its_exit_code(world: Path, args: tuple[s
 @pytest.mark.parametrize(
     "args",
     [
-        ("run-once", "feed", "--comparison", "other"),
         ("run-once", "--slot", "yesterday"),
         ("replay", "--from", "2024-01-02", "--to", "2024-01-01"),
         ("runs", "--limit", "0"),
@@ -282,14 +281,13 @@ def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run
     assert {run["status"] for run in runs} == {"ok"}
 
 
-def test_a_comparison_may_be_named_by_argument_as_by_option(tmp_path: Path) -> None:
+def test_one_comparison_is_named_by_the_argument(tmp_path: Path) -> None:
     write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
     period = ("--from", "2024-01-08", "--to", "2024-01-09")
     objects(rankwatch("replay", *period, "--json", cwd=tmp_path))
     for command in (("run-once", "--again"), ("replay", *period, "--again"), ("check",), ("runs",), ("alerts",)):
-        for name in (("other",), ("other", "--comparison", "other")):
-            found = objects(rankwatch(*command, "--json", *name, cwd=tmp_path))
-            assert {each["comparison"] for each in found} == ({"other"} if command != ("alerts",) else set())
+        found = objects(rankwatch(*command, "--json", "other", cwd=tmp_path))
+        assert {each["comparison"] for each in found} == ({"other"} if command != ("alerts",) else set())
 
 
 def test_rules_that_are_not_there_are_told_as_rules(world: Path) -> None:

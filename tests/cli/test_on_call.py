@@ -36,7 +36,7 @@ def drift(world: Path) -> dict[str, Any]:
 
 
 def test_alerts_lists_without_a_command_and_by_name(world: Path) -> None:
-    for arguments in ((), ("ls",), ("feed",), ("ls", "feed"), ("--comparison", "feed")):
+    for arguments in ((), ("ls",), ("feed",), ("ls", "feed")):
         table = rankwatch("alerts", *arguments, cwd=world).stdout
         assert "firing" in table, arguments
 

@@ -24,7 +24,7 @@ def test_the_description_has_the_reason_since_when_and_what_to_run() -> None:
     assert description_of(transition()).splitlines() == [
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
         "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z",
-        "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch alerts --comparison home-feed",
+        "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch runs home-feed",
     ]
     ended = description_of(transition(value=None, **ENDED)).splitlines()
     assert ended[1] == "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z"
@@ -38,7 +38,7 @@ def test_the_description_says_why_on_a_line_of_its_own() -> None:
 def test_a_command_with_a_hostile_name_is_quoted() -> None:
     last = description_of(transition(comparison="a; rm -rf /")).splitlines()[-1]
     assert "rankwatch show 'a; rm -rf /' --slot " in last
-    assert last.endswith("--comparison 'a; rm -rf /'")
+    assert last.endswith("rankwatch runs 'a; rm -rf /'")
 
 
 def test_a_link_is_escaped() -> None:

@@ -53,7 +53,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
 ) -> None:
     clients = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(authority.cert)}
     strict = {"cert_file": "web.crt", "key_file": "web.key", **clients}
-    world.write(basic_auth_users=users(KIM), tls_server_config=strict, http_server_config={"http2": True})
+    world.write(basic_auth_users=users(KIM), tls_server_config=strict)
     session = requests.Session()
     session.trust_env = False  # the authority is the one given below
     session.verify, session.cert = str(authority.cert), (str(client_pair.cert), str(client_pair.key))

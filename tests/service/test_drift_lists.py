@@ -73,7 +73,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Runs]:
     found: Runs = {}
     for name in names:
         last = "2024-01-14" if name in {*HEALTHY, "stale3"} else DAYS[-1]  # its trend takes its time
-        runs = run_cli("replay", "--config", config, "--comparison", name, "--from", DAYS[0], "--to", last, "--json")
+        runs = run_cli("replay", name, "--config", config, "--from", DAYS[0], "--to", last, "--json")
         found |= {(name, run["slot"][:10]): run for run in runs}
         assert [run["status"] for run in runs] == ["ok"] * int(last[-2:])
     return config, found

@@ -42,7 +42,7 @@ def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path: P
 
 
 def test_there_are_as_many_bad_files_as_rules() -> None:
-    assert len(BAD) > 20
+    assert len(BAD) > 15
 
 
 def test_problems_of_both_files_are_told_at_once(tmp_path: Path) -> None:
@@ -71,7 +71,6 @@ def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path: Path) -> None:
     ("web", "key"),
     [
         ('tls_server_config: {cert_file: "U", key_file: b}', "tls_server_config.cert_file"),
-        ('http_server_config: {headers: {Content-Security-Policy: "U"}}', "http_server_config.headers.Content-Security-Policy"),
         (f"basic_auth_users: {{\"U\": '{HASH}'}}", "basic_auth_users"),
     ],
 )
@@ -151,9 +150,9 @@ def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path: Path) -> N
 
 
 def test_a_variable_is_no_variable_there(tmp_path: Path) -> None:
-    options = load_with(tmp_path, 'http_server_config: {headers: {Content-Security-Policy: "${X} $${Y}"}}').access
+    options = load_with(tmp_path, 'tls_server_config: {cert_file: "${X} $${Y}", key_file: b}').access
     assert options is not None
-    assert options.http_server_config.headers == {"Content-Security-Policy": "${X} $${Y}"}
+    assert options.tls_server_config.cert_file == str(tmp_path / "${X} $${Y}")
 
 
 def test_no_repr_and_no_dump_shows_a_hash() -> None:

@@ -213,11 +213,6 @@ def test_while_the_database_is_away_the_overview_stays(store: SqlStore, monkeypa
     assert "home-feed" in overview.text
 
 
-def test_a_former_address_leads_to_the_page_with_what_was_chosen(ask: Ask) -> None:
-    answer = ask("/comparisons/home-feed?alert=A&segment=country%3DUK")
-    assert answer.headers["location"] == "/c/home-feed?alert=A&segment=country%3DUK"
-
-
 def test_an_incident_is_shown_with_who_was_notified(store: SqlStore) -> None:
     fill(store)
     with browsing(application(store)) as ask:

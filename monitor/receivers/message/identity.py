@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from monitor.model import ALL, Message, Transition, format_instant
-from monitor.receivers.message.safe_text import clean
+from monitor.receivers.message.safe_text import clean, commands_of
 
 _MAX_LABEL = 256
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
@@ -54,14 +53,13 @@ def summary_of(transition: Transition) -> str:
 
 def description_of(transition: Transition) -> str:
     """A few lines: the reason, why, since when, and what to run to see more."""
-    name = shlex.quote(clean(transition.comparison, 200))
     why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
     since = "in breach since" if transition.is_start else "had been firing since"
     return "\n".join([
         clean(transition.reason),
         *why,
         f"{since} {format_instant(transition.since)}, reported for the run of {format_instant(transition.slot)}",
-        f"To see more: rankwatch show {name} --slot {format_instant(transition.slot)}; rankwatch alerts --comparison {name}",
+        f"To see more: {'; '.join(commands_of(transition))}",
     ])  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
+from operator import attrgetter
 from typing import Any
 
 import jinja2
@@ -29,13 +30,8 @@ from monitor.charts import (
 from monitor.charts.slope_chart import draw_thumbnail
 from monitor.charts.svg import element
 from monitor.model import (
-    AlertState,
-    Attempt,
-    CoverageRow,
-    DeliveryRecord,
+    Coverage,
     Explanation,
-    SeriesPoint,
-    Transition,
     UserRun,
 )
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
@@ -44,7 +40,7 @@ from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.daemon import DaemonPage
 from monitor.web.pages.run import RunPage
-from monitor.web.pages.status import ScheduledRun
+from monitor.web.pages.status import Status
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -166,14 +162,17 @@ def show_instant(value: datetime | None) -> str:
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
-def _point_row(point: SeriesPoint) -> tuple[str, ...]:
-    figures = map(show_number, (point.mean, point.standard_error, point.expected, point.low, point.high))
-    return (show_instant(point.slot), point.status, f"{point.n:,}", *figures)
+def _rows_of(shown: Iterable[object], *names: str) -> list[tuple[str, ...]]:
+    """A row of a table for each of what is shown: its attributes of these names, a dot before those of an attribute."""
+    return [tuple(_show(attrgetter(name)(each)) for name in names) for each in shown]
 
 
-def _rule_row(state: AlertState) -> tuple[str, ...]:
-    figures = (show_number(state.value), show_number(state.threshold))
-    return (state.alert, state.segment, state.state, *figures, state.reason)
+def _show(value: object) -> str:
+    if isinstance(value, datetime):
+        return show_instant(value)
+    if isinstance(value, float):
+        return show_number(value)
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
@@ -185,39 +184,23 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     return found
 
 
-def _coverage_row(row: CoverageRow) -> tuple[str, ...]:
-    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())
-    return (row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons)
+def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for row in coverage.rows:
+        reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())
+        found.append((row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons))
+    return found
 
 
-def _transition_row(each: Transition) -> tuple[str, ...]:
-    return (
-        show_instant(each.at),
-        each.alert,
-        each.segment,
-        each.from_state,
-        each.to_state,
-        show_number(each.value),
-        show_number(each.threshold),
-        each.reason,
-    )
+def _schedule_rows(status: Status) -> list[tuple[str, ...]]:
+    return [
+        (each.name, show_instant(each.next_at), "-" if each.running_s is None else f"for {show_duration(each.running_s)}")
+        for each in status.schedule
+    ]
 
 
-def _attempt_row(each: Attempt) -> tuple[str, ...]:
-    return (show_instant(each.at), each.receiver, each.status, each.reason or "")
-
-
-def _schedule_row(each: ScheduledRun) -> tuple[str, ...]:
-    return (each.name, show_instant(each.next_at), "-" if each.running_s is None else f"for {show_duration(each.running_s)}")
-
-
-def _delivery_row(each: DeliveryRecord) -> tuple[str, ...]:
-    change = each.transition
-    return (each.receiver, change.comparison, change.alert, change.segment, each.status, str(each.attempts), each.reason or "")
-
-
-def _size_row(each: tuple[str, int]) -> tuple[str, str]:
-    return each[0].replace("_", " "), f"{each[1]:,}"
+def _size_rows(page: DaemonPage) -> list[tuple[str, str]]:
+    return [(kind.replace("_", " "), f"{size:,}") for kind, size in sorted(page.sizes.items())]
 
 
 def _receiver_rows(page: DaemonPage) -> list[tuple[str, ...]]:
@@ -249,22 +232,13 @@ def _templates() -> jinja2.Environment:
         "duration": show_duration,
         "instant": show_instant,
         "count": "{:,}".format,
+        "rows_of": _rows_of,
     }
-    rows = (
-        _point_row,
-        _rule_row,
-        _coverage_row,
-        _transition_row,
-        _attempt_row,
-        _schedule_row,
-        _delivery_row,
-        _size_row,
-    )
-    environment.filters.update((each.__name__.removeprefix("_"), each) for each in rows)
     environment.filters.update(filters)
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
-        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _receiver_rows),
+        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _schedule_rows),
+        *(_size_rows, _receiver_rows),
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
