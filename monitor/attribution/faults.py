@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from monitor.attribution.absent_users import find_missing
-from monitor.attribution.changes import PairChanges
+from monitor.attribution.changes import PairChanges, lists_of
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
 from monitor.attribution.location import find_place, rows_of_place
@@ -118,11 +118,11 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who share their list with many others and did not before."""
-    codes, lengths = _lists_of(scene.batch, arm)
-    is_shared, group = find_shared(codes, lengths)
+    codes, _ = lists_of(scene.batch, arm)
+    is_shared, group = find_shared(codes)
     if not is_shared.any():
         return
-    was_shared = find_shared(*_lists_before(scene, arm))[0]
+    was_shared, _ = find_shared(_lists_before(scene, arm)[0])
     hit, less = is_shared & ~was_shared, int((was_shared & ~is_shared).sum())
     count = int(hit.sum())
     # Two models' lists differ in more than what one run adds to another.
@@ -144,7 +144,7 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are shorter than they were, or without a past than the other arm's."""
-    (_, lengths), (_, usual) = _lists_of(scene.batch, arm), _lists_before(scene, arm)
+    (_, lengths), (_, usual) = lists_of(scene.batch, arm), _lists_before(scene, arm)
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
     if (count := int(hit.sum())) - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
         detail = {"now": float(np.median(lengths[hit])), "before": float(np.median(usual[hit]))}
@@ -280,15 +280,10 @@ def _has_stood(scene: Scene, finding: Finding, suspects: Collection[Arm]) -> boo
     return False if others[0] in scene.habits else None
 
 
-def _lists_of(batch: PairBatch, arm: Arm) -> tuple[Codes, Codes]:
-    is_baseline = arm is Arm.BASELINE
-    return (batch.baseline, batch.baseline_lengths) if is_baseline else (batch.candidate, batch.candidate_lengths)
-
-
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
     """The arm's lists in the earlier run, or without a past the other arm's."""
     if scene.changes is None:
-        return _lists_of(scene.batch, _other(arm))
+        return lists_of(scene.batch, _other(arm))
     lists = scene.changes.lists[arm]
     return lists.former, lists.former_lengths
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.attribution.changes import OwnLists
+from monitor.kernels.whole_lists import number_repeated
 from monitor.model import FaultKind
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 
@@ -25,13 +26,11 @@ _LIKEST = 0.75
 _LIKE = 0.6
 
 
-def find_shared(codes: Codes, lengths: Codes) -> tuple[Flags, Integers]:
-    """Whether so many users have the list that it is nobody's own, and a number for each different list: (n,) both."""
-    # A sum that wraps around is as good a key: two lists have the same one as rarely as not at all.
-    weights = np.random.default_rng(0).integers(1, 2**62, size=codes.shape[1]) * 2 + 1
-    _, group = np.unique((codes.astype(np.int64) + 2) @ weights, return_inverse=True)
-    many = max(_MANY, _LEAST_SHARE * len(codes))
-    return (np.bincount(group, minlength=1)[group] >= many) & (lengths > 0), group
+def find_shared(codes: Codes) -> tuple[Flags, Integers]:
+    """Whether so many users have the list that it is nobody's own, and a number for each list that is shared: (n,) both."""
+    group = number_repeated(codes)
+    users = np.bincount(group + 1, minlength=1)[group + 1]
+    return (users >= max(_MANY, _LEAST_SHARE * len(codes))) & (group >= 0), group
 
 
 def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
-# The flag that gives what a metric needs.
-FLAGS = {"scores": "--scores COLUMN", "item_weights": "--item-weights FILE", "relevance": "--relevance FILE"}
-
 
 _Metrics = Annotated[
     list[str] | None, typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again.")
@@ -52,17 +49,6 @@ _ScoresColumn = Annotated[
     str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
 ]
 _UsersFile = Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")]
-_WeightsFile = Annotated[
-    Path | None, typer.Option(help="File with a weight for each item, for metrics that need item_weights.")
-]
-_RelevanceFile = Annotated[
-    Path | None, typer.Option(help="File with what users found relevant, for metrics that need relevance.")
-]
-_RelevantItems = Annotated[str, typer.Option(help="Its column with the list of a user's relevant items.")]
-_RelevantItem = Annotated[str | None, typer.Option(help="Its column with one relevant item a row, in place of lists.")]
-_RelevanceGrades = Annotated[
-    str | None, typer.Option(help="Its column with their grades, lists or one a row; 1 for each when left out.")
-]
 _CatalogueSize = Annotated[
     int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
 ]
@@ -82,13 +68,6 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     rank: _Rank = None,
     scores: _ScoresColumn = None,
     users: _UsersFile = None,
-    item_weights: _WeightsFile = None,
-    weight_item: Annotated[str, typer.Option(help="Its column with the item.")] = "item_id",
-    weight: Annotated[str, typer.Option(help="Its column with the weight, above 0.")] = "weight",
-    relevance: _RelevanceFile = None,
-    relevance_items: _RelevantItems = "items",
-    relevance_item: _RelevantItem = None,
-    relevance_grades: _RelevanceGrades = None,
     catalogue: _CatalogueSize = None,
     html: Annotated[Path | None, typer.Option(help="Write it to this HTML file too, with charts and worst users.")] = None,
     as_json: AsJson = False,
@@ -99,20 +78,15 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     """
     from monitor.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
-    from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
+    from monitor.sources.file import FileSourceOptions, FileUsersOptions
 
-    metrics = _read_metrics(metric or DEFAULT_METRICS, scores=scores, item_weights=item_weights, relevance=relevance)
+    metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     lists = {"user": user, "items": None if item or rank else items, "item": item, "rank": rank, "scores": scores}
-    by_row = {"item": relevance_item, "grade": relevance_grades}
-    graded = {"items": relevance_items, "grades": relevance_grades} if relevance_item is None else by_row
-    weighted = {"item": weight_item, "weight": weight}
     files = ComparedFiles(
         baseline=_options(FileSourceOptions, baseline, lists),
         candidate=_options(FileSourceOptions, candidate, lists),
         by=by,
         users=None if users is None else _options(FileUsersOptions, users, {"user": user}),
-        item_weights=None if item_weights is None else _options(FileItemWeightsOptions, item_weights, weighted),
-        relevance=None if relevance is None else _options(FileRelevanceOptions, relevance, {"user": user, **graded}),
     )
     if html is not None:
         require_writable(html)
@@ -130,18 +104,21 @@ _DRAWN = 6
 """Worst users of a file where --worst names no number."""
 
 
-def _read_metrics(names: Sequence[str], **given: object) -> list[Metric]:
-    """Parse the metrics; MetricError for one that needs what is not ``given``, or that is none of two lists."""
+def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
+    """Parse the metrics; MetricError for one that needs more than these lists, or that is none of two lists."""
     from monitor.arm_metrics import ARM_METRICS
-    from monitor.metrics import parse
+    from monitor.metrics import Need, parse
 
     if arm_wide := next((name for name in names if name.strip() in ARM_METRICS), None):
         msg = f"{arm_wide} measures one arm's lists together and not two lists: name it under arm_metrics: of a configuration"
         raise MetricError(msg)
     metrics = [parse(name) for name in names]
     for metric in metrics:
-        if metric.need is not None and given[metric.need] is None:
-            msg = f"{metric} needs {metric.need}: add {FLAGS[metric.need]}"
+        if metric.need is Need.SCORES and not has_scores:
+            msg = f"{metric} needs scores: add --scores COLUMN"
+            raise MetricError(msg)
+        if metric.need in {Need.ITEM_WEIGHTS, Need.RELEVANCE}:
+            msg = f"{metric} needs {metric.need}: name it in a configuration, or measure it with monitor.compare_many in Python"
             raise MetricError(msg)
     return metrics
 

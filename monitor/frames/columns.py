@@ -18,7 +18,6 @@ from monitor.frames.lists import (
     as_scores,
     checked_users,
     from_array,
-    offsets_of,
     read_column,
     read_matrix,
     read_rows,
@@ -26,6 +25,7 @@ from monitor.frames.lists import (
     read_user_lists,
     shown,
 )
+from monitor.kernels.ragged import offsets_of
 from monitor.model import RankingTable
 from monitor.model.arrays import Floats, Ids, Rows
 from monitor.pairing.batches import order_of_ties

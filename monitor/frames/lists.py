@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
+from monitor.kernels.ragged import offsets_of
 from monitor.model import RankingTable
-from monitor.model.arrays import Floats, Ids, Offsets
+from monitor.model.arrays import Floats, Ids
 from monitor.pairing.ids import equality_key
 
 Row = Sequence[Any] | npt.NDArray[Any]
@@ -231,12 +232,6 @@ def refuse_odd(values: object, what: str) -> None:
 def _refuse_null(null: object, what: str) -> NoReturn:
     msg = f"{what}: found {null!r} where an item id was expected: drop the item or name it"
     raise InputError(msg)
-
-
-def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
-    """Where each list begins and the last one ends."""
-    counts = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, dtype=np.int64)
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
 def checked_users(users: pd.Index, arm: str) -> pd.Index:

@@ -11,8 +11,10 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.columns import FrameColumns, read_long
-from monitor.frames.lists import ArrowTable, as_frame, as_scores, checked_users, from_array, from_objects, offsets_of, shown
+from monitor.frames.lists import ArrowTable, as_frame, as_scores, checked_users, from_array, from_objects, shown
 from monitor.kernels.exposure import distinct_items
+from monitor.kernels.labels import best_of_each
+from monitor.kernels.ragged import offsets_of
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.model.arrays import Codes, Floats, Ids, Integers
 from monitor.pairing.ids import encode, equality_key, ids_of
@@ -118,9 +120,7 @@ def _keep_highest(graded: RelevanceTable) -> RelevanceTable:
     """The highest grade of each item that a user graded."""
     (codes,), _ = encode(graded.items)
     owners = np.repeat(np.arange(len(graded)), np.diff(graded.offsets))
-    order = np.lexsort((-graded.grades, codes, owners))
-    owner, code = owners[order], codes[order]
-    order = order[np.concatenate(([True], (owner[1:] != owner[:-1]) | (code[1:] != code[:-1])))[: len(order)]]
+    order = best_of_each(owners, codes, graded.grades)
     return RelevanceTable(
         users=graded.users,
         offsets=offsets_of(np.bincount(owners[order], minlength=len(graded))),

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from monitor.kernels.ragged import find_cells
 from monitor.model import ByArm, Labels
-from monitor.model.arrays import Codes, Floats
+from monitor.model.arrays import Codes, Floats, Integers, Rows
 
 _BLOCK_CELLS = 1 << 18
 # Distance between the keys of two rows: wider than the codes, negative ones included.
@@ -26,8 +26,8 @@ def place_grades(
 
     ``baseline``, ``candidate``: codes (n, k), padded with -1, as they will be compared. ``rows`` (n,): the table's row of each
     pair's user, -1 where it has none. Row r graded ``items[offsets[r]:offsets[r + 1]]``, codes as in the lists and any negative
-    number for an item that no list holds, which still counts for the ideal and among the relevant. Grades are at least 0. Of an
-    item >= 0 that a row grades twice, the first grade counts.
+    number for an item that no list holds, which still counts for the ideal and among the relevant. Grades are at least 0, and a
+    row grades no item >= 0 twice (`best_of_each`).
 
     O(g log g) for g grades of the users asked for, O(k log g) a pair, memory for the result and one block.
     """
@@ -44,6 +44,15 @@ def place_grades(
         _fill_ideal(ideal[part], pairs, known)
         relevant[part] = np.bincount(pairs[known > 0], minlength=len(relevant[part]))
     return Labels(grades=found, ideal=ideal, relevant=relevant)
+
+
+def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
+    """Places by row and item; of an item that a row grades several times the place of the highest grade."""
+    order = np.lexsort((-grades, items, rows))
+    row, item = rows[order], items[order]
+    is_first = np.ones(len(order), dtype=np.bool_)
+    is_first[1:] = (row[1:] != row[:-1]) | (item[1:] != item[:-1])
+    return order[is_first]
 
 
 def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float) -> Floats:
@@ -70,15 +79,13 @@ def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float)
 def _join_side(
     rows: npt.NDArray[np.intp], offsets: npt.NDArray[np.int64], items: Codes, grades: Floats
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """Pair, key and grade of everything that the pairs' users graded, by ascending key, each key >= its pair's first once."""
+    """Pair, key and grade of everything that the pairs' users graded, by ascending key."""
     # A row of -1 takes the list behind the last, which is empty.
     cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
     pairs = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(bounds))
     keys = pairs * _ROOM + items[cells]
     order = np.argsort(keys, kind="stable")
-    pairs, keys, known = pairs[order], keys[order], grades[cells][order]
-    is_again = np.concatenate(([False], (keys[1:] == keys[:-1]) & (keys[1:] >= pairs[1:] * _ROOM)))[: len(keys)]
-    return (pairs[~is_again], keys[~is_again], known[~is_again]) if is_again.any() else (pairs, keys, known)
+    return pairs[order], keys[order], grades[cells][order]
 
 
 def _fill_grades(places: Floats, codes: Codes, keys: npt.NDArray[np.int64], known: Floats) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,6 +39,12 @@ def pad(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64
     return padded, lengths, had_duplicates
 
 
+def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
+    """Where each list begins and the last one ends."""
+    counts = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, dtype=np.int64)
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+
+
 def take_lists(codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows) -> tuple[npt.NDArray[_Number], Offsets]:
     """The lists of these rows, in this order, as codes and offsets of their own."""
     lengths, first = np.diff(offsets), int(offsets[0])
@@ -52,7 +59,7 @@ def take_lists(codes: npt.NDArray[_Number], offsets: Offsets, rows: Rows) -> tup
 def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
     """Where the items of these rows' lists stand, one list behind the other, and the lists' offsets among them."""
     starts, lengths = offsets[rows], np.diff(offsets)[rows]
-    taken = np.concatenate(([0], np.cumsum(lengths)))
+    taken = offsets_of(lengths)
     return np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1]), taken
 
 

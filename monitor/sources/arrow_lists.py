@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monitor.kernels.ragged import offsets_of
 from monitor.model import CoverageReason, Pull, RankingTable
 from monitor.model.arrays import Floats, Integers
 from monitor.sources.columns import flat_ids, id_column, join_items, number_column, numbers_beside, user_index
@@ -175,9 +176,7 @@ def _pull(
     reasons: Mapping[CoverageReason, Integers],
     scores: Floats | None,
 ) -> Pull:
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    table = RankingTable(users=wanted.take(rows), offsets=offsets, items=join_items([items]), scores=scores)
+    table = RankingTable(users=wanted.take(rows), offsets=offsets_of(lengths), items=join_items([items]), scores=scores)
     notes = _NOTES | {CoverageReason.MALFORMED: _MALFORMED if scores is None else _MALFORMED_SCORES}
     return Pull(
         rankings=table,

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
+from monitor.kernels.labels import best_of_each
+from monitor.kernels.ragged import offsets_of
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.sampling import split
@@ -239,9 +241,8 @@ class GradedItems:
         codes, users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
         items, grades = join_items(parts), np.concatenate(graded)
-        kept = _best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
-        offsets = np.zeros(len(users) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows[kept], minlength=len(users)), out=offsets[1:])
+        kept = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
+        offsets = offsets_of(np.bincount(rows[kept], minlength=len(users)))
         return RelevanceTable(users=pd.Index(users, dtype="str"), offsets=offsets, items=items[kept], grades=grades[kept])
 
     def _of_users(
@@ -280,11 +281,3 @@ def _read_cells(items: object, grades: object, *, is_graded: bool) -> tuple[Sequ
         return None
     numbers = number_list([] if beside is None else beside, len(ids)) if is_graded else [1.0] * len(ids)
     return None if numbers is None else (ids, numbers)
-
-
-def _best_of_each(rows: npt.NDArray[np.intp], items: npt.NDArray[np.intp], grades: Floats) -> npt.NDArray[np.intp]:
-    """Positions by row; of an item that a row holds twice, the one of the highest grade."""
-    order = np.lexsort((-grades, items, rows))
-    is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = (rows[order][1:] != rows[order][:-1]) | (items[order][1:] != items[order][:-1])
-    return order[is_first]

@@ -36,7 +36,6 @@ def world(tmp_path: Path) -> Path:
             for user, items in lists.items()
         )
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "weights.csv").write_text("item_id,weight\n" + "".join(f"{item},{item + 1}\n" for item in range(100)))
     write_long(tmp_path / "long.csv", BASE)
     return tmp_path
 
@@ -91,13 +90,6 @@ def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(w
     line = compare(*FILES, cwd=world).stdout.splitlines()[-1]
     assert line.startswith("extended_tau is 0.")
     assert "from that of identical lists: items replaced" in line
-
-
-def test_a_measure_of_relevance_has_no_identical_lists_to_be_apart_from(world: Path) -> None:
-    (world / "bought.jsonl").write_text(json.dumps({"user_id": "u1", "items": [1]}))
-    done = compare(*FILES, "-m", "recall", "--relevance", "bought.jsonl", "--json", cwd=world)
-
-    assert found(done)["apart"]["parts"] is None
 
 
 def test_by_splits_the_users_by_a_column_of_the_baselines_file(world: Path) -> None:
@@ -170,36 +162,6 @@ def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
     assert by_score["metrics"] == by_rank["metrics"]
 
 
-def test_item_weights_come_from_a_file_and_items_without_one_are_told(world: Path) -> None:
-    flags = ("-m", "element_weighted_tau", "--item-weights", "weights.csv")
-    said = found(compare(*FILES, *flags, "--json", cwd=world))
-
-    weights = {item: float(item + 1) for item in range(100)}
-    expected = monitor.compare_many(BASE, CANDIDATE, "element_weighted_tau", item_weights=weights)
-    assert said["metrics"]["element_weighted_tau"]["mean"] == pytest.approx(expected["element_weighted_tau"].mean(), abs=1e-12)
-    assert said["notes"] == []
-    (world / "weights.csv").write_text("sku,sold\n" + "".join(f"{item},2\n" for item in range(90)))
-    told = compare(*FILES, *flags, "--weight-item", "sku", "--weight", "sold", cwd=world)
-    assert "5 of 26 listed items have no weight" in told.stdout
-
-
-def test_relevance_comes_wide_or_long(world: Path) -> None:
-    graded = {user: {items[0]: 3, items[2]: 1, 77: 2} for user, items in BASE.items()}
-    rows = ({"user_id": user, "items": list(grades), "grades": list(grades.values())} for user, grades in graded.items())
-    (world / "wide.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flat = (f"{user},{item},{grade}\n" for user, grades in graded.items() for item, grade in grades.items())
-    (world / "flat.csv").write_text("user_id,liked,how\n" + "".join(flat))
-    metric = "ndcg(arm=candidate, gain=linear)"
-    expected = monitor.compare_many(BASE, CANDIDATE, metric, 10, relevance=graded)[metric].mean()
-
-    wide = compare(*FILES, "-m", metric, "--relevance", "wide.jsonl", "--relevance-grades", "grades", "--json", cwd=world)
-    flags = ("--relevance", "flat.csv", "--relevance-item", "liked", "--relevance-grades", "how")
-    long = compare(*FILES, "-m", metric, *flags, "--json", cwd=world)
-
-    for done in (wide, long):
-        assert found(done)["metrics"][metric]["mean"] == pytest.approx(expected, abs=1e-12)
-
-
 def test_lists_without_one_length_have_no_score_by_chance(world: Path) -> None:
     ragged = ({"user_id": user, "items": items[: 3 + i]} for i, (user, items) in enumerate(BASE.items()))
     (world / "ragged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ragged))
@@ -212,12 +174,9 @@ def test_lists_without_one_length_have_no_score_by_chance(world: Path) -> None:
 
 MISTAKES = [
     (("-m", "rbo_a"), 2, "rbo_a(p=0.9) needs scores: add --scores COLUMN"),
-    (("-m", "element_weighted_tau"), 2, "needs item_weights: add --item-weights FILE"),
-    (("-m", "ndcg"), 2, "needs relevance: add --relevance FILE"),
+    (("-m", "element_weighted_tau"), 2, "needs item_weights: name it in a configuration"),
+    (("-m", "ndcg"), 2, "needs relevance: name it in a configuration"),
     (("-m", "recal"), 2, "did you mean 'recall'?"),
-    (("--relevance", "none.csv", "-m", "ndcg"), 2, "none.csv does not exist"),
-    (("--item-weights", "none.csv"), 2, "none.csv does not exist"),
-    (("--item-weights", "weights.csv", "--weight", "wieght"), 2, "did you mean 'weight'?"),
     (("--catalogue", "5"), 2, "--catalogue 5: 26 different items are listed"),
     (("--item", "product"), 2, "give either items"),
     (("--by", "contry"), 2, "did you mean 'country'?"),

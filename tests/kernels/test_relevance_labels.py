@@ -35,16 +35,12 @@ def label_by_dict(
     baseline: np.ndarray, candidate: np.ndarray, rows: list[int], table: list[list[tuple[int, float]]]
 ) -> list[object]:
     users = [table[row] if row >= 0 else [] for row in rows]
-    first = [dict(reversed(user)) for user in users]
-    counted = [
-        [grade for i, (item, grade) in enumerate(user) if item < 0 or item not in [one for one, _ in user[:i]]]
-        for user in users
-    ]
+    counted = [[grade for _, grade in user] for user in users]
     k = baseline.shape[1]
     places = [
         [
             [known.get(item, 0.0) if item >= 0 else 0.0 for item in listed]
-            for listed, known in zip(arm.tolist(), first, strict=True)
+            for listed, known in zip(arm.tolist(), map(dict, users), strict=True)
         ]
         for arm in (baseline, candidate)
     ]
@@ -77,7 +73,7 @@ def test_labels_are_those_of_a_dict_however_the_pairs_are_cut(block_cells: int, 
     for k, top in ((1, 0), (4, 0), (4, 2**31 - 40), (30, 70_000)):
         catalogue = range(top, top + 36)
         table = [
-            [(chance.choice([-1, *catalogue]), chance.choice((0.0, 0.5, 1.0, 2.0))) for _ in range(chance.randint(0, 40))]
+            [(item, chance.choice((0.0, 0.5, 1.0, 2.0))) for item in chance.sample([-1, -1, *catalogue], chance.randint(0, 38))]
             for _ in range(60)
         ]
         arms = [codes(*(chance.sample(catalogue, chance.randint(0, k)) for _ in range(300)), k=k) for _ in range(2)]

@@ -29,19 +29,19 @@ from monitor.model import (
     UserTable,
 )
 from monitor.pipeline.accumulator import RunAccumulator
-from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
+from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import UserSource
-from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.source import FileLists, FileUsers, file_item_weights, file_relevance
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.file.source import FileLists, FileUsers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBreakdown:
     """What sets a segment's lists apart: the mean distance from identical ones by ``metric`` in parts, and kinds of change.
 
-    ``parts`` is None for a metric that has no value for identical lists, or needs relevance.
+    ``parts`` is None for a metric that has no value for identical lists.
     """
 
     metric: str
@@ -71,7 +71,7 @@ _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFiles:
-    """What is compared, and what is known beside the lists.
+    """What is compared.
 
     Without ``users`` everybody in either file is compared. ``by`` is the column of the users' file, or of the baseline's, whose
     values are segments.
@@ -81,8 +81,6 @@ class ComparedFiles:
     candidate: FileSourceOptions
     users: FileUsersOptions | None = None
     by: str | None = None
-    item_weights: FileItemWeightsOptions | None = None
-    relevance: FileRelevanceOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +121,7 @@ def compare_files(
         panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
     except SourceError as error:
         raise InputError(str(error)) from None
-    answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
+    answers = pull_all(comparison, arms, panel, slot, _LONG.total_seconds())
     found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         found.add(batch)
@@ -157,8 +155,6 @@ def _open(files: ComparedFiles) -> Arms:
         candidate=FileLists(files.candidate),
         users=FileUsers(files.users) if files.users is not None else _Either(*map(FileUsers, listed)),
         dimensions=() if files.by is None else (files.by,),
-        weights=None if files.item_weights is None else file_item_weights(files.item_weights),
-        relevance=None if files.relevance is None else file_relevance(files.relevance),
     )
 
 
@@ -178,16 +174,6 @@ class _Either:
 
     def close(self) -> None:
         return
-
-
-def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
-    # Half a comparison would look like a whole one.
-    if answers.lacks:
-        raise InputError("; ".join(answers.lacks))
-    if files.relevance is not None and answers.relevance is None:
-        msg = f"relevance: {files.relevance.path} does not exist: check the path"
-        raise InputError(msg)
-    return answers
 
 
 def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:

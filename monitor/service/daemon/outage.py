@@ -134,11 +134,10 @@ def look_again(store: Store, database: OutageMonitor) -> Outage | None:
 
 @dataclass(slots=True, kw_only=True)
 class _ReceiverState:
-    """``sent``: the firing that the receiver was sent last; ``is_sure``: False when it is unknown whether it arrived."""
+    """``sent``: the firing that the receiver was sent last, at ``sent_s``, None when it is unknown whether it arrived."""
 
     sent: Transition | None = None
-    sent_s: float = 0.0
-    is_sure: bool = True
+    sent_s: float | None = None
     failures: int = 0
     rests_until_s: float = float("-inf")
 
@@ -173,7 +172,7 @@ class OutageAlert:
             return
         state.failures = 0
         self.database.publisher.notified(receiver.name, "sent")
-        state.sent, state.sent_s, state.is_sure = next(iter(message.firing), None), steady_s, True
+        state.sent, state.sent_s = next(iter(message.firing), None), steady_s
         log.warning("receiver notified of the outage", receiver=receiver.name, status=message.status)
 
     def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
@@ -183,16 +182,13 @@ class OutageAlert:
         if outage is None:
             return None if sent is None else _outage_message(end_of(sent, self.database.clock.now(), self.place))
         if sent is None:
-            is_long = steady_s - outage.since_s >= self.alert_after().total_seconds()
-            is_due = is_long and self.database.outage is not None
-            return self._start(outage) if is_due else None
+            if self.database.outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
+                return None
+            return _outage_message(start_of(outage, self.database.clock.now(), self.place, self.installation()))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
-        if state.is_sure and steady_s - state.sent_s < every_s:
+        if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
-        return _outage_message(sent, is_repetition=state.is_sure)
-
-    def _start(self, outage: Outage) -> Message:
-        return _outage_message(start_of(outage, self.database.clock.now(), self.place, self.installation()))
+        return _outage_message(sent, is_repetition=state.sent_s is not None)
 
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
         steady_s = self.database.clock.monotonic()
@@ -201,7 +197,7 @@ class OutageAlert:
         state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
         # Its end must be sent where the start may have arrived.
         if message.firing and error.may_be_known and state.sent is None:
-            state.sent, state.sent_s, state.is_sure = message.firing[0], steady_s, False
+            state.sent, state.sent_s = message.firing[0], None
         if not message.firing and error.permanent:
             state.sent = None  # the receiver will not take the end: the next outage starts a new incident for it
 
