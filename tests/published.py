@@ -40,7 +40,7 @@ from monitor.receivers.message import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
 from monitor.web.pages import Site
-from monitor.web.pages.status import ScheduledRun, Status
+from monitor.web.pages.site import ScheduledRun, Status
 
 SLOT = factories.SLOT
 _HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))

@@ -30,14 +30,8 @@ def draw_slopes(baseline: Sequence[str], candidate: Sequence[str], *, titles: Ma
         element("text", "candidate", x=LINES[1] + 34, y=14, class_="head"),
     ]
     lines = [_draw_move(rank, ranks[item]) for rank, item in enumerate(baseline) if item in ranks]
-    left = [
-        _draw_item(rank, item, names, "left", _class_of(rank, ranks[item]) if item in ranks else "gone")
-        for rank, item in enumerate(baseline)
-    ]
-    right = [
-        _draw_item(rank, item, names, "right", _class_of(before[item], rank) if item in before else "new")
-        for rank, item in enumerate(candidate)
-    ]
+    left = [_draw_item(rank, item, names, "left", _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)]
+    right = [_draw_item(rank, item, names, "right", _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)]
     return drawing(WIDTH, height, _describe(baseline, candidate), *heads, *lines, *left, *right, class_="slopes")
 
 
@@ -71,7 +65,9 @@ def describe_move(before: int | None, after: int | None) -> str:
     return "kept" if before == after else f"up {before - after}" if after < before else f"down {after - before}"
 
 
-def _class_of(before: int, after: int) -> str:
+def _class_of(before: int | None, after: int | None) -> str:
+    if before is None or after is None:
+        return "new" if before is None else "gone"
     return "kept" if before == after else "far" if abs(before - after) >= _FAR else "moved"
 
 

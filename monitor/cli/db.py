@@ -196,9 +196,6 @@ def _size_row(each: KindSize) -> tuple[str, ...]:
 
 
 def _bytes(count: float) -> str:
-    # In powers of 1000, as sizes in settings are written.
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 1000:  # noqa: PLR2004 - a thousand
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+    from rich.filesize import decimal
+
+    return decimal(round(count))  # in powers of 1000, as sizes in settings are written

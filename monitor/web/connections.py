@@ -39,18 +39,12 @@ class Limits:
 
 @dataclass(slots=True)
 class Front:
-    """The connections of one server: uvicorn calls it for each. An ``access`` put in here holds for those that come next."""
+    """The connections of one server. An ``access`` put in here holds for those that come next."""
 
     limits: Limits
     access: Access
     is_closing: bool = False
     connections: set[Connection] = field(default_factory=set)
-
-    def __call__(self, *, app_state: dict[str, Any], **options: Any) -> Connection:  # noqa: ANN401 - uvicorn's, handed on
-        """A new connection; its requests find it in their ASGI state."""
-        connection = Connection(self)
-        connection.served = H11Protocol(app_state={**app_state, CONNECTION: connection}, **options)
-        return connection
 
     def make_room(self, newest: Connection) -> None:
         """Where there are too many, one gives way: of those that wait for no answer the least regular, then the oldest."""
@@ -66,13 +60,15 @@ class Front:
                 connection.loop.call_soon_threadsafe(connection.shutdown)
 
 
-class Connection(asyncio.Protocol):
-    """One connection. Slow senders, slow readers and the silent are aborted; idle keep-alive is left to uvicorn's timer."""
+class Connection(H11Protocol):
+    """One connection; its requests find it in their ASGI state.
 
-    served: H11Protocol
+    Slow senders, slow readers and the silent are aborted; idle keep-alive is left to uvicorn's timer.
+    """
 
-    def __init__(self, front: Front) -> None:
-        self.loop, self._front = asyncio.get_running_loop(), front
+    def __init__(self, front: Front, *, app_state: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(app_state={**app_state, CONNECTION: self}, **options)
+        self._front = front
         self._born, self._deadline = self.loop.time(), self.loop.call_later(front.limits.exchange_s, self._cut_off)
         self._is_busy, self._has_asked, self._answering = True, False, 0
         self._handshake: asyncio.Task[None] | None = None
@@ -92,7 +88,7 @@ class Connection(asyncio.Protocol):
             self.abort()  # left alone, it would be served without encryption
             raise
         if context is None:
-            self.served.connection_made(transport)
+            super().connection_made(transport)
         elif not transport.is_closing():
             transport.pause_reading()  # start_tls wants every byte
             self._handshake = self.loop.create_task(self._encrypt(context, access))
@@ -105,26 +101,14 @@ class Connection(asyncio.Protocol):
         if not self._is_busy and not self._unsent:
             self._arm()
         self._is_busy = True
-        self.served.data_received(data)
-
-    def eof_received(self) -> None:
-        """The client sends no more."""
-        self.served.eof_received()
-
-    def pause_writing(self) -> None:
-        """The client reads too slowly."""
-        self.served.pause_writing()
-
-    def resume_writing(self) -> None:
-        """It has caught up."""
-        self.served.resume_writing()
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._deadline.cancel()
         self._front.connections.discard(self)
-        if self._handshake is None and self.served.transport is not None:
-            self.served.connection_lost(exc)
+        if self._handshake is None and self.transport is not None:
+            super().connection_lost(exc)
 
     def begin_answer(self) -> None:
         """A request has come; one that was sent ahead begins a new exchange."""
@@ -141,7 +125,7 @@ class Connection(asyncio.Protocol):
     def shutdown(self) -> None:
         """End once the answer under way has left; at once before there was a request."""
         if self._handshake is None:
-            self.served.shutdown()
+            super().shutdown()
         else:
             self.abort()
 
@@ -193,7 +177,7 @@ class Connection(asyncio.Protocol):
             self._handshake = None
             return
         self._handshake, self._transport = None, encrypted
-        self.served.connection_made(encrypted)
+        super().connection_made(encrypted)
         for data in self._early:
             self.data_received(data)
         self._early.clear()

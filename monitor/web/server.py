@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import time
+from functools import partial
 from threading import Thread
 
 import uvicorn
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, MonitorError
 from monitor.web.access import Access
-from monitor.web.connections import Front, Limits
+from monitor.web.connections import Connection, Front, Limits
 from monitor.web.request_guard import RequestGuard
 
 _BACKLOG = 128  # asyncio accepts as many in one go, before any can be made to give way
@@ -96,7 +97,7 @@ class WebServer:
 def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=front,  # type: ignore[arg-type]  # called as the class that uvicorn expects
+        http=partial(Connection, front),  # type: ignore[arg-type]  # called as the class that uvicorn expects
         ws="none",
         loop="asyncio",
         lifespan="off",

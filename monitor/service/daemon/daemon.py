@@ -44,7 +44,7 @@ from monitor.storage import SqlStore, unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
-from monitor.web.pages.status import ScheduledRun, Status
+from monitor.web.pages.site import ScheduledRun, Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.model import DeliveryRecord
-from monitor.web.pages.site import Query, Site
-from monitor.web.pages.status import Status
+from monitor.web.pages.site import Query, Site, Status
 
 _DELIVERIES = 50
 

@@ -40,7 +40,7 @@ from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.daemon import DaemonPage
 from monitor.web.pages.run import RunPage
-from monitor.web.pages.status import Status
+from monitor.web.pages.site import Status
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 

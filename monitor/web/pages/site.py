@@ -11,11 +11,33 @@ from monitor.alerts import NotificationPolicy
 from monitor.errors import InputError
 from monitor.model import Comparison, LatestRun, Message, Run, format_instant
 from monitor.ports import Clock, Store
-from monitor.web.pages.status import Status
 
 
 class AbsentPageError(InputError):
     """There is nothing at this address; the text says what is not there, and where to look instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledRun:
+    """When a job is due next, and for how long it has been under way; None where it is not."""
+
+    name: str
+    next_at: datetime | None
+    running_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What the daemon says of itself, from memory; ``configuration`` is YAML without secrets."""
+
+    version: str
+    started_at: datetime
+    role: str
+    unready: str | None
+    database: str
+    schedule: tuple[ScheduledRun, ...]
+    receivers: tuple[str, ...]
+    configuration: str
 
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
