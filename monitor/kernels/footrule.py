@@ -1,12 +1,14 @@
-"""Spearman's footrule: plain, between top-k lists, and with weights of items."""
+"""Spearman's footrule: plain, between top-k lists, and with weights of items and ranks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.kendall.element_weighted import sum_ahead, weigh_shared, without_unweighted
-from monitor.kernels.shared import by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
+from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh_shared, without_unweighted
+from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
 from monitor.model.arrays import Floats
 
 
@@ -67,6 +69,9 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
     return share
 
 
+Weigh = Callable[[Alignment, Shared], Floats]
+
+
 def element_weighted_footrule(alignment: Alignment) -> Floats:
     """Sum over the items in common of w times how much weight each moves past: float64 (n,), at least 0.
 
@@ -76,7 +81,7 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 
     Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010), element weights.
     """
-    return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way)[0], alignment))
+    return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way, weigh_shared)[0], alignment))
 
 
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
@@ -88,16 +93,31 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """
 
     def measure(one_way: Alignment) -> Floats:
-        moved, most = _move(one_way)
+        moved, most = _move(one_way, weigh_shared)
         return divide(moved, most)
 
     return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
 
 
-def _move(alignment: Alignment) -> tuple[Floats, Floats]:
+def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
+    """Element and position weights together: `element_weighted_footrule` with weights w p: float64 (n,), at least 0.
+
+    p is what the item pays on average for a step, as in `position_weighted_kendall_distance`.
+    Identical: 0. Fewer than two items in common: NaN. Symmetric.
+    Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
+    """
+
+    def by_element_and_position(one_way: Alignment, shared: Shared) -> Floats:
+        return weigh_shared(one_way, shared) * average_step_costs(shared, discount)
+
+    moved = measure_both_ways(lambda one_way: _move(one_way, by_element_and_position)[0], alignment)
+    return without_unweighted(alignment, moved)
+
+
+def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
     """What the common items move, and the most that they could."""
     shared = rank_shared(alignment)
-    weights = weigh_shared(alignment, shared)
+    weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)
     theirs = _at_baseline(alignment, sum_ahead(by_candidate_rank(alignment, weights)))
     moved = sum_ranks(weights * np.abs(ours - theirs))

@@ -13,10 +13,11 @@ from monitor.kernels.footrule import (
     element_weighted_footrule_normalized,
     footrule,
     footrule_normalized,
+    generalized_footrule,
     topk_footrule,
     topk_footrule_normalized,
 )
-from monitor.metrics.metric import Distance, OrderDistance, WeightedOrderDistance
+from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeighted, WeightedOrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +105,12 @@ class ElementWeightedFootruleNormalized(WeightedOrderDistance):
     name = "element_weighted_footrule_normalized"
     kernel = staticmethod(element_weighted_footrule_normalized)
     high = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralizedFootrule(PositionWeighted):
+    """How far the items in common move, weighted by the items and by how near the top they move."""
+
+    name = "generalized_footrule"
+    kernel = staticmethod(generalized_footrule)
+    need = Need.ITEM_WEIGHTS

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
+from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.model.arrays import Floats
 
 STRICT = "none: tied items are taken in the order of their ids"
@@ -149,6 +150,20 @@ class WeightedOrderDistance(OrderDistance, ABC):
     """One in which items have weights."""
 
     need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionWeighted(OrderDistance, ABC):
+    """One in which ranks have weights, and where a measure needs them items, too.
+
+    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
+    costs the difference.
+    """
+
+    discount: str = "dcg"
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 

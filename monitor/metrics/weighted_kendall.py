@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from monitor.kernels.chance import common_by_chance, expect_over_shared
 from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
+    expect_position_weighted,
+    generalized_kendall_distance,
+    position_weighted_kendall_distance,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.metrics.metric import OrderCorrelation, WeightedOrderDistance
+from monitor.metrics.metric import Need, OrderCorrelation, PositionWeighted, WeightedOrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,31 @@ class TauApSymmetric(OrderCorrelation):
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
 
+_MOST_SHARED = 2000
+_NEGLIGIBLE = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionWeightedKendallDistance(PositionWeighted):
+    """Pairs of common items in opposite order, those that move at the top counting most."""
+
+    name = "position_weighted_kendall_distance"
+    kernel = staticmethod(position_weighted_kendall_distance)
+
+    def bounds(self, k: int) -> tuple[float, float]:
+        """0 to all pairs of k items: no step costs more than the first, 1."""
+        return 0.0, max(1.0, k * (k - 1) / 2)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact where lists share no more than `_MOST_SHARED` items or so; None where they do."""
+        most = min(k, _MOST_SHARED)
+        if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
+            return None  # the sum costs the square of the items shared
+        values = np.zeros(k + 1)
+        values[: most + 1] = expect_position_weighted(most, self.discount)
+        return expect_over_shared(k, catalogue, values, least=2)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedKendallDistance(WeightedOrderDistance):
     """Pairs of common items in opposite order, each counting the product of the items' weights."""
@@ -56,3 +87,12 @@ class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
     name = "element_weighted_kendall_distance_normalized"
     kernel = staticmethod(element_weighted_kendall_distance_normalized)
     high = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralizedKendallDistance(PositionWeighted):
+    """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
+
+    name = "generalized_kendall_distance"
+    kernel = staticmethod(generalized_kendall_distance)
+    need = Need.ITEM_WEIGHTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from kernels.reference_kendall import Items, Weights, common, ranks
+from kernels.reference_kendall import Items, Weights, common, ranks, step_cost
 
 
 def footrule(a: Items, b: Items) -> float:
@@ -30,13 +30,14 @@ def topk_footrule_normalized(a: Items, b: Items) -> float:
     return topk_footrule(a, b) / topk_footrule([("a", item) for item in a], [("b", item) for item in b])
 
 
-def weighted_footrule(a: Items, b: Items, weights: Weights) -> float:
+def weighted_footrule(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:
     """Each item's weight times how far it moves, ranks being the weight ahead."""
     shared = common(a, b)
     if len(shared) < 2:
         return math.nan
-    starts = [_starts(ranking, weights) for ranking in (shared, common(b, a))]
-    return sum(weights[item] * abs(starts[0][item] - starts[1][item]) for item in shared)
+    cost = {item: weights[item] * (step_cost(a, b, item, discount) if discount else 1.0) for item in shared}
+    starts = [_starts(ranking, cost) for ranking in (shared, common(b, a))]
+    return sum(cost[item] * abs(starts[0][item] - starts[1][item]) for item in shared)
 
 
 def weighted_footrule_normalized(a: Items, b: Items, weights: Weights) -> float:

@@ -161,14 +161,29 @@ def _duplicated(a: Items, b: Items, copies: Callable[[Any], int]) -> float:
 
 
 def element_weighted_kendall_distance(a: Items, b: Items, weights: Weights) -> float:
-    """Sum over inverted pairs, item by item."""
-    shared = common(a, b)
-    if len(shared) < 2:
-        return math.nan
-    inverted = [(x, y) for x, y in combinations(shared, 2) if (a.index(x) < a.index(y)) != (b.index(x) < b.index(y))]
-    return sum(weights[x] * weights[y] for x, y in inverted) + 0.0
+    return generalized_kendall_distance(a, b, weights, None)
 
 
 def element_weighted_kendall_distance_normalized(a: Items, b: Items, weights: Weights) -> float:
     most = sum(weights[x] * weights[y] for x, y in combinations(common(a, b), 2))
     return element_weighted_kendall_distance(a, b, weights) / most if most else math.nan
+
+
+def generalized_kendall_distance(a: Items, b: Items, weights: Weights, discount: str | None) -> float:
+    """Sum over inverted pairs, item by item; ``discount`` None for steps that cost 1."""
+    shared = common(a, b)
+    if len(shared) < 2:
+        return math.nan
+    cost = {item: weights[item] * (step_cost(a, b, item, discount) if discount else 1.0) for item in shared}
+    return (
+        sum(cost[x] * cost[y] for x, y in combinations(shared, 2) if (a.index(x) < a.index(y)) != (b.index(x) < b.index(y)))
+        + 0.0
+    )
+
+
+def step_cost(a: Items, b: Items, item: object, discount: str) -> float:
+    """Mean cost of the steps from the item's rank in one list to its rank in the other, 1 where it stays."""
+    here, there = sorted((common(a, b).index(item) + 1, common(b, a).index(item) + 1))
+    worth: Callable[[int], float] = (lambda r: 1 / math.log2(r + 1)) if discount == "dcg" else (lambda r: 1 / r)
+    deltas = [(worth(r - 1) - worth(r)) / (worth(1) - worth(2)) for r in range(here + 1, there + 1)]
+    return sum(deltas) / len(deltas) if deltas else 1.0

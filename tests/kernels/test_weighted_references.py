@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -18,11 +18,15 @@ from monitor.kernels.footrule import (
     element_weighted_footrule_normalized,
     footrule,
     footrule_normalized,
+    generalized_footrule,
 )
 from monitor.kernels.kendall.element_weighted import (
+    DISCOUNTS,
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
     element_weighted_tau,
+    generalized_kendall_distance,
+    position_weighted_kendall_distance,
 )
 from monitor.kernels.kendall.extended import extended_tau
 from monitor.kernels.kendall.unweighted import kendall_distance, kendall_distance_normalized, kendall_tau
@@ -52,6 +56,18 @@ MEASURES: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] 
         element_weighted_footrule_normalized,
         reference_footrule.weighted_footrule_normalized,
     ),
+    **{
+        f"{of.__name__}, {discount}": (partial(of, discount=discount), partial(define, discount=discount))
+        for of, define in (
+            (generalized_kendall_distance, slow.generalized_kendall_distance),
+            (
+                position_weighted_kendall_distance,
+                lambda a, b, _, discount: slow.generalized_kendall_distance(a, b, ONES, discount),
+            ),
+            (generalized_footrule, reference_footrule.weighted_footrule),
+        )
+        for discount in DISCOUNTS
+    },
 }
 
 

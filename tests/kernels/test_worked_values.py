@@ -16,6 +16,7 @@ from monitor.kernels.footrule import (
     element_weighted_footrule_normalized,
     footrule,
     footrule_normalized,
+    generalized_footrule,
     topk_footrule,
     topk_footrule_normalized,
 )
@@ -23,6 +24,8 @@ from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
     element_weighted_tau,
+    generalized_kendall_distance,
+    position_weighted_kendall_distance,
 )
 from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
 from monitor.kernels.kendall.ties import rank_tied
@@ -45,6 +48,7 @@ FRUITS = [APPLE, PEAR, BANANA, KIWI, GRAPE]
 OTHERS = [ORANGE, TOMATO, PINEAPPLE, LEMON, PLUM]
 
 LOW = -2 / math.sqrt(6)
+DCG_STEP = (1 / math.log2(3) - 1 / 2) / (1 - 1 / math.log2(3))
 
 
 def topk(penalty: float, distance: float, most: float) -> Values:
@@ -52,6 +56,10 @@ def topk(penalty: float, distance: float, most: float) -> Values:
         partial(topk_kendall, penalty=penalty): distance,
         partial(topk_kendall_normalized, penalty=penalty): distance / most,
     }
+
+
+def by_position(discount: str, distance: float) -> Values:
+    return {partial(position_weighted_kendall_distance, discount=discount): distance}
 
 
 PLAIN: list[tuple[Sequence[int], Sequence[int], Values]] = [
@@ -83,8 +91,12 @@ PLAIN: list[tuple[Sequence[int], Sequence[int], Values]] = [
     # nothing above 1 is right, above 3 both are.
     ([1, 2, 3], [2, 1, 3], {weighted_tau: 1 - 2 * (3 / 2) / (11 / 3), tau_ap: 2 / 2 * (0 + 1) - 1}),
     ([1, 2, 3], [2, 1, 3], {footrule: 2.0, footrule_normalized: 2 / 4, topk_footrule: 2.0, topk_footrule_normalized: 2 / 12}),
-    # One at the bottom.
+    ([1, 2, 3], [2, 1, 3], {**by_position("hyperbolic", 1.0), **by_position("dcg", 1.0)}),
+    # One at the bottom. A step between ranks 1 and 2 is worth 1/2, between 2 and 3 1/6, a third of it, paid by both items.
     ([1, 2, 3], [1, 3, 2], {weighted_tau: 1 - 2 * (5 / 6) / (11 / 3)}),
+    ([1, 2, 3], [1, 3, 2], {**by_position("hyperbolic", 1 / 9), **by_position("dcg", DCG_STEP**2)}),
+    # 1 and 3 pay (1 + 1/3) / 2 a step, 2 keeps its rank and pays 1: 2/3 + 2/3 + 4/9.
+    ([1, 2, 3], [3, 2, 1], by_position("hyperbolic", 16 / 9)),
     # Read against the baseline: 0, then 1 of 2.
     ([1, 2, 3], [3, 1, 2], {tau_ap: 2 / 2 * (0 + 1 / 2) - 1}),
     ([1, 2, 3, 4], [3, 1, 2, 4], {tau_ap: 2 / 3 * (0 + 1 / 2 + 1) - 1, tau_ap_symmetric: (0 + 1 / 3) / 2}),
@@ -122,6 +134,9 @@ WEIGHED: list[
     # and 3 * 6 + 5 * 2 + 1 * 8.
     ([2, 1, 3], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_footrule: 30.0}),
     ([2, 1, 3], {1: 5.0, 2: 3.0, 3: 1.0}, {element_weighted_footrule_normalized: 30 / ((40 + 36) / 2)}),
+    # Hyperbolic: both items of the swap at ranks 2 and 3 pay 1/3 a step.
+    ([1, 3, 2], {1: 5.0, 2: 3.0, 3: 2.0}, {partial(generalized_kendall_distance, discount="hyperbolic"): 3 * 2 / 9}),
+    ([1, 3, 2], {1: 5.0, 2: 3.0, 3: 2.0}, {partial(generalized_footrule, discount="hyperbolic"): 2 * (3 / 3) * (2 / 3)}),
     # Rounding takes no reversal beyond 1.
     ([2, 1, 0], {0: 0.1, 1: 0.9, 2: 0.6}, {element_weighted_footrule_normalized: 1.0}),
 ]

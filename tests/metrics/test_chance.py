@@ -17,6 +17,7 @@ from monitor.metrics.kendall import TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.relevance import NdcgVsBaseline
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
+from monitor.metrics.weighted_kendall import PositionWeightedKendallDistance
 
 FREE = [kind() for kind in METRICS.values() if kind.need is None]
 OURS = [
@@ -25,6 +26,7 @@ OURS = [
 ]
 EXACT = [
     *FREE,
+    PositionWeightedKendallDistance(discount="hyperbolic"),
     NdcgVsBaseline(gain="exponential"),
     TopkKendall(penalty=0.5),
     TopkKendallNormalized(penalty=0.5),
@@ -116,10 +118,9 @@ def test_a_catalogue_beyond_all_floats_counts_as_a_huge_one(metric: Metric) -> N
 
 
 def test_lists_that_rarely_share_two_items_are_told_from_those_that_do() -> None:
-    # Two items in common are in the same order or in the other.
-    assert expected_by_chance("kendall_distance", 10, 10**9) == pytest.approx(0.5, abs=1e-6)
+    # Two items in common are in the same order or in the other, at a cost of 1.
+    assert expected_by_chance("position_weighted_kendall_distance", 10, 10**9) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_a_metric_that_needs_more_than_the_lists_has_no_chance_value() -> None:
     assert expected_by_chance(RboW(), 10, 100) is None
-    assert expected_by_chance("element_weighted_tau", 10, 100) is None

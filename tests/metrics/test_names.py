@@ -26,6 +26,7 @@ from monitor.metrics.rbo import Rbo
         ("ndcg( gain = exponential )@10", "ndcg(arm=difference, gain=exponential)@10"),
         ("ndcg_vs_baseline", "ndcg_vs_baseline(gain=linear)"),
         ("topk_kendall(penalty=0.5)@10", "topk_kendall(penalty=0.5)@10"),
+        ("generalized_footrule", "generalized_footrule(discount=dcg)"),
     ],
 )
 def test_a_name_has_one_canonical_form(text: str, canonical: str) -> None:
@@ -51,6 +52,13 @@ def test_what_prints_parses_to_the_same_metric(p: float, depth: int | None) -> N
         (
             "ndcg(arm=both)",
             "parameter 'arm' of metric 'ndcg(arm=both)' must be one of difference, baseline, candidate, not 'both'",
+        ),
+        *(
+            (
+                f"{name}(discount=steep)",
+                f"parameter 'discount' of metric '{name}(discount=steep)' must be one of dcg, hyperbolic, not 'steep'",
+            )
+            for name in ("position_weighted_kendall_distance", "generalized_kendall_distance", "generalized_footrule")
         ),
         ("rbo(0.9)", "cannot read '0.9' in metric 'rbo(0.9)': write parameters as name=value, such as rbo(p=0.9)"),
         ("overlap(3)", "cannot read '3' in metric 'overlap(3)': write parameters as name=value; overlap takes none"),

@@ -1,6 +1,8 @@
-"""Kendall's measures in which items have weights."""
+"""Kendall's measures in which items, and ranks, have weights: generalized distances between rankings."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -8,7 +10,13 @@ from monitor.kernels.alignment import Alignment
 from monitor.kernels.engines.inversions import sum_earlier_larger
 from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
 from monitor.model import ByArm
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Floats, Integers
+
+DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
+    "dcg": lambda rank: 1 / np.log2(rank + 1),
+    "hyperbolic": lambda rank: 1 / rank,
+}
+"""What a rank from 1 on is worth: of DCG, and of weighted tau."""
 
 
 def element_weighted_tau(alignment: Alignment) -> Floats:
@@ -57,6 +65,42 @@ def element_weighted_kendall_distance_normalized(alignment: Alignment) -> Floats
     return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
 
 
+def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> Floats:
+    """Kendall's distance of the common items in which an exchange at the top costs more: float64 (n,), at least 0.
+
+    Moving an item between the neighbouring ranks r - 1 and r costs delta_r, how much less the lower rank is worth
+    (`DISCOUNTS`), the cost between the first two ranks being 1. An item at ranks a and b among the common items pays on
+    average p = (sum of delta between a and b) / |a - b| a step, and 1 if it keeps its rank; the distance is the sum of p_i p_j
+    over the pairs in opposite order.
+
+    Identical: 0. Fewer than two items in common: NaN. All delta 1: `kendall_distance`. Symmetric. Ties are not known to it.
+
+    Source: Kumar and Vassilvitskii (2010), position weights; 1 for an item that keeps its rank as in van
+    Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
+    """
+
+    def measure(one_way: Alignment) -> Floats:
+        shared = rank_shared(one_way)
+        return _distance(one_way, average_step_costs(shared, discount) * shared.is_common)
+
+    return measure_both_ways(measure, alignment)
+
+
+def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
+    """Element and position weights together: the sum of w_i w_j p_i p_j over pairs of common items in opposite order.
+
+    float64 (n,), at least 0. w as in `element_weighted_kendall_distance`, p as in `position_weighted_kendall_distance`, which
+    it equals where the other's weights are 1. Identical: 0. Fewer than two items in common: NaN. Symmetric.
+    Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
+    """
+
+    def measure(one_way: Alignment) -> Floats:
+        shared = rank_shared(one_way)
+        return _distance(one_way, average_step_costs(shared, discount) * weigh_shared(one_way, shared))
+
+    return without_unweighted(alignment, measure_both_ways(measure, alignment))
+
+
 def rank_values(alignment: Alignment) -> ByArm:
     """The items' weights, 0 behind the lists' ends; ValueError when the alignment has none."""
     if alignment.weights is None:
@@ -92,6 +136,34 @@ def sum_pairs(weights: Floats) -> Floats:
     """Sum of w_i w_j over all pairs of each column."""
     # Adds only, so that small weights survive beside large ones: (sum w)² - sum w² would lose them.
     return sum_ranks(weights * sum_ahead(weights))
+
+
+def average_step_costs(shared: Shared, discount: str) -> Floats:
+    """What each common item pays on average for a step from its baseline's rank to its candidate's: (k, n), 1 if it stays."""
+    return _average(shared.baseline, shared.candidate, discount)
+
+
+def expect_position_weighted(most: int, discount: str) -> Floats:
+    """Mean `position_weighted_kendall_distance` of z = 0 to ``most`` common items in random order: float64 (most + 1,).
+
+    What an item pays depends on its two ranks alone, and two items at ranks i < j go to ranks a > b in one of z (z - 1) ways:
+    the sum over all of these of p(i, a) p(j, b) grows with z by a row and a column. Cost: O(most²), in memory too.
+    """
+    ranks = np.arange(most)
+    costs = _average(ranks[:, None], ranks[None], discount)
+    above, left = (np.cumsum(costs, axis=axis) - costs for axis in (0, 1))
+    sums = np.cumsum(np.cumsum(above * left, axis=0), axis=1).diagonal()
+    return np.append(0.0, sums / np.maximum(ranks * (ranks + 1), 1))
+
+
+def _average(ours: Integers, theirs: Integers, discount: str) -> Floats:
+    """Average cost of a step between these ranks from 0, k of them by the first axis; 1 where they are the same."""
+    worth = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
+    potential = (worth[0] - worth) / (worth[0] - worth[1])
+    steps = (ours - theirs).astype(np.float64)
+    costs = np.ones(steps.shape)
+    np.divide(potential[ours] - potential[theirs], steps, out=costs, where=steps != 0)
+    return costs
 
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:
