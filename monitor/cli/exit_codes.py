@@ -15,6 +15,7 @@ UNHEALTHY_EXIT = 1
 SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
+INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143  # as a shell has them
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT = 64  # of `gate`, as the next one
 INTERNAL_EXIT = 70

@@ -107,6 +107,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run()
+        if code == exit_codes.INTERRUPTED_EXIT and _was_terminated():
+            code = exit_codes.TERMINATED_EXIT
         sys.stdout.flush()
     except OSError as error:
         exit_codes.report_unwritten(error)
@@ -114,6 +116,12 @@ def main() -> None:
     # The interpreter would take a quarter of a second to take down what was loaded, and try again what could not be written.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
     os._exit(code if isinstance(code, int) else bool(code))
+
+
+def _was_terminated() -> bool:
+    from monitor.service.interrupts import terminated
+
+    return terminated.is_set()
 
 
 def _run() -> str | int | None:
@@ -124,7 +132,7 @@ def _run() -> str | int | None:
         print_error(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return exit_codes.INTERRUPTED_EXIT
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1 then, which may be a verdict
             raise end.__context__ from None

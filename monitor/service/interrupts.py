@@ -12,7 +12,12 @@ from types import FrameType
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+terminated = threading.Event()
+"""Set once SIGTERM has come, also where a library made an interrupt of what its handler raised."""
+
+
 def _exit(number: int, _: FrameType | None) -> None:
+    terminated.set()
     sys.exit(128 + number)  # as a shell has it
 
 

@@ -61,8 +61,16 @@ def readable(where: str) -> Iterator[None]:
     """Turn what goes wrong over these files into a SourceError of one sentence, an interrupt into an OverdueError."""
     try:
         yield
+    except RuntimeError as error:
+        # So DuckDB says that a signal came, whose handler's exception it drops.
+        if "interrupted" in str(error):
+            raise KeyboardInterrupt from None
+        raise
     # What a stream of batches runs into comes as an error of Arrow's or the system's.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
+        # A database that is busy refuses to be closed; what ended its use before that counts.
+        if error.__context__ is not None and not isinstance(error.__context__, Exception):
+            raise error.__context__ from None
         said = (str(error).splitlines() or [type(error).__name__])[0]
         if "INTERRUPT" in said:
             raise OverdueError from None
