@@ -44,7 +44,10 @@ def is_counted(series: tuple[str, Labels]) -> bool:
 
 
 def has_run(daemon: ServeProcess, comparison: str) -> bool:
-    return value(scrape(daemon), "runs_total", comparison=comparison, status="ok") == 1
+    """Whether its first run was counted and, which comes a little later, published."""
+    page = scrape(daemon)
+    is_counted_once = value(page, "runs_total", comparison=comparison, status="ok") == 1
+    return is_counted_once and value(page, "run_last_ok_timestamp_seconds", comparison=comparison) is not None
 
 
 def statuses(page: Page, comparison: str) -> set[float]:
