@@ -7,6 +7,7 @@ deadline; what they loop over (chunks of an answer, rows, files) asks the same d
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -117,6 +119,30 @@ def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -
         yield
     finally:
         ended.set()
+
+
+@contextmanager
+def interrupted_by_signals(interrupt: Callable[[], object]) -> Iterator[None]:
+    """What the main thread does inside is interrupted by SIGINT and SIGTERM too.
+
+    For libraries that drop what a signal's handler raises, or wait for their own threads before they pass it on.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handled = {number: handler for number, handler in before.items() if callable(handler)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        _interrupt(interrupt)
+        handled[signal.Signals(number)](number, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        handled = {}
+    for number in handled:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(interrupt: Callable[[], object]) -> None:

@@ -16,6 +16,7 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_records,
+    print_written,
     require_writable,
     scores_line,
     write_whole,
@@ -93,6 +94,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
     if html is not None:
         write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}"))
+        print_written(html)
     found = replace(found, worst=found.worst[:worst])
     if as_json:
         print_json(_as_dict(found, k))

@@ -214,6 +214,11 @@ def write_whole(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def print_written(path: Path) -> None:
+    """Print on standard error where the output lies now: standard output may be a table, or the file itself."""
+    typer.echo(f"written: {escape_controls(str(path))}", err=True)
+
+
 def require_writable(path: Path) -> None:
     """OSError now where `write_whole` would fail as things are; nothing is written."""
     from monitor.files import require_replaceable

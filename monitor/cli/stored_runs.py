@@ -17,6 +17,7 @@ from monitor.cli.output import (
     print_line,
     print_records,
     print_table,
+    print_written,
     require_writable,
     write_whole,
 )
@@ -133,6 +134,7 @@ def report(
     require_writable(output)
     log_errors_only()
     write_whole(output, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last))
+    print_written(output)
 
 
 def _kept_attempts(store: SqlStore, run: Run) -> list[str]:

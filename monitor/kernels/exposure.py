@@ -33,7 +33,7 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
     # The padding's code, -1, takes the last entry.
     place = np.full(top + 2, PAD, dtype=np.int32)
     place[items] = np.arange(len(items), dtype=np.int32)
-    return _positions_in(baseline, place), _positions_in(candidate, place), items
+    return look_up(place, baseline), look_up(place, candidate), items
 
 
 def distinct_items(*parts: Integers) -> Codes:
@@ -58,7 +58,8 @@ def _blocks(codes: Integers) -> Iterator[Rows]:
     return (codes[low : low + _CACHED_CELLS].astype(np.intp) for low in range(0, len(codes), _CACHED_CELLS))
 
 
-def _positions_in(codes: Codes, place: Codes) -> Codes:
+def look_up(place: Codes, codes: Integers) -> Codes:
+    """``place[codes]``, of the shape of the codes."""
     places = np.empty(codes.size, dtype=np.int32)
     for low, block in zip(range(0, codes.size, _CACHED_CELLS), _blocks(codes.ravel()), strict=True):
         places[low : low + len(block)] = place[block]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.engines import choice
-from monitor.kernels.exposure import distinct_items
+from monitor.kernels.exposure import distinct_items, look_up
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
@@ -141,7 +141,7 @@ def _own_code(item: object) -> int:
 
 def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
     """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
-    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else shared.take(own)
+    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else look_up(shared, own)
 
 
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:

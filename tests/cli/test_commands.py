@@ -47,7 +47,7 @@ def world(tmp_path: Path) -> Path:
 def test_a_report_is_written_whole_or_not_at_all(world: Path) -> None:
     assert rankwatch("run-once", "--slot", "2024-01-08", cwd=world).returncode == 0
     done = rankwatch("report", "feed", "-o", "report.html", "--slot", "2024-01-08", cwd=world)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "written: report.html\n")
     text = (world / "report.html").read_text()
     assert "<title>feed at 2024-01-08 00:00 - rankwatch</title>" in text
     assert text.endswith("</html>")

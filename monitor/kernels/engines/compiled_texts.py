@@ -36,8 +36,8 @@ def code_texts(offsets: Offsets, data: Array, seed: int | None = None) -> tuple[
     """
     count = len(offsets) - 1
     codes, firsts = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int64)
-    known = _code(offsets, data, Word(secrets.randbits(64) | 1 if seed is None else seed), codes, firsts)
-    return (codes, firsts[:known].copy()) if _are_same(offsets, data, codes, firsts) else None
+    known, has_long = _code(offsets, data, Word(secrets.randbits(64) | 1 if seed is None else seed), codes, firsts)
+    return None if has_long and not _are_same(offsets, data, codes, firsts) else (codes, firsts[:known].copy())
 
 
 @step
@@ -101,12 +101,12 @@ def _find_slot(slots: Array, keys: Array, one: Word, other: Word, slot: Word) ->
     return slot
 
 
-@compiled_for(f"int64({_TEXTS}, uint64, int32[::1], int64[::1])")
-def _code(offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets) -> int:
-    """Fill in the codes and where each is first; how many there are."""
+@compiled_for(f"Tuple((int64, boolean))({_TEXTS}, uint64, int32[::1], int64[::1])")
+def _code(offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offsets) -> tuple[int, bool]:
+    """Fill in the codes and where each is first; how many there are, and whether any text is long."""
     slots, keys, count = np.full(FIRST_SLOTS, -1, np.int32), np.empty((len(codes) + 1, 2), np.uint64), 0
     ones, others, homes = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
-    keys[0, 1] = _ALL
+    keys[0, 1], seen = _ALL, Word(0)
     for low in range(0, len(codes), BLOCK):
         some = codes[low : low + BLOCK]
         if 4 * (count + BLOCK) > len(slots):
@@ -117,6 +117,7 @@ def _code(offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offse
         for i in range(len(some)):
             ones[i], others[i] = _key_of(data, Word(offsets[low + i]), Word(offsets[low + i + 1]), seed)
             homes[i] = _home_of(ones[i], others[i], seed, slots)
+            seen |= others[i]
         for i in range(len(some)):
             some[i] = slots[homes[i]]
         for i in range(len(some)):
@@ -127,7 +128,7 @@ def _code(offsets: Offsets, data: Array, seed: Word, codes: Codes, firsts: Offse
                     count += 1
                     keys[count, 0], keys[count, 1] = ones[i], others[i]
                 some[i] = slots[slot]
-    return count
+    return count, bool(seen >= _LONG)
 
 
 @compiled_for(f"boolean({_TEXTS}, int32[::1], int64[::1])")

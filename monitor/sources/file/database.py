@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at
+from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at, interrupted_by_signals
 from monitor.errors import SourceError
 from monitor.scratch import SPILL, scratch_database
 from monitor.sources.columns import on_one_line
@@ -29,8 +29,8 @@ def open_database(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that reads these files only, ``in_order`` where the order of their rows matters, ``k`` items a list.
 
-    It is interrupted at the deadline, and when nobody waits for the reading any more. OverdueError at the deadline, SourceError
-    for what else goes wrong in it, in one sentence. Nothing of it is left behind.
+    It is interrupted at the deadline, by a signal, and when nobody waits for the reading any more. OverdueError at the deadline,
+    SourceError for what else goes wrong in it, in one sentence. Nothing of it is left behind.
     """
     memory_mb = MEMORY_MB * max(50, min(k, 100)) // 50
     paths = [path for each in files for path in each.paths]
@@ -40,6 +40,7 @@ def open_database(
         scratch_database(f"{memory_mb}MB", paths, threads=_THREADS, stores=stores, in_order=in_order) as database,
         interrupted_at(deadline, database.interrupt),
         interrupt_when_given_up(database.interrupt),
+        interrupted_by_signals(database.interrupt),
     ):
         yield database
 
