@@ -29,7 +29,7 @@ def open_database(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that reads these files only, ``in_order`` where the order of their rows matters, ``k`` items a list.
 
-    It is interrupted at the deadline, by a signal, and when nobody waits for the reading any more. OverdueError at the deadline,
+    It is interrupted at the deadline, by a signal, and when nobody waits for it any more. OverdueError at the deadline,
     SourceError for what else goes wrong in it, in one sentence. Nothing of it is left behind.
     """
     memory_mb = MEMORY_MB * max(50, min(k, 100)) // 50
