@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, d
 
 from monitor.model import ALL, Cutoffs, Pruned, State
 from monitor.storage.alert_states import WAITING
-from monitor.storage.daily_rollup import midnight, roll_up
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
@@ -28,7 +27,6 @@ from monitor.storage.tables import (
     arm_scores,
     coverage,
     coverage_reasons,
-    daily,
     deliveries,
     evidence,
     expectations,
@@ -53,11 +51,10 @@ DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries,
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Delete what is too old, after rolling up the days that are over.
+    """Delete what is too old.
 
     Silences are deleted with the runs of their end. Kept lists are deleted earlier where nothing needs them any more.
     """
-    roll_up(database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now)
     ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
     before = max(cutoffs.scores, cutoffs.runs)
     # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
@@ -71,7 +68,6 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
-        counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
     return Pruned(rows=dict(+counts), put_off=obstacles)
 
 
@@ -91,7 +87,6 @@ def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Prune
         counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
         counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_prunable_transitions(cutoffs.runs)))
         counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
-        counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
     return Pruned(rows=dict(+counts))
 
 
@@ -102,7 +97,7 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
         ((evidence,), _settled_with(evidence, before)),
         ((explanations,), _settled_with(explanations, before)),
         ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)),
-        (DETAILS, _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))),
+        (DETAILS, _with_details(max(cutoffs.summaries, cutoffs.runs))),
     ]
 
 
