@@ -314,9 +314,6 @@ class Maintenance(Protocol):
         comparison's newest and those that may still get relevance. Scores on PostgreSQL go by whole days.
         """
 
-    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        """What `prune` would delete."""
-
     def sizes(self) -> Mapping[DataKind, int]:
         """Bytes on disk of each kind of data."""
 

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, false, func, or_, select, true
+from sqlalchemy import Connection, Delete, Select, Table, delete, exists, or_, select, true
 
 from monitor.model import ALL, Cutoffs, Pruned, State
 from monitor.storage.alert_states import WAITING
-from monitor.storage.dialects import is_sqlite
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
     day_of_slot,
@@ -18,7 +17,6 @@ from monitor.storage.partitions import (
     ensure_partitions,
     is_settled_before,
     of_run,
-    past_rows,
     runs_in_default,
 )
 from monitor.storage.run_results import RUN_TABLES
@@ -71,25 +69,6 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     return Pruned(rows=dict(+counts), put_off=obstacles)
 
 
-def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Rows by table that `prune` would delete; nothing is changed."""
-    counts: Counter[str] = Counter()
-    with database.read() as connection:
-        old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
-        early = {
-            table: and_(table.c.run_id.in_(found), _goes_early(table))
-            for tables, found in _gone_early(cutoffs, now)
-            for table in tables
-        }
-        for table in RUN_TABLES:
-            counts[table.name] = _count(connection, table, or_(table.c.run_id.in_(old), early.get(table, false())))
-        counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
-        counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
-        counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_prunable_transitions(cutoffs.runs)))
-        counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
-    return Pruned(rows=dict(+counts))
-
-
 def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], Select[tuple[int]]]]:
     """Tables with rows that go before their run does, and the runs whose rows go now."""
     before = max(cutoffs.evidence, cutoffs.runs)
@@ -101,28 +80,13 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
     ]
 
 
-def _goes_early(table: Table) -> ColumnElement[bool]:
-    return table.c.segment != ALL if table in DETAILS else true()
-
-
-def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
-    return int(connection.scalar(select(func.count()).select_from(table).where(condition)) or 0)
-
-
-def _count_scores(connection: Connection, before: datetime) -> int:
-    if is_sqlite(connection):
-        return _count(connection, scores, scores.c.run_id.in_(select(runs.c.id).where(is_settled_before(before))))
-    in_default = connection.scalars(runs_in_default(before)).all()
-    return past_rows(connection, before) + _count(connection, scores, scores.c.run_id.in_(in_default))
-
-
 def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[tuple[int]]) -> Counter[str]:
     """Delete the rows of each of these runs, in a transaction of its own."""
     counts: Counter[str] = Counter()
     for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
             for table in tables if _is_found(connection, found, run_id) else ():
-                is_gone = _goes_early(table) if tables is DETAILS else true()
+                is_gone = table.c.segment != ALL if tables is DETAILS else true()
                 counts += _execute(connection, delete(table).where(of_run(connection, run_id, table), is_gone))
     return counts
 
