@@ -140,7 +140,7 @@ def _pass_day(watched: Watched, runs: int) -> None:
     wait_for(partial(_has_run, store, runs), "runs")
     wait_for(lambda: not watched.daemon._scheduler._at_work, "the end of the runs")
     wait_for(lambda: not store.outbox.pending(watched.clock.now()), "deliveries")
-    watched.clock.let_pass(_DAY)
+    watched.let_pass(_DAY)
 
 
 def _has_run(store: SqlStore, runs: int) -> bool:
