@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from monitor.alerts import GROUP_FOR, Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
 from monitor.model import Briefing, Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
-from monitor.ports import Clock, Outbox, Publisher, Receiver
+from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
 """Longer than any receiver may take for one message."""
@@ -43,7 +43,7 @@ class OutboxSender:
     outbox: Outbox
     receiver: Receiver
     clock: Clock
-    publisher: Publisher
+    publisher: DeliveryCounter
     owner: str
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
     is_sure: Callable[[], bool] = lambda: True

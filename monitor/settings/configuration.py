@@ -46,7 +46,6 @@ class RetentionOptions(Options):
         "(default: as `runs`).",
     )
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with everything that belongs to them.")
-    daily: Duration = Field(default=timedelta(days=5 * 365), description="Daily rollups, by segment and metric.")
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """What is deleted at this time."""
@@ -56,7 +55,6 @@ class RetentionOptions(Options):
             evidence=now - self.evidence,
             summaries=now - (self.summaries or self.runs),
             runs=now - self.runs,
-            daily=now - self.daily,
         )
 
 

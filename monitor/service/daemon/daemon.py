@@ -266,8 +266,8 @@ class Daemon:
             self._runner.pings = self._wiring.pings
             pings = tuple(each.name for each in self._wiring.settings.pings)
             set_known_names(self._publisher, self._wiring, pings=pings)
-            self._publisher.reloaded(ok=True, at=self._clock.now())
             self._begin_work()
+            self._publisher.reloaded(ok=True, at=self._clock.now())
 
     def _begin_work(self) -> None:
         # Without a database, and as a standby, little may be done.
