@@ -13,7 +13,7 @@ from servers.chromium import TROUBLE, browsing
 NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"
 DRAWN = """[...document.querySelectorAll('section')].map((cell) => ({
     charts: [...cell.querySelectorAll('svg')].map((svg) => svg.getBoundingClientRect().height > 60
-        && [...svg.querySelectorAll('text, line, rect, circle')].filter((one) => one.getBoundingClientRect().height > 3).length),
+        && [...svg.querySelectorAll('text, line, rect')].filter((one) => one.getBoundingClientRect().height > 3).length),
     rows: cell.querySelectorAll('tbody tr').length,
     text: cell.innerText }))"""
 
@@ -22,7 +22,7 @@ def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
     """The HTML of each cell of code, run from first to last in one kernel; no cell says anything else."""
     for kept in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         patch.setenv(kept, folder)  # not what whoever runs this has there
-    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
     NotebookClient(notebook, timeout=300, config=Config({"KernelManager": {"transport": "ipc"}})).execute()
     cells = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     assert [[each.output_type for each in outputs] for outputs in cells] == [["execute_result"]] * len(cells)
