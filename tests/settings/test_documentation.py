@@ -47,6 +47,7 @@ def base(tmp_path: Path) -> Path:
     for name in ("recs.token", "hook.secret", "smtp.password"):
         (tmp_path / name).write_text("0123456789\n")
     (tmp_path / "web.yaml").write_text((ROOT / "config" / "web.yaml").read_text())
+    (tmp_path / "users.key").write_text(f"{'0123456789abcdef' * 2}\n")
     (tmp_path / "pagerduty.key").write_text(f"{'0123456789abcdef' * 2}\n")
     for name in ("slack.url", "ping.url"):
         (tmp_path / name).write_text("https://hooks.example.com/services/T0/B0/x\n")

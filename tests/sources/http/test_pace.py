@@ -67,7 +67,7 @@ def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender: Recommende
     monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 
-    pull = source_of(http={"url": recommender.url, "timeout": "300ms", "retries": 0}).pull(request("a", "b", "c"))
+    pull = source_of(http={"url": recommender.url, "timeout": "1s", "retries": 0}).pull(request("a", "b", "c"))
 
     assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
     assert pull.notes[CoverageReason.TOO_SLOW].endswith(" too busy")
