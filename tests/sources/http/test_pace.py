@@ -42,7 +42,7 @@ def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(
     pull = PullPace(900)
     clock.wall += 10
     for seconds in took_s:
-        pull.add(seconds, has_answered=seconds < 1)
+        pull.add(seconds, answered=seconds < 1)
 
     assert (pull.late().reason, words in pull.late().note) == (reason, True), pull.late()
 
