@@ -38,7 +38,6 @@ _DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answ
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _LIKELY_OURS = {
     CoverageReason.MISSING: "is url right?",
-    CoverageReason.MALFORMED: "are url and items right?",
     CoverageReason.WRONG_USER: "are url and user right?",
 }
 """What to look at where all users share the reason."""

@@ -85,9 +85,6 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     assert source.pull(request("bad", "good")).notes == {
         CoverageReason.MALFORMED: f"{host} has nothing where items says, in {shape}"
     }
-    assert source.pull(request("bad")).notes == {
-        CoverageReason.MALFORMED: f"{host} has nothing where items says, in {shape}, for everybody: are url and items right?"
-    }
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender) -> None:
