@@ -310,8 +310,9 @@ class Maintenance(Protocol):
         """Delete what is older, by slot. In many small transactions.
 
         Refused, see ``Pruned.refused``, while neither runs nor a server's own clock confirm ``now``. Transitions with waiting
-        deliveries and states are never deleted. Explanations go with the evidence; before their age go kept lists, but each
-        comparison's newest and those that may still get relevance. Scores on PostgreSQL go by whole days.
+        deliveries and states are never deleted. Days that are over are rolled up first, so that the daily figures outlive their
+        runs. Explanations go with the evidence; before their age go kept lists, but each comparison's newest and those that
+        may still get relevance. Scores on PostgreSQL go by whole days.
         """
 
     def sizes(self) -> Mapping[DataKind, int]:

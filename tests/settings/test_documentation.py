@@ -146,6 +146,7 @@ def test_the_reference_gives_type_default_and_meaning() -> None:
     rows = settings_reference().splitlines()
     assert "| `k` | whole number | `10` | Length of the lists that are compared. |" in rows
     assert "| `evidence` | duration | `90d` | Lists of example users, and explanations. |" in rows
+    assert any(row.startswith("| `daily` | duration | `1825d` |") for row in rows)
     assert "| `severity` | `critical` or `warning` or `info` | `warning` | Severity of the alert. |" in rows
     assert any(row.startswith("| `database`, `database_file` | secret | `sqlite:///rankwatch.db` |") for row in rows)
     assert all(row.count(" | ") == 3 and not row.endswith("|  |") for row in rows if row.startswith("| `"))

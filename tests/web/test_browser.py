@@ -32,7 +32,7 @@ COMPARISON = """
     candidate: {{file: {{path: "{folder}/{name}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
     users: {{all: true, segments: [activity, country]}}
     metrics: [extended_tau, "rbo(p=0.9)"]
-    default_rules: true
+    rules: default
     keep_lists: all
 """
 

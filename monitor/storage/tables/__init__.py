@@ -7,6 +7,7 @@ from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
     coverage_reasons,
+    daily,
     evidence,
     expectations,
     explanations,

@@ -1,0 +1,186 @@
+"""`run-once` beside a real node_exporter and a real Pushgateway: what Prometheus would read there after each run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner, Result
+
+from monitor.cli.main import app
+from monitor.errors import ConfigError, DeliveryError
+from monitor.service.commands.metrics_output import gateway_at
+from servers.pushing import running_node_exporter, running_pushgateway
+from servers.webhook import Collector, answer
+from service.lists_world import write_world
+
+Samples = dict[tuple[str, str], float]
+"""Values by name and comparison, "" where there is none; of several segments or metrics the last."""
+
+
+@pytest.fixture(scope="module")
+def textfiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("textfiles")
+
+
+@pytest.fixture(scope="module")
+def node_exporter(textfiles: Path) -> Iterator[str]:
+    with running_node_exporter(textfiles) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def any_pushgateway() -> Iterator[str]:
+    with running_pushgateway("--web.enable-admin-api") as url:
+        yield url
+
+
+@pytest.fixture
+def pushgateway(any_pushgateway: str) -> str:
+    """One that holds nothing yet."""
+    requests.put(f"{any_pushgateway}/api/v1/admin/wipe", timeout=10).raise_for_status()
+    return any_pushgateway
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    hook = 'receivers: [{webhook: {url: "http://127.0.0.1:9/"}}]\n'
+    return write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db", every="1d", names=("feed", "search"), receivers=hook)
+
+
+def run_once(config: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["run-once", "--config", str(config), *options], catch_exceptions=False)
+
+
+def seen_at(url: str) -> Samples:
+    page = requests.get(f"{url}/metrics", timeout=60).text
+    return {
+        (sample.name, sample.labels.get("comparison", "")): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name.startswith(("rankwatch_", "node_textfile_scrape_error")) and sample.labels.get("status") in (None, "ok")
+    }
+
+
+def break_candidate(config: Path) -> None:
+    (config.parent / "candidate.jsonl").unlink()
+
+
+def test_node_exporter_shows_what_run_once_wrote_and_after_a_failed_run_since_when_none_was_ok(
+    config: Path, textfiles: Path, node_exporter: str
+) -> None:
+    file = textfiles / "all.prom"
+    assert run_once(config, "--slot", "2024-01-08", "--textfile", str(file)).exit_code == 0
+    before = seen_at(node_exporter)
+    break_candidate(config)
+    failed = run_once(config, "--slot", "2024-01-09", "--textfile", str(file))
+    after = seen_at(node_exporter)
+    file.unlink()
+
+    assert failed.exit_code == 3
+    assert before["node_textfile_scrape_error", ""] == after["node_textfile_scrape_error", ""] == 0
+    assert before["rankwatch_similarity_mean", "feed"] == 1.0
+    assert before["rankwatch_similarity_distribution_count", "search"] == 60
+    assert ("rankwatch_similarity_mean", "feed") not in after
+    assert (before["rankwatch_run_status", "feed"], after["rankwatch_run_status", "feed"]) == (1, 0)
+    last_ok = ("rankwatch_run_last_ok_timestamp_seconds", "feed")
+    assert before[last_ok] == after[last_ok] < after["rankwatch_run_last_finished_timestamp_seconds", "feed"]
+    assert after["rankwatch_schedule_interval_seconds", "feed"] == 86400
+
+
+def test_two_comparisons_may_write_a_file_each(config: Path, textfiles: Path, node_exporter: str) -> None:
+    files = [textfiles / f"{name}.prom" for name in ("feed", "search")]
+    for file in files:
+        assert run_once(config, file.stem, "--slot", "2024-01-08", "--textfile", str(file)).exit_code == 0
+    seen = seen_at(node_exporter)
+    for file in files:
+        file.unlink()
+
+    assert seen["node_textfile_scrape_error", ""] == 0
+    assert {name for _, name in seen if name} == {"feed", "search"}
+    assert ("rankwatch_build_info", "") not in seen
+
+
+def test_a_pushgateway_keeps_each_comparison_in_a_group_of_its_own_and_drops_what_is_not_known_any_more(
+    config: Path, pushgateway: str
+) -> None:
+    for name in ("feed", "search"):
+        assert run_once(config, name, "--slot", "2024-01-08", "--push", pushgateway).exit_code == 0
+    before = seen_at(pushgateway)
+    break_candidate(config)
+    assert run_once(config, "feed", "--slot", "2024-01-09", "--push", pushgateway).exit_code == 3
+    after = seen_at(pushgateway)
+
+    assert before["rankwatch_similarity_mean", "feed"] == before["rankwatch_similarity_mean", "search"] == 1.0
+    assert ("rankwatch_similarity_mean", "feed") not in after
+    assert after["rankwatch_similarity_mean", "search"] == 1.0
+    assert after["rankwatch_run_last_ok_timestamp_seconds", "feed"] == before["rankwatch_run_last_ok_timestamp_seconds", "feed"]
+    assert after["rankwatch_build_info", ""] == 1
+    assert ("rankwatch_outbox_pending", "") in after
+
+
+def test_an_instance_tells_groups_apart(config: Path, pushgateway: str) -> None:
+    for name in ("eu", "us"):
+        assert run_once(config, "feed", "--slot", "2024-01-08", "--push", pushgateway, "--push-instance", name).exit_code == 0
+    page = requests.get(f"{pushgateway}/metrics", timeout=60).text
+    for name in ("eu", "us"):
+        assert f'rankwatch_run_last_ok_timestamp_seconds{{comparison="feed",instance="{name}",job="rankwatch"}}' in page
+    assert 'instance=""' not in page
+
+
+def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run_stays_stored(
+    config: Path, tmp_path: Path, collector: Collector
+) -> None:
+    collector.default = answer(400, body=b"bot:h@ll/")
+    file = tmp_path / "all.prom"
+    secret = collector.url.replace("//", "//bot:h%40ll%2F@")
+    done = CliRunner().invoke(
+        app, ["run-once", "--config", str(config), "--textfile", str(file)], env={"RANKWATCH_PUSH": secret}
+    )
+    assert isinstance(done.exception, DeliveryError)
+    assert done.exception.exit_code == 5
+    assert str(done.exception) == f"Pushgateway at {collector.url} took no metrics: HTTP Error 400: Bad Request"
+    assert [(each.method, each.path) for each in collector.requests] == [("PUT", "/metrics/job/rankwatch/comparison/feed")]
+    assert {key.lower(): value for key, value in collector.requests[0].headers.items()}["authorization"] == (
+        "Basic Ym90OmhAbGwv"  # bot:h@ll/
+    )
+    assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in file.read_text()
+    by_option = CliRunner().invoke(app, ["run-once", "--config", str(config), "--push", secret])
+    assert "sees the password of --push: give its URL by RANKWATCH_PUSH" in by_option.stderr
+
+
+def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
+) -> None:
+    monkeypatch.setattr("monitor.export.require_textfile", lambda path: path)
+    done = CliRunner().invoke(
+        app, ["run-once", "--config", str(config), "--textfile", str(tmp_path / "gone" / "x.prom"), "--push", collector.url]
+    )
+    assert isinstance(done.exception, FileNotFoundError)  # the command's end tells of it, with exit code 74
+    assert len(collector.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--textfile", "rankwatch.txt"), "names end in .prom"),
+        (("--push", "pushgateway:9091"), "--push (or RANKWATCH_PUSH) must be a URL such as http://pushgateway.internal:9091"),
+        (("--push", "http://a..b:9091"), "--push (or RANKWATCH_PUSH) must be a URL such as"),
+        (("--push", f"http://bot:s3cret@{'a' * 64}.internal"), "--push (or RANKWATCH_PUSH) must be a URL such as"),
+        (("--push", "https://bot:1234/x@host"), "write special characters of user and password as %XX, / as %2F"),
+        (("--push", "http://bot:s3cret@host?x=1"), "must end with its path"),
+    ],
+)
+def test_what_cannot_be_left_is_refused_before_anything_runs(config: Path, options: tuple[str, ...], told: str) -> None:
+    done = CliRunner().invoke(app, ["run-once", "--config", str(config), *options])
+    assert isinstance(done.exception, ConfigError)
+    assert told in str(done.exception)
+    assert not [secret for secret in ("1234", "s3cret") if secret in str(done.exception)]
+    assert not (config.parent / "rankwatch.db").exists()
+
+
+def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr() -> None:
+    gateway = gateway_at("https://bot:s3cret@metrics.internal/push/")
+    assert gateway.url == "https://metrics.internal/push"
+    assert "s3cret" not in repr(gateway)

@@ -1,0 +1,230 @@
+"""What each day came to: worked by hand, kept when its runs are gone, made anew when one of them changes."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+import factories
+from factories import SLOT
+from monitor.model import Histogram, RunStatus, Summary
+from monitor.storage import SqlStore, daily_rollup
+from monitor.storage.daily_rollup import DaySum
+from monitor.storage.tables import daily
+from storage.worked import HOUR, claimed, prune, record, result, run
+
+DAY = timedelta(days=1)
+
+
+def summary(**changes: Any) -> Summary:
+    base = factories.summary(
+        metric="extended_tau",
+        n=10,
+        n_undefined=1,
+        mean=0.5,
+        standard_error=0.1,
+        statistics={"p50": 0.5, "share_below(0.3)": 0.2},
+        histogram=Histogram(low=0.0, high=1.0, counts=(4, 6)),
+    )
+    return replace(base, **changes)
+
+
+def stored(store: SqlStore, slot: datetime, *summaries: Summary, comparison: str = "home-feed", **changes: Any) -> int:
+    claim = claimed(store, slot, comparison=comparison, rerun=True)
+    assert store.runs.finish(result(claim, summaries=summaries, **changes), receivers=())
+    return claim.run_id
+
+
+def days(store: SqlStore) -> list[Any]:
+    with store.database.read() as connection:
+        return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
+
+
+def test_only_the_last_attempt_at_a_slot_counts_where_an_earlier_one_is_kept_until_both_are_pruned(store: SqlStore) -> None:
+    first = stored(store, SLOT, summary(mean=0.5))
+    again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
+    number = store.runs.finish(result(again, summaries=(summary(mean=0.9),)), receivers=())
+    assert [(run.comparison, run.attempt, run.id) for run in store.history.runs(comparison=None, limit=9)] == [
+        ("home-feed", 2, number),
+        ("home-feed@1", 1, first),
+    ]
+    assert [each.mean for each in record(store, first).summaries] == [0.5]
+
+    prune(store, now=SLOT + DAY)
+    assert [(day.comparison, day.mean) for day in days(store)] == [("home-feed", 0.9)]
+    prune(store, now=SLOT + 2 * DAY, runs=SLOT + DAY)
+    assert store.history.runs(comparison=None, limit=9) == ()
+
+
+def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) -> None:
+    stored(store, SLOT, summary())
+    stored(
+        store,
+        SLOT + 23 * HOUR,
+        summary(
+            n=30,
+            n_undefined=2,
+            mean=0.9,
+            standard_error=0.02,
+            statistics={"share_below(0.3)": 0.0},
+            histogram=Histogram(low=0.0, high=1.0, counts=(0, 30)),
+        ),
+    )
+    stored(store, SLOT + 5 * HOUR, summary(mean=-1.0), status=RunStatus.INSUFFICIENT)
+
+    assert prune(store, now=SLOT + DAY) == {}
+
+    (day,) = days(store)
+    assert (day.comparison, day.day, day.segment, day.metric, day.runs) == ("home-feed", SLOT, "all", "extended_tau", 2)
+    assert (day.n, day.n_undefined, day.lowest, day.highest) == (40, 3, 0.5, 0.9)
+    assert day.mean == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
+    assert day.standard_error == pytest.approx((10 * 0.1 + 30 * 0.02) / 40)
+    assert day.shares_below == {"0.3": pytest.approx(2 / 40)}
+    assert (day.histogram_low, day.histogram_high, day.histogram_counts) == (0.0, 1.0, [4, 36])
+
+
+def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured_no_mean(store: SqlStore) -> None:
+    stored(store, SLOT, summary(n=0, mean=None, standard_error=None, statistics={}))
+    other = Histogram(low=-1.0, high=1.0, counts=(1, 2))
+    stored(store, SLOT + DAY, summary(), summary(segment="country=UK", n=1, standard_error=None))
+    stored(store, SLOT + DAY + HOUR, summary(histogram=other))
+
+    prune(store, now=SLOT + 2 * DAY)
+
+    nobody, changed, alone = days(store)
+    assert (nobody.n, nobody.mean, nobody.standard_error, nobody.lowest) == (0, None, None, None)
+    assert (changed.histogram_low, changed.histogram_counts) == (None, None)
+    assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
+
+
+def test_a_slot_run_again_makes_its_day_anew_while_all_of_the_day_is_there(store: SqlStore) -> None:
+    stored(store, SLOT, summary())
+    stored(store, SLOT + HOUR, summary())
+    prune(store, now=SLOT + DAY)
+    stored(store, SLOT + HOUR, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
+
+    prune(store, now=SLOT + 3 * DAY)
+
+    assert [day.mean for day in days(store)] == [pytest.approx(0.6)]
+
+
+def test_a_slot_run_again_leaves_its_day_as_it_was_once_others_of_it_are_gone(store: SqlStore) -> None:
+    stored(store, SLOT, summary())
+    stored(store, SLOT + HOUR, summary())
+    prune(store, runs=SLOT + HOUR, now=SLOT + DAY)
+    stored(store, SLOT + HOUR, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
+
+    prune(store, runs=SLOT + HOUR, now=SLOT + 3 * DAY)
+
+    assert [(day.mean, day.runs) for day in days(store)] == [(0.5, 2)]
+
+
+def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore) -> None:
+    for number in range(3):
+        run(store, SLOT + number * DAY)
+
+    gone = prune(store, summaries=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
+    assert gone == {"coverage": 2, "statistics": 4, "summaries": 2}
+    first, *_ = store.history.runs(comparison=None, limit=9)[::-1]
+    assert [each.segment for each in record(store, first.id).summaries] == ["all"]
+    prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
+    assert len(days(store)) == 3 * 2
+    assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
+
+
+def test_days_beyond_their_own_age_are_not_added_up_to_be_deleted_at_once(store: SqlStore) -> None:
+    stored(store, SLOT + 23 * HOUR, summary())
+
+    assert prune(store, daily=SLOT + HOUR, now=SLOT + 2 * DAY) == {}
+    assert days(store) == []
+
+
+def test_what_went_early_of_a_day_is_not_taken_from_its_sums_though_more_is_kept_since(store: SqlStore) -> None:
+    both = (summary(), summary(segment="country=UK", mean=0.25))
+    for hours in range(3):
+        stored(store, SLOT + hours * HOUR, *both)
+    stored(store, SLOT + DAY, *both)
+    prune(store, summaries=SLOT + DAY, now=SLOT + 3 * DAY)
+    before = days(store)
+    for slot in (SLOT + 2 * HOUR, SLOT + DAY):
+        stored(store, slot, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
+    (_, first) = store.history.runs(comparison=None, limit=9)[-2:]
+    assert store.runs.store_relevance(first, summaries=[summary(metric="ndcg")], scores=None, at=SLOT + 3 * DAY)
+
+    prune(store, now=SLOT + 4 * DAY)
+
+    assert days(store)[:2] == before[:2]
+    assert [(day.day, day.segment, day.mean) for day in days(store)[2:]] == [(SLOT + DAY, "all", 0.8)]
+
+
+def test_a_run_stored_after_its_day_was_added_up_is_in_the_day_whenever_it_ended(store: SqlStore) -> None:
+    stored(store, SLOT, summary(), finished_at=SLOT + DAY)
+    prune(store, now=SLOT + DAY + timedelta(seconds=2))
+    stored(store, SLOT + 23 * HOUR, summary(mean=0.7), finished_at=SLOT + DAY - timedelta(seconds=1))
+
+    prune(store, now=SLOT + DAY + HOUR)
+
+    assert [(day.runs, day.mean) for day in days(store)] == [(2, pytest.approx(0.6))]
+
+
+def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store: SqlStore) -> None:
+    stored(store, SLOT, summary())
+    stored(store, SLOT + HOUR, summary(mean=0.7))
+    stored(store, SLOT + DAY, summary())
+    prune(store, now=SLOT + 3 * DAY)
+    for slot in (SLOT + HOUR, SLOT + DAY):
+        stored(store, slot, status=RunStatus.FAILED, finished_at=SLOT + 3 * DAY)
+
+    prune(store, now=SLOT + 4 * DAY)
+
+    assert [(day.day, day.runs, day.mean) for day in days(store)] == [(SLOT, 1, 0.5)]
+
+
+def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store: SqlStore) -> None:
+    stored(store, SLOT, summary())
+    prune(store, now=SLOT + 9 * DAY)
+    stored(store, SLOT + HOUR, summary(mean=0.7))
+    stored(store, SLOT + DAY, summary())
+
+    prune(store, now=SLOT + 3 * DAY)
+
+    assert [(day.runs, day.mean) for day in days(store)] == [(2, pytest.approx(0.6)), (1, 0.5)]
+
+
+def test_a_day_that_did_not_change_is_not_added_up_again(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        stored(store, SLOT + number * DAY, summary())
+    stored(store, SLOT + 3 * DAY, status=RunStatus.FAILED)
+    prune(store, now=SLOT + 5 * DAY)
+    monkeypatch.setattr(daily_rollup, "sums_of", None)
+
+    assert prune(store, now=SLOT + 5 * DAY) == {}
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.floats(-1, 1), st.floats(0, 1)), min_size=1, max_size=20), st.data())
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_day_lies_between_its_runs_whatever_their_order(runs: list[tuple[int, float, float]], data: st.DataObject) -> None:
+    def added(order: list[tuple[int, float, float]]) -> dict[str, Any]:
+        total = DaySum(segment="all", metric="extended_tau")
+        for n, mean, error in order:
+            total.add(summary(n=n, mean=mean, standard_error=error))
+        return total.row()
+
+    row, shuffled = added(runs), added(data.draw(st.permutations(runs)))
+
+    assert row["lowest"] - 1e-12 <= row["mean"] <= row["highest"] + 1e-12
+    assert row["standard_error"] <= max(error for _, _, error in runs) + 1e-12
+    assert shuffled["mean"] == pytest.approx(row["mean"], abs=1e-12)
+    assert row["n"] == sum(n for n, _, _ in runs)
+
+
+def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_whatever_their_age(store: SqlStore) -> None:
+    run_id = run(store, SLOT)
+
+    assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}
+    assert days(store) == []
+    assert len(record(store, run_id).summaries) == 2
