@@ -318,8 +318,8 @@ class Maintenance(Protocol):
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         """What `prune` would delete."""
 
-    def sizes(self) -> Mapping[DataKind, int]:
-        """Bytes on disk of each kind of data."""
+    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
+        """Bytes on disk of each kind of data; not ``anew``: as last measured here, for SQLite reads most of its file for it."""
 
 
 class Store(Closable, Protocol):

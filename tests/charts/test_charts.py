@@ -170,7 +170,7 @@ def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(
 ) -> None:
     finite = [None if value is None or math.isnan(value) else value for value in values]
     bands = [Band(at=START + number * DAY, low=low, high=None) for number in range(len(values))]
-    for drawn in (series(finite, bands=bands), draw_sparkline(finite, label="l", band=(low, None))):
+    for drawn in (series(finite, bands=bands), draw_sparkline(tuple(finite), label="l", band=(low, None))):
         if drawn:
             ET.fromstring(drawn)  # noqa: S314 - our own
         assert "nan" not in drawn
