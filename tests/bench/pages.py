@@ -1,53 +1,78 @@
 """How long each page takes and what it weighs over a database of 60 days: `make bench ARGS=pages`, on SQLite and PostgreSQL.
 
-``pages --days 3 --users 20000`` is a small one. Runs are not run but written: the newest one of `wide`, with 200 segments and a
-million users, as a run stores it; earlier ones, of `wide` and of nineteen others, as copies of what pages read of many runs.
-Asked are 150 ms and 300 kB a page. Times are those of requests over loopback to a server of the pages, one after the other.
+``pages --days 3 --users 20000`` is a small one. Runs are not run but written: the newest one of each comparison as a run stores
+it, that of `wide` with 200 segments and a million users; those every quarter of an hour before as copies, with other means, of
+what pages read of many runs, and those of the last day of `wide` whole. Every run of `wide` has the scores of 200 users, the
+newest ones those of all. Asked are 150 ms and 300 kB a page. Times are those of requests over loopback to a server of the
+pages, one after the other; CPU is that of server and client, which share a process.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 from rich import table as rich_table
 from rich.console import Console
-from sqlalchemy import BigInteger, ColumnElement, Connection, Date, Table, and_, bindparam, cast, or_, select, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    MetaData,
+    Table,
+    Text,
+    and_,
+    or_,
+    select,
+    text,
+    true,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import factories
 import published
 from monitor.model import (
     Arm,
+    Direction,
     Evidence,
     EvidenceKind,
     Expectation,
     Histogram,
     KeptLists,
+    LatestRun,
+    LearnedLimit,
+    Learning,
     RankingTable,
     Scores,
     State,
     format_instant,
 )
 from monitor.storage import SqlStore, open_store
+from monitor.storage.partitions import ensure_partitions, utc_day
 from monitor.storage.tables import (
+    arm_scores,
     coverage,
     coverage_reasons,
+    evidence,
     expectations,
     runs,
     score_places,
     scores,
+    statistics,
     summaries,
     transitions,
 )
@@ -60,7 +85,10 @@ EVERY = timedelta(minutes=15)
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 RULES = tuple(f"Rule{number}" for number in range(20))
 SEGMENTS = ("all", *(f"country=c{number}" for number in range(199)))
-STATES = (State.QUIET, State.FIRING)
+STATES = (State.FIRING, State.QUIET)
+A_DAY = 96
+SPELL = 16
+"""In how many runs an alert begins or ends."""
 KEPT = 200
 """Users of whom every run has scores; the newest has those of all."""
 
@@ -71,6 +99,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--comparisons", type=int, default=400)
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--users", type=int, default=1_000_000)
+    parser.add_argument("--whole", type=int, default=4, help="earlier runs of `wide` with scores of all users")
     parser.add_argument("--requests", type=int, default=40, help="of each page")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql"))
     given = parser.parse_args(arguments)
@@ -80,8 +109,10 @@ def main(arguments: list[str]) -> None:
             fill(store, given)
             title = f"{kind}: {given.comparisons} comparisons, {given.days} days, {given.users:,} users"
             Console(stderr=True).print(f"{title}, written in {time.perf_counter() - started:.0f} s")
-            table = rich_table.Table("page", "p50 ms", "p95 ms", "kB", "", title=title, title_justify="left")
-            for row in measure(store, given.comparisons, given.requests):
+            table = rich_table.Table(
+                "page", "p50 ms", "p95 ms", "CPU p50", "CPU p95", "kB", "", title=title, title_justify="left"
+            )
+            for row in measure(store, given):
                 table.add_row(*row)
             Console(width=100).print(table)
 
@@ -93,16 +124,19 @@ def database(kind: str) -> Iterator[str]:
         if kind == "sqlite":
             yield f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/rankwatch.db"
         else:
-            yield stack.enter_context(stack.enter_context(running_postgres()).database())
+            yield stack.enter_context(stack.enter_context(running_postgres(in_memory=False)).database())
 
 
 def fill(store: SqlStore, given: argparse.Namespace) -> None:
     """The newest runs as runs store them, and all before as copies."""
     for number, name in enumerate(_names(given.comparisons)):
         _store_newest(store, name, SEGMENTS if not number else ("all",), given.users if not number else 100)
-    with store.database.write() as connection:
-        _copy_runs(connection, days=given.days)
-        if connection.dialect.name != "sqlite":
+    ensure_partitions(store.database, [(factories.SLOT - timedelta(days=day)).date() for day in range(given.days + 1)])
+    for day in range(given.days):
+        with store.database.write() as connection:
+            _copy_runs(connection, range(max(1, day * A_DAY), (day + 1) * A_DAY), given)
+    if not store.database.is_sqlite:  # which does so by itself; nobody does on SQLite
+        with store.database.write() as connection:
             connection.execute(text("ANALYZE"))
 
 
@@ -123,7 +157,13 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     base = published.coverage().rows[0]
     states = [
         factories.state(
-            comparison=name, alert=alert, segment=segment, judged_slot=slot, state=state, dedup_key="k", incident="k"
+            comparison=name,
+            alert=alert,
+            segment=segment,
+            judged_slot=slot,
+            state=state,
+            dedup_key=f"{name} {alert} {segment}" if state is State.FIRING else None,
+            incident=f"k-{name}" if state is State.FIRING else None,
         )
         for number, segment in enumerate(segments)
         for alert in RULES
@@ -172,8 +212,8 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
                 segment=each.segment,
                 slot=slot,
                 at=slot,
-                dedup_key="k",
-                incident="k",
+                dedup_key=each.dedup_key,
+                incident=each.incident,
             )
             for each in firing
         ),
@@ -181,92 +221,129 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     assert store.runs.finish(result, receivers=["pager"])
 
 
-def _copy_runs(connection: Connection, *, days: int) -> None:
-    """Earlier runs of every comparison, with what the newest one has in the tables that pages read of many runs."""
-    slots = [
-        {
-            "slot": factories.SLOT - n * EVERY,
-            "shift": n * _SHIFT,
-            "from": STATES[n % 2],
-            "to": STATES[n % 2 - 1],
-            "key": f"k{n // 2}",
-        }
-        for n in range(1, days * 96)
-    ]
-    slot, shift, is_sqlite = (
-        bindparam("slot", type_=runs.c.scheduled_for.type),
-        bindparam("shift", type_=BigInteger),
-        connection.dialect.name == "sqlite",
+def _copy_runs(connection: Connection, numbers: range, given: argparse.Namespace) -> None:
+    """Runs so many quarters of an hour before the newest, with what that has in the tables that pages read of many runs."""
+    wobble = np.random.default_rng(numbers.start).uniform(0.95, 1.05, len(numbers))
+    _PAST.create(connection)
+    connection.execute(
+        _PAST.insert(),
+        [
+            {
+                "n": n,
+                "slot": factories.SLOT - n * EVERY,
+                "wobble": float(by),
+                "from_state": STATES[n // SPELL % 2],
+                "to_state": STATES[n // SPELL % 2 - 1],
+                "key": f"k{(n + SPELL) // (2 * SPELL)}",
+            }
+            for n, by in zip(numbers, wobble, strict=True)
+        ],
     )
-    state = transitions.c.to_state.type
-    anew: dict[str, Any] = {
-        "scheduled_for": slot,
-        "changed_at": slot,
-        "day": cast(slot, Date),
-        "dedup_key": bindparam("key"),
-        "incident": bindparam("key"),
-    }
-    anew |= {"from_state": bindparam("from", type_=state), "to_state": bindparam("to", type_=state)}
-    for table, is_wanted in _COPIED.items():
-        columns = [each for each in table.columns if not is_sqlite or each.name != "day"]
+    past = _PAST.c
+    is_followed = or_(scores.c.user_id < f"u{KEPT:07}", scores.c.user_id == f"u{given.users - 1:07}", past.n <= given.whole)
+    of_scores = {scores: and_(scores.c.run_id == _IS_WIDE, is_followed)}
+    copied = {**_COPIED, **of_scores, **(_COPIED_OF_A_DAY if numbers.start < A_DAY else {})}
+    for table, is_wanted in copied.items():
+        columns = [each for each in table.columns if connection.dialect.name != "sqlite" or each.name != "day"]
         number = table.c["run_id" if "run_id" in table.c else "id"]
-        values = [each + shift if each is number else anew.get(each.name, each) for each in columns]
-        copy = table.insert().from_select(columns, select(*values).where(number < _SHIFT, is_wanted))
-        connection.execute(copy, slots)
+        anew = {
+            number.name: number + past.n * _SHIFT,
+            "scheduled_for": past.slot,
+            "changed_at": past.slot,
+            "day": utc_day(past.slot),
+            "mean": table.c.mean * past.wobble if "mean" in table.c else None,
+            **dict.fromkeys(("dedup_key", "incident"), past.key),
+            "from_state": past.from_state,
+            "to_state": past.to_state,
+        }
+        # In the order of the key, as runs come.
+        rows = select(*(anew.get(each.name, each) for each in columns)).join_from(
+            _PAST, table, and_(number < _SHIFT, is_wanted)
+        )
+        key = [each for each in table.primary_key.columns if each.name != "day"]
+        connection.execute(table.insert().from_select(columns, rows.order_by(past.n, *key)))
+    _PAST.drop(connection)
 
 
 _SHIFT = 1_000_000
-_HAS_PAST = and_(runs.c.id < _SHIFT, or_(runs.c.comparison == "wide", runs.c.comparison < "shop-020"))
+_PAST = Table(
+    "past",
+    MetaData(),
+    Column("n", BigInteger, primary_key=True),
+    Column("slot", runs.c.scheduled_for.type),
+    Column("wobble", Double),
+    Column("from_state", transitions.c.to_state.type),
+    Column("to_state", transitions.c.to_state.type),
+    Column("key", Text),
+    prefixes=["TEMPORARY"],
+)
 _IS_WIDE = select(runs.c.id).where(runs.c.comparison == "wide", runs.c.id < _SHIFT).scalar_subquery()
 
-
-def _of_wide(table: Table) -> ColumnElement[bool]:
-    """Rows of the widest run, of a tenth of its segments: pages read one segment of many runs, or all of few."""
-    return and_(table.c.run_id == _IS_WIDE, or_(table.c.segment == "all", table.c.segment < "country=c11"))
-
-
 _COPIED: Mapping[Table, ColumnElement[bool]] = {
-    runs: _HAS_PAST,
-    summaries: and_(summaries.c.metric == METRICS[0], summaries.c.run_id.in_(select(runs.c.id).where(_HAS_PAST))),
-    coverage: _of_wide(coverage),
-    coverage_reasons: _of_wide(coverage_reasons),
-    expectations: _of_wide(expectations),
+    runs: true(),
+    summaries: true(),
+    coverage: true(),
+    coverage_reasons: true(),
+    expectations: true(),
     score_places: score_places.c.run_id == _IS_WIDE,
-    scores: and_(scores.c.run_id == _IS_WIDE, scores.c.user_id < f"u{KEPT:07}"),
-    transitions: and_(transitions.c.comparison == "wide", transitions.c.alert == RULES[0]),
+    transitions: and_(transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0),
 }
 """Which rows of the newest runs every earlier one has too."""
+_COPIED_OF_A_DAY = {table: table.c.run_id == _IS_WIDE for table in (statistics, arm_scores, evidence)}
+"""And those of the last day."""
 
 
-def measure(store: SqlStore, comparisons: int, requests: int) -> Iterator[tuple[str, ...]]:
+def measure(store: SqlStore, given: argparse.Namespace) -> Iterator[tuple[str, ...]]:
     """A row a page: median and 95th percentile of its times, and its weight."""
     slot = format_instant(factories.SLOT)
     wide = "/c/wide"
     pages = {
         "overview": "/",
+        "overview, all firing": "/",
         "comparison": wide,
         "comparison, a segment over 90 days": f"{wide}?segment=country%3Dc7&period=90d",
         "run": f"{wide}/runs/{slot}",
-        "run a day before": f"{wide}/runs/{format_instant(factories.SLOT - timedelta(days=1))}",
+        "run a day before": f"{wide}/runs/{format_instant(factories.SLOT - (A_DAY - 1) * EVERY)}",
         "user": f"{wide}/users/u0000007?slot={quote(slot)}",
-        "user whose lists lie last": f"{wide}/users/u{KEPT - 1:07}",
+        "user whose lists lie last": f"{wide}/users/u{given.users - 1:07}",
         "alerts": "/alerts",
-        "alert": "/alerts/k",
+        "alert": "/alerts/k-wide",
         "daemon": "/daemon",
     }
-    latest = store.history.latest(_names(comparisons))
-    with running(application(store, latest=lambda: latest)) as site:
+    latest = store.history.latest(_names(given.comparisons))
+    shown = [latest]
+    learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
+    rules = (factories.rule(alert=RULES[0], limit=learned),)
+    configured = {name: factories.comparison(name=name, rules=rules) for name in _names(given.comparisons)}
+    with running(application(store, latest=lambda: shown[0], comparisons=lambda: configured)) as site:
         for name, path in pages.items():
-            found = [_ask(site, path) for _ in range(requests + 1)][1:]
-            took = np.array([each for each, _ in found]) * 1000
-            p50, p95 = np.quantile(took, (0.5, 0.95))
-            weight = found[-1][1] / 1000
+            shown[0] = _all_firing(latest) if name.endswith("all firing") else latest
+            found = [_ask(site, path) for _ in range(given.requests + 1)][1:]
+            p50, p95 = np.quantile([took for took, _, _ in found], (0.5, 0.95)) * 1000
+            cpu = np.quantile([spent for _, spent, _ in found], (0.5, 0.95)) * 1000
+            weight = found[-1][2] / 1000
             verdict = " ".join((["slow"] if p95 > MOST_MS else []) + (["heavy"] if weight > MOST_KB else []))
-            yield name, f"{p50:.0f}", f"{p95:.0f}", f"{weight:.0f}", verdict
+            yield name, f"{p50:.0f}", f"{p95:.0f}", f"{cpu[0]:.0f}", f"{cpu[1]:.0f}", f"{weight:.0f}", verdict
 
 
-def _ask(site: Site, path: str) -> tuple[float, int]:
-    started = time.perf_counter()
+def _all_firing(latest: Sequence[LatestRun]) -> list[LatestRun]:
+    """Every comparison with as many alerts as a row shows, each of an incident of its own."""
+    keys = (hashlib.sha256(str(n).encode()).hexdigest()[:32] for n in count())
+    return [
+        replace(
+            each,
+            states=tuple(
+                factories.state(comparison=each.run.comparison, alert=alert, state=State.FIRING, dedup_key=next(keys))
+                for alert in RULES[:6]
+            ),
+        )
+        for each in latest
+    ]
+
+
+def _ask(site: Site, path: str) -> tuple[float, float, int]:
+    """Seconds and seconds of CPU of one request, and bytes of the answer."""
+    started, spent = time.perf_counter(), time.process_time()
     status, _, body = site.get(path)
     assert status == 200, (path, status, body[:300])
-    return time.perf_counter() - started, len(body)
+    return time.perf_counter() - started, time.process_time() - spent, len(body)
