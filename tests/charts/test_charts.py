@@ -104,6 +104,13 @@ def test_bands_levels_and_spans_are_drawn_where_they_lie() -> None:
     assert (float(span.get("x", 0)), float(span.get("width", 0))) == (494, 442)
 
 
+def test_spans_of_one_name_that_would_touch_are_drawn_as_one() -> None:
+    minutes = [START + timedelta(minutes=number) for number in range(0, 60, 10)]
+    flaps = [Span(start=at, end=at + timedelta(minutes=5), name="fires", kind="firing") for at in (*minutes, START + 9 * DAY)]
+    drawn = series([0.5] * 20, spans=[*flaps, Span(start=START, end=START + DAY, name="other", kind="firing")])
+    assert [each.findtext("title") for each in parts(drawn, "rect", "firing")] == ["fires", "fires", "other"]
+
+
 @pytest.mark.parametrize(("days", "first"), [(0.5, "00:00"), (10, "01 Jan"), (80, "01 Jan"), (400, "01 Jan")])
 def test_marks_of_time_are_hours_or_days_and_few(days: float, first: str) -> None:
     drawn = draw_series([Point(at=START + part * days * DAY, value=0.5, note="") for part in (0, 1)], label="l")

@@ -47,6 +47,7 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
     whole = store.maintenance.measure()
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
+    assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
 
 
 def test_a_dry_run_counts_what_would_be_deleted_and_changes_nothing(store: SqlStore) -> None:
