@@ -5,6 +5,7 @@
     ├── InputError                  2   data handed to the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
+    │   └── UserDataError           3   by what it holds of one user
     ├── OutputError                 3   scores could not be written to where `scores_to` says
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
@@ -21,6 +22,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import ClassVar
+
+_LONGEST_USER = 60
 
 
 class MonitorError(Exception):
@@ -53,6 +56,14 @@ class SourceError(MonitorError):
     """A source could not be read as a whole: file missing, column wrong, query refused."""
 
     exit_code = 3
+
+
+class UserDataError(SourceError):
+    """What a source holds of one ``user`` makes all of it unreadable; ``what`` is the text without the user."""
+
+    def __init__(self, user: str, what: str) -> None:
+        super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
+        self.user, self.what = user, what
 
 
 class OutputError(MonitorError):

@@ -59,6 +59,7 @@ class NotificationPolicy:
     """The configuration of notifications. ``muted``: (comparison, alert) of rules that are dry runs.
 
     ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently. ``group_for`` by comparison.
+    ``shows_items``: whether messages name items and show lists.
     """
 
     routes: tuple[Route, ...] = ()
@@ -66,6 +67,7 @@ class NotificationPolicy:
     muted: frozenset[tuple[str, str]] = frozenset()
     fallbacks: Mapping[str, str] = field(default_factory=dict)
     group_for: Mapping[str, timedelta] = field(default_factory=dict)
+    shows_items: bool = True
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 from markupsafe import Markup, escape
@@ -13,7 +12,8 @@ from markupsafe import Markup, escape
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """One element; ``class_`` is `class`, other underscores are hyphens, numbers have one decimal, None leaves out."""
-    said = "".join([f' {_name(key)}="{_written(value)}"' for key, value in attributes.items() if value is not None])
+    known = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
+    said = "".join([f' {key}="{_written(value)}"' for key, value in known])
     inner = "".join([child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children])
     made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
     return Markup(made)  # noqa: S704 - names are ours, all else is escaped
@@ -37,11 +37,6 @@ def drawing(width: float, height: float, label: str, *children: object, class_: 
 def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:
     """A line through the points."""
     return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), **attributes)
-
-
-@cache
-def _name(key: str) -> str:
-    return key.rstrip("_").replace("_", "-")
 
 
 def _written(value: object) -> str:

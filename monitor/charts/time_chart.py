@@ -135,20 +135,16 @@ def draw_stack(at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *,
     below, areas = [0.0] * len(at), []
     for number, (name, values) in enumerate(shares.items()):
         above = [base + value for base, value in zip(below, values, strict=True)]
-        edge = [(x(_seconds(time)), y(value)) for time, value in zip(at, above, strict=True)]
-        base = [(x(_seconds(time)), y(value)) for time, value in zip(at, below, strict=True)]
+        edge = [(x(time.timestamp()), y(value)) for time, value in zip(at, above, strict=True)]
+        base = [(x(time.timestamp()), y(value)) for time, value in zip(at, below, strict=True)]
         points = " ".join(f"{px:.1f},{py:.1f}" for px, py in (*edge, *reversed(base)))
         areas.append(element("polygon", element("title", name), points=points, class_=f"stack s{number % 8}"))
         below = above
     return drawing(WIDTH, HEIGHT / 2, label, *_draw_axes(x, y, as_share=True), *areas)
 
 
-def _seconds(at: datetime) -> float:
-    return at.timestamp()
-
-
 def _time_scale(at: Sequence[datetime], start: float, end: float) -> Axis:
-    return Axis(_seconds(min(at)), _seconds(max(at)), start, end)
+    return Axis(min(at).timestamp(), max(at).timestamp(), start, end)
 
 
 def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
@@ -159,7 +155,7 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
         drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
         drawn.append(element("text", said, x=LEFT - 6, y=y(value) + 4, text_anchor="end", class_="tick"))
     for at, said in _time_marks(x):
-        drawn.append(element("text", said, x=x(_seconds(at)), y=y.start + BOTTOM - 8, text_anchor="middle", class_="tick"))
+        drawn.append(element("text", said, x=x(at.timestamp()), y=y.start + BOTTOM - 8, text_anchor="middle", class_="tick"))
     return drawn
 
 
@@ -173,22 +169,19 @@ def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
     else:
         step = timedelta(hours=next((each for each in _HOUR_MARKS if days * 24 / each <= _MOST_MARKS), _HOUR_MARKS[-1]))
         form, first = "%H:%M", low.replace(hour=0, minute=0, second=0, microsecond=0)
-    found, at = [], first
-    while at <= high:
-        if at >= low:
-            found.append((at, at.strftime(form)))
-        at += step
-    return found
+    marks = (first + number * step for number in range(int((high - first) / step) + 1))
+    return [(at, at.strftime(form)) for at in marks if at >= low]
 
 
 def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
     """Each span where it lies; those of one name that would touch are drawn as one."""
     drawn: list[Markup] = []
-    for (name, kind), alike in groupby(sorted(spans, key=_span_order), key=lambda span: (span.name, span.kind)):
+    ordered = sorted(spans, key=lambda span: (span.name, span.kind, span.start))
+    for (name, kind), alike in groupby(ordered, key=lambda span: (span.name, span.kind)):
         pieces: list[tuple[float, float]] = []
         for span in alike:
-            start = max(x.start, x(_seconds(span.start)))
-            end = max(start + 2, x.end if span.end is None else min(x.end, x(_seconds(span.end))))
+            start = max(x.start, x(span.start.timestamp()))
+            end = max(start + 2, x.end if span.end is None else min(x.end, x(span.end.timestamp())))
             if pieces and start <= pieces[-1][1] + 1:
                 start, end = pieces[-1][0], max(end, pieces.pop()[1])
             pieces.append((start, end))
@@ -200,23 +193,19 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
     return drawn
 
 
-def _span_order(span: Span) -> tuple[str, str, datetime]:
-    return span.name, span.kind, span.start
-
-
 def _draw_band(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
     """One area over all runs that had an expectation; an open side reaches the chart's edge."""
     known = [band for band in bands if (band.low, band.high) != (None, None)]
     if not known:
         return Markup()
-    upper = [(x(_seconds(band.at)), y(y.high if band.high is None else min(band.high, y.high))) for band in known]
-    lower = [(x(_seconds(band.at)), y(y.low if band.low is None else max(band.low, y.low))) for band in known]
+    upper = [(x(band.at.timestamp()), y(y.high if band.high is None else min(band.high, y.high))) for band in known]
+    lower = [(x(band.at.timestamp()), y(y.low if band.low is None else max(band.low, y.low))) for band in known]
     points = " ".join(f"{px:.1f},{py:.1f}" for px, py in (*upper, *reversed(lower)))
     return element("polygon", element("title", "normal"), points=points, class_="band")
 
 
 def _draw_expected(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
-    known = [(x(_seconds(band.at)), y(band.expected)) for band in bands if band.expected is not None]
+    known = [(x(band.at.timestamp()), y(band.expected)) for band in bands if band.expected is not None]
     return polyline(known, class_="expected") if known else Markup()
 
 
@@ -229,23 +218,19 @@ def _draw_level(level: Level, y: Axis) -> Markup:
 
 def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
     """Pieces between runs without a value."""
-    pieces: list[list[tuple[float, float]]] = [[]]
-    for point in points:
-        if point.value is None:
-            pieces.append([])
-        else:
-            pieces[-1].append((x(_seconds(point.at)), y(point.value)))
-    return [polyline(piece, class_="line") for piece in pieces if len(piece) > 1]
+    pieces = groupby(points, key=lambda point: point.value is not None)
+    places = [[(x(point.at.timestamp()), y(point.value or 0.0)) for point in piece] for is_known, piece in pieces if is_known]
+    return [polyline(piece, class_="line") for piece in places if len(piece) > 1]
 
 
 def _draw_newest(point: Point, x: Axis, y: Axis) -> Markup:
     value = point.value or 0.0
     place = y(value) - 9 if y(value) > TOP + 24 else y(value) + 20
-    return element("text", f"{value:.3f}", x=x(_seconds(point.at)) + 8, y=place, text_anchor="end", class_="value")
+    return element("text", f"{value:.3f}", x=x(point.at.timestamp()) + 8, y=place, text_anchor="end", class_="value")
 
 
 def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:
-    place = x(_seconds(point.at))
+    place = x(point.at.timestamp())
     note = element("title", point.note)
     if point.value is None:
         mark = element("text", note, "x", x=place, y=HEIGHT - BOTTOM - 4, text_anchor="middle", class_="failed")

@@ -88,6 +88,10 @@ def check_config(
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
             print_line(f"database: {exposed}")
+        if settings.privacy.key_file is not None:
+            print_line("privacy: users go by keyed hashes; what was stored before names them until retention deletes it")
+        if (exposed := settings.privacy.exposure) is not None:
+            print_line(f"privacy: {exposed}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
     if any(preview.troubles or not preview.evidence for preview in previews):
         raise typer.Exit(SOURCE_EXIT)

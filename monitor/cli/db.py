@@ -142,12 +142,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 
 
 @app.command("prune")
-def prune_database(
-    config: Config = DEFAULT_CONFIG,
-    *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
-    as_json: AsJson = False,
-) -> None:
+def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Delete now what `retention` lets go.
 
     As the daemon does every hour; safe beside a daemon.
@@ -161,25 +156,23 @@ def prune_database(
     now = datetime.now(UTC)
     cutoffs = settings.retention.cutoffs(now)
     with opened_store(settings.database) as store, progress() as shown:
-        shown.add_task("counting" if dry_run else "deleting", total=None)
-        prune = store.maintenance.prunable if dry_run else store.maintenance.prune
-        found = prune(cutoffs, now=now)
+        shown.add_task("deleting", total=None)
+        found = store.maintenance.prune(cutoffs, now=now)
     if as_json:
-        print_json({"dry_run": dry_run} | pick(found, "rows", "by_kind", "put_off", "refused"))
+        print_json(pick(found, "rows", "by_kind", "put_off", "refused"))
     else:
-        _print_pruned(found, is_dry_run=dry_run)
+        _print_pruned(found)
 
 
-def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
-    done = "would be deleted" if is_dry_run else "deleted"
+def _print_pruned(found: Pruned) -> None:
     if found.refused:
-        print_line(f"nothing {done}: {found.refused}")
+        print_line(f"nothing deleted: {found.refused}")
         return
     rows = sorted(found.rows.items())
     if rows:
-        print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title=f"{done}:")
+        print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title="deleted:")
     else:
-        print_line(f"nothing {done}")
+        print_line("nothing deleted")
     for reason in found.put_off:
         print_line(f"put off: {reason}")
 

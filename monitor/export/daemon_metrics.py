@@ -94,7 +94,7 @@ class DaemonMetrics:
             self._counts[key].add(name, labels, value)
 
     def run_finished(self, result: RunResult) -> None:
-        """See ``Publisher.run_finished``."""
+        """Count a run by status and observe how long it and its stages took."""
         claim, comparison, took = result.claim, result.claim.comparison, result.pull_seconds
         self._add("runs_total", comparison, result.status)
         self._add("run_duration_seconds", comparison, value=(result.finished_at - claim.started_at).total_seconds())
@@ -109,19 +109,19 @@ class DaemonMetrics:
             self._add("source_errors_total", comparison, arm, reason, value=users)
 
     def run_abandoned(self, comparison: str) -> None:
-        """See ``Publisher.run_abandoned``."""
+        """Count a run that hung and was given up."""
         self._add("runs_total", comparison, RunStatus.ABANDONED)
 
     def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
-        """See ``Publisher.slots_skipped``."""
+        """Count slots that did not run: ``missed`` (nobody was there), ``overlap`` (the last run had not ended) or ``busy``."""
         self._add("slots_skipped_total", comparison, reason, value=max(0, count))
 
     def notified(self, receiver: str, outcome: str) -> None:
-        """See ``Publisher.notified``."""
+        """See ``DeliveryCounter.notified``."""
         self._add("notifications_total", receiver, outcome)
 
     def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        """See ``Publisher.delivery_failed``."""
+        """See ``DeliveryCounter.delivery_failed``."""
         self._add("delivery_errors_total", receiver, trouble)
 
     def pinged(self, ping: str, outcome: str) -> None:
@@ -129,19 +129,19 @@ class DaemonMetrics:
         self._add("pings_total", ping, outcome)
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
-        """See ``Publisher.database_failed``."""
+        """Count an error of the database by its kind."""
         self._add("database_errors_total", trouble)
 
     def clock_jumped(self) -> None:
-        """See ``Publisher.clock_jumped``."""
+        """Count a jump of the wall clock."""
         self._add("clock_jumps_total")
 
     def restarted(self, part: str) -> None:
-        """See ``Publisher.restarted``."""
+        """Count what the watchdog began anew: ``run``, ``scheduler``, ``delivery`` or ``housekeeping``."""
         self._add("watchdog_restarts_total", part)
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
-        """See ``Publisher.pruned``."""
+        """Count what was deleted, and show when that was last done."""
         for kind, count in pruned.by_kind.items():
             self._add("pruned_rows_total", kind, value=count)
         self._set("prune_last_success_timestamp_seconds", at.timestamp())
@@ -153,7 +153,10 @@ class DaemonMetrics:
         held: Mapping[str, int],
         given_up: Mapping[str, int],
     ) -> None:
-        """See ``Publisher.outbox``; also of receivers that are not configured any more and still have deliveries."""
+        """Deliveries waiting, the age of the oldest, those held back and those lately given up, by receiver.
+
+        Also of receivers that are not configured any more and still have deliveries.
+        """
         self._outbox = {"pending": pending, "held": held, "given_up": given_up, "oldest_age_seconds": oldest_s}
 
     def led_by(self, leadership: Callable[[], tuple[bool, int | None]]) -> None:
@@ -165,16 +168,16 @@ class DaemonMetrics:
         self._waiting = waiting
 
     def database(self, *, is_up: bool) -> None:
-        """See ``Publisher.database``."""
+        """Show whether the database can be read and written."""
         self._set("database_up", is_up)
 
     def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
-        """See ``Publisher.database_sizes``."""
+        """Show what each kind of data takes."""
         with self._lock:
             self._gauges.replace("database_size_bytes", {(kind.value,): used for kind, used in used_bytes.items()})
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
-        """See ``Publisher.reloaded``; the time moves only when it went well."""
+        """Show whether the configuration file last read is the one in force; the time moves only when it went well."""
         self._set("config_last_reload_successful", ok)
         if ok:
             self._set("config_last_reload_success_timestamp_seconds", at.timestamp())

@@ -1,4 +1,4 @@
-"""The Publisher of Prometheus: keeps what the daemon reports, and renders it for scrapes."""
+"""The publisher for Prometheus: keeps what the daemon reports, and renders it for scrapes."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ class _Page:
 
 
 class PrometheusPublisher(DaemonMetrics):
-    """Port ``Publisher`` over a registry of its own: what the daemon counts and what was published. Scrapes read memory only.
+    """What the daemon counts and what was published, over a registry of its own. Scrapes read memory only.
 
-    Safe to share between threads. Call ``watch`` at the start and after every reload, and ``reloaded`` likewise. Without a
-    ``clock``, for a process that ends soon, it does not know since when there are comparisons, and nothing goes stale.
+    Safe to share between threads. Nothing raises or waits. Call ``watch`` and ``reloaded`` at the start and after every reload.
+    Without a ``clock``, for a process that ends soon, it does not know since when comparisons exist, and nothing goes stale.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
@@ -151,7 +151,7 @@ class PrometheusPublisher(DaemonMetrics):
         self._show([one for one in self._publication.latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
-        """See ``Publisher.publish``."""
+        """Replace everything shown about comparisons by these; a comparison that is not among them disappears."""
         self._show(latest)
         # What is published was just read: it passes for the present again.
         self._doubted_at_s = None
@@ -163,7 +163,7 @@ class PrometheusPublisher(DaemonMetrics):
         return [form.encode((self._build,)), *(piece.lines(form) for piece in self._publication.pieces)]
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
-        """See ``Publisher.database_failed``."""
+        """Count an error of the database by its kind."""
         # Everything but a conflict among writers puts what was read before in doubt.
         if trouble is not DatabaseTrouble.CONFLICT and self._doubted_at_s is None:
             self._doubted_at_s = self._monotonic()

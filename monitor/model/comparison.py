@@ -56,6 +56,7 @@ class JudgingPlan:
     ignored: frozenset[Condition] = frozenset()  # alerts wait for no verdict then: pending and firing ones end
     stale_after: int = 3  # runs that may be due in a row without one that succeeds
     group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
+    shows_items: bool = True  # whether the texts of alerts name items
     holidays: tuple[tuple[datetime, datetime], ...] = ()  # begin and end of days on which nothing is learned or judged by it
 
     def is_holiday(self, slot: datetime) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from monitor.model.rankings import Arm
@@ -191,3 +191,8 @@ class Explanation:
     def drop(self) -> float:
         """How much farther from identical lists than before, negative for a rise; 0 where nothing earlier is known."""
         return 0.0 if self.before is None else self.now - self.before
+
+    @property
+    def without_items(self) -> Explanation:
+        """The same without what names an item or a list."""
+        return replace(self, gained=(), lost=(), groups=())

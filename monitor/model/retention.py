@@ -15,21 +15,19 @@ class DataKind(StrEnum):
     LISTS = "lists"  # lists of all compared users
     EVIDENCE = "evidence"  # lists of example users, and explanations
     SUMMARIES = "summaries"  # summaries, coverage and expectations by segment
-    DAILY = "daily"  # daily roll-ups
     RUNS = "runs"  # runs, and what later ones learn from
     ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutoffs:
-    """Slots, or days, before these are pruned."""
+    """Slots before these are pruned."""
 
     scores: datetime
     lists: datetime
     evidence: datetime
     summaries: datetime
     runs: datetime
-    daily: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,7 @@ class KindSize:
     kind: DataKind
     used_bytes: int
     runs: int  # how many hold any
-    oldest: datetime | None  # slot, or day
+    oldest: datetime | None
 
     @property
     def bytes_per_run(self) -> float | None:

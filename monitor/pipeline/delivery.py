@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 
 from monitor.alerts import GROUP_FOR, Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
-from monitor.model import Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
-from monitor.ports import Clock, Outbox, Publisher, Receiver
+from monitor.model import Briefing, Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
+from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
 """Longer than any receiver may take for one message."""
@@ -43,7 +43,7 @@ class OutboxSender:
     outbox: Outbox
     receiver: Receiver
     clock: Clock
-    publisher: Publisher
+    publisher: DeliveryCounter
     owner: str
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
     is_sure: Callable[[], bool] = lambda: True
@@ -122,7 +122,7 @@ class OutboxSender:
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
                 break
             of_it = [sending.pop(_change_key(change)) for change in message.changes]
-            counts += self._send(self._brief(message), of_it)
+            counts += self._send(brief_message(message, self.outbox, self.policy), of_it)
             if counts.retry:
                 # What was not tried waits as long as what failed.
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=counts.retry_at)
@@ -138,10 +138,6 @@ class OutboxSender:
         is_held = status is DeliveryStatus.HELD
         self._record(deliveries, status, reason=reason, again=self.clock.now() + RECHECK_AFTER if is_held else None)
         return DeliveryCounts(held=len(deliveries)) if is_held else DeliveryCounts(dropped=len(deliveries))
-
-    def _brief(self, message: Message) -> Message:
-        newest = max((start.slot for start in message.starts), default=None)
-        return message if newest is None else replace(message, briefing=self.outbox.briefing(message.comparison, newest))
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
@@ -239,6 +235,17 @@ class OutboxSender:
         outcome = "retry" if status is DeliveryStatus.PENDING and reason else status.value
         for _ in deliveries if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING) else ():
             self.publisher.notified(self.receiver.name, outcome)
+
+
+def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
+    """The message with what is known of the newest run in which something began, so far as messages may show it."""
+    newest = max((start.slot for start in message.starts), default=None)
+    if newest is None:
+        return message
+    briefing = outbox.briefing(message.comparison, newest)
+    if not policy.shows_items:
+        briefing = Briefing(explanation=briefing.explanation and briefing.explanation.without_items)
+    return replace(message, briefing=briefing)
 
 
 def next_attempt(attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None) -> datetime:

@@ -26,6 +26,8 @@ from monitor.model import (
     RelevanceTable,
     UserBatch,
 )
+from monitor.pairing.ids import find_users
+from monitor.pipeline.pseudonyms import HiddenMeasurer, Pseudonyms
 from monitor.pipeline.user_batches import split_users
 from monitor.ports import (
     ItemTitleSource,
@@ -47,7 +49,8 @@ class Arms:
 
     ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
     lists, where a noise floor is pulled. ``joined``: all of these lists at once, where everybody is asked and whoever holds the
-    lists can join them. ``scores_to``: where all scores are written beside the database.
+    lists can join them. ``scores_to``: where all scores are written beside the database. ``pseudonyms``: what users go by in
+    all that leaves this module, where they are not to go by their ids; ``relevance`` hides them itself.
     """
 
     baseline: Source
@@ -60,6 +63,7 @@ class Arms:
     again: Source | None = None
     joined: JoinedSource | None = None
     scores_to: ScoreSink | None = None
+    pseudonyms: Pseudonyms | None = None
 
     def close(self) -> None:
         """Close all of them."""
@@ -114,12 +118,17 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in () if isinstance(joined, RemoteAnswers) else joined.batches(size):
-                yield replace(batch, weights=weights.answer, relevance=relevance.answer)
+                known = arms.pseudonyms.hide_batch(batch) if arms.pseudonyms else batch
+                yield replace(known, weights=weights.answer, relevance=relevance.answer)
+
+        def measured(measurer: Measurer, size: int) -> Iterator[bytes]:
+            there = HiddenMeasurer(measurer, arms.pseudonyms) if arms.pseudonyms else measurer
+            return joined.measured(there, size) if isinstance(joined, RemoteAnswers) else iter(())
 
         yield Answers(
             asked=joined.asked,
             batches=batches,
-            measured=joined.measured if isinstance(joined, RemoteAnswers) else None,
+            measured=measured if isinstance(joined, RemoteAnswers) else None,
             lacks=(*filter(None, lacks), *joined.lacks),
             weights=weights.answer,
             relevance=relevance.answer,
@@ -127,14 +136,19 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
 
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
-    """Draw the panel from the users' source."""
+    """Draw the panel from the users' source, by their ids."""
     listing = BackgroundCall(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
     try:
         table = listing.wait(Deadline.after(timeout_s))
     except OverdueError:
         msg = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
         raise SourceError(msg, permanent=False) from None
-    return draw(table, comparison, slot)
+    if arms.pseudonyms is None or comparison.measuring.sample is None:
+        return draw(table, comparison, slot)
+    # What a run keeps is drawn by what users go by, and has to find the fixed users of the panel.
+    hidden = arms.pseudonyms.hide(table.users)
+    panel = draw(replace(table, users=hidden), comparison, slot)
+    return replace(panel, users=table.users[find_users(panel.users, hidden)])
 
 
 def pull_all(
@@ -166,8 +180,10 @@ def pull_all(
         candidate=found[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=again.answer if last is None else Pull(rankings=last, failures={}),
+        again=again.answer,
     )
+    users = arms.pseudonyms.hide_batch(users) if arms.pseudonyms else users
+    users = users if last is None else replace(users, again=Pull(rankings=last, failures={}))
     return Answers(
         asked=AskedUsers(count=len(panel), segments=tuple(panel.segments)),
         batches=partial(split_users, users),

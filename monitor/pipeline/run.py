@@ -15,6 +15,7 @@ from monitor.model import (
     Claim,
     Comparison,
     CoverageReason,
+    Explanation,
     Findings,
     Keep,
     MeasuredRun,
@@ -151,12 +152,16 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
         config_hash=comparison.config_hash,
         k=comparison.measuring.k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, found.measured.explanation),
+        transitions=add_explanations(judgement.transitions, _told(comparison, found.measured.explanation)),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,
         **{each.name: getattr(found.measured, each.name) for each in fields(found.measured)},
     )
+
+
+def _told(comparison: Comparison, explanation: Explanation | None) -> Explanation | None:
+    return explanation if explanation is None or comparison.judging.shows_items else explanation.without_items
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:

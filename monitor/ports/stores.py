@@ -310,13 +310,9 @@ class Maintenance(Protocol):
         """Delete what is older, by slot. In many small transactions.
 
         Refused, see ``Pruned.refused``, while neither runs nor a server's own clock confirm ``now``. Transitions with waiting
-        deliveries and states are never deleted. Days that are over are rolled up first, so that the daily figures outlive their
-        runs. Explanations go with the evidence; before their age go kept lists, but each comparison's newest and those that
-        may still get relevance. Scores on PostgreSQL go by whole days.
+        deliveries and states are never deleted. Explanations go with the evidence; before their age go kept lists, but each
+        comparison's newest and those that may still get relevance. Scores on PostgreSQL go by whole days.
         """
-
-    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        """What `prune` would delete."""
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
         """Bytes on disk of each kind of data; not ``anew``: as last measured here, for SQLite reads most of its file for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -13,12 +13,14 @@ from monitor.alerts import INSTALLATION, NotificationPolicy, retire_alerts
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.model import Comparison
+from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.receivers import open_pings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
+from monitor.settings.privacy_options import read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import open_score_sink
 from monitor.sources import (
@@ -45,7 +47,13 @@ class Wiring:
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
+    pseudonyms: Pseudonyms | None = None
     pings: tuple[RunWatcher, ...] = ()
+
+    @property
+    def find_user(self) -> Callable[[str], str]:
+        """What a user goes by in all that is stored, of the id that a person asks for."""
+        return str if self.pseudonyms is None else self.pseudonyms.find
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
@@ -68,7 +76,7 @@ class Wiring:
         hung = self.watched.get(comparison)
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
         if hung is not None and options is not None:
-            self.watched[comparison] = watch(options, self.settings.installation)
+            self.watched[comparison] = watch(options, self.settings, self.pseudonyms)
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
     def close(self, timeout_s: float = -1) -> None:
@@ -79,11 +87,15 @@ class Wiring:
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
     """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
+    if (exposed := settings.privacy.exposure) is not None:
+        log.warning("key of users readable by every account", reason=exposed)
+    pseudonyms = pseudonyms_of(settings)
     return Wiring(
         settings=settings,
-        watched={options.name: watch(options, settings.installation) for options in settings.comparisons},
+        watched={options.name: watch(options, settings, pseudonyms) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
+        pseudonyms=pseudonyms,
         pings=open_pings(settings.pings, on_outcome=on_ping),
     )
 
@@ -100,9 +112,20 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
     )
 
 
-def watch(options: ComparisonOptions, installation: str | None) -> Watched:
+def pseudonyms_of(settings: Settings) -> Pseudonyms | None:
+    """What users go by; None where they go by their ids. ConfigError when the key cannot be read any more."""
+    path = settings.privacy.key_file
+    try:
+        return None if path is None else Pseudonyms(read_key(path))
+    except ValueError as error:
+        msg = f"privacy.key_file: {error}"
+        raise ConfigError(msg) from None
+
+
+def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None) -> Watched:
     """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one."""
     again = _second_lists(options)
+    relevance = open_relevance(options.relevance) if options.relevance else None
     arms = Arms(
         baseline=open_source(options.baseline),
         candidate=open_source(options.candidate),
@@ -110,19 +133,23 @@ def watch(options: ComparisonOptions, installation: str | None) -> Watched:
         dimensions=tuple(options.users.segments),
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
         titles=open_item_titles(options.item_titles) if options.item_titles else None,
-        relevance=open_relevance(options.relevance) if options.relevance else None,
+        relevance=HiddenRelevance(relevance, pseudonyms) if relevance and pseudonyms else relevance,
         again=None if again is None else open_source(again),
         joined=open_joined(options.baseline, options.candidate, options.users, again),
         scores_to=open_score_sink(options.scores_to) if options.scores_to else None,
+        pseudonyms=pseudonyms,
     )
-    comparison = _labelled(to_comparison(options), {} if installation is None else {INSTALLATION: installation})
+    comparison = _installed(to_comparison(options), settings)
     is_live = options.baseline.is_live or options.candidate.is_live
     return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), is_live=is_live)
 
 
-def _labelled(comparison: Comparison, labels: Mapping[str, str]) -> Comparison:
+def _installed(comparison: Comparison, settings: Settings) -> Comparison:
+    """The comparison with what the whole installation sets."""
+    labels = {} if settings.installation is None else {INSTALLATION: settings.installation}
     rules = tuple(replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules)
-    return replace(comparison, judging=replace(comparison.judging, rules=rules))
+    shows_items = settings.privacy.items == "shown"
+    return replace(comparison, judging=replace(comparison.judging, rules=rules, shows_items=shows_items))
 
 
 def _second_lists(options: ComparisonOptions) -> SourceOptions | None:

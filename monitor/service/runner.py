@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import stamina
 import structlog
@@ -21,9 +21,12 @@ from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.pipeline.run_scores import RunScores
-from monitor.ports import Clock, Publisher, RunWatcher, ScoreSpool, Store
+from monitor.ports import Clock, RunWatcher, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
+
+if TYPE_CHECKING:  # prometheus_client takes a while to import
+    from monitor.export import PrometheusPublisher
 
 T = TypeVar("T")
 
@@ -110,7 +113,7 @@ class Runner:
     store: Store
     clock: Clock
     owner: str = field(default_factory=whoami)
-    publisher: Publisher | None = None
+    publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0
     pings: tuple[RunWatcher, ...] = ()
     claims: dict[int, Claim] = field(default_factory=dict)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model import Condition, ConditionRule, Keep, Severity
 from monitor.options import Duration, OneOf, Options
-from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.rule_options import RuleOptions
 from monitor.settings.value_types import (
     ArmMetricName,
     ComparisonName,
@@ -203,14 +203,11 @@ class ComparisonOptions(Options):
         default=timedelta(days=90),
         description="Accepted time between two false alarms, of all rules that learn together.",
     )
-    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
-        default=(),
-        max_length=200,
-        description="When to alert; or the word `default`, the rules that learn what is normal and need no thresholds.",
-    )
+    rules: tuple[RuleOptions, ...] = Field(default=(), max_length=200, description="When to alert.")
     default_rules: bool = Field(
         default=False,
-        description="Whether the default rules are added to `rules`, which replace those of the same name.",
+        description="Whether the default rules, which learn what is normal and need no thresholds, are added to `rules`, which "
+        "replace those of the same name.",
     )
     dry_run: bool = Field(
         default=False,
@@ -263,10 +260,3 @@ class ComparisonOptions(Options):
         description="A name for what is normal. Change it to accept a change: rules then learn anew from the runs to come.",
         examples=["since release 42"],
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
-        if not isinstance(data, Mapping) or data.get("rules") != "default":
-            return data
-        return {"default_rules": True, **{key: value for key, value in data.items() if key != "rules"}}

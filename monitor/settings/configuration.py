@@ -15,6 +15,7 @@ from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
+from monitor.settings.privacy_options import PrivacyOptions
 from monitor.settings.schedule import Cron
 from monitor.settings.value_types import (
     Address,
@@ -45,7 +46,6 @@ class RetentionOptions(Options):
         "(default: as `runs`).",
     )
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with everything that belongs to them.")
-    daily: Duration = Field(default=timedelta(days=5 * 365), description="Daily rollups, by segment and metric.")
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """What is deleted at this time."""
@@ -55,7 +55,6 @@ class RetentionOptions(Options):
             evidence=now - self.evidence,
             summaries=now - (self.summaries or self.runs),
             runs=now - self.runs,
-            daily=now - self.daily,
         )
 
 
@@ -207,6 +206,9 @@ class Settings(Options):
         description="Times in which alerts are held back; those that still fire afterwards are sent then.",
     )
     retention: RetentionOptions = Field(default_factory=RetentionOptions, description="How long results are kept.")
+    privacy: PrivacyOptions = Field(
+        default_factory=PrivacyOptions, description="What of users and items is stored and shown, of all comparisons."
+    )
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
 
     @field_validator("comparisons")

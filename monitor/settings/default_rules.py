@@ -1,4 +1,4 @@
-"""The default rules, `rules: default`: they need no thresholds, since each learns what is normal for its comparison."""
+"""The default rules, `default_rules: true`: they need no thresholds, since each learns what is normal for its comparison."""
 
 from __future__ import annotations
 

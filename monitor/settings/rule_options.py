@@ -1,4 +1,4 @@
-"""Options of one rule, the rule that they make, and the word that stands for the default rules."""
+"""Options of one rule, and the rule that they make."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
+from pydantic import ConfigDict, Field, FiniteFloat
 
 from monitor.metrics import Metric
 from monitor.model import (
@@ -196,16 +196,3 @@ class RuleOptions(Options):
         is_above = (judged.drifts is Direction.ABOVE) ^ (floor is not None) ^ (self.watch == "improvement")
         low, high = (0.0, 1.0) if floor is not None else judged.bounds(None)
         return (Direction.ABOVE, high) if is_above else (Direction.BELOW, low)
-
-
-def _refuse_other_words(value: object) -> object:
-    if isinstance(value, str):
-        msg = "must be default, or a list of rules"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic collects ValueError only
-    return value
-
-
-RulesOrDefault = BeforeValidator(
-    _refuse_other_words, json_schema_input_type=Literal["default"] | Annotated[tuple[RuleOptions, ...], Field(max_length=200)]
-)
-"""A list of rules, or the word ``default`` in its place."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray
 
-from monitor.errors import SourceError
+from monitor.errors import SourceError, UserDataError
 from monitor.kernels.labels import best_of_each
 from monitor.kernels.ragged import offsets_of
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
@@ -266,8 +266,7 @@ class GradedItems:
             self._fail(users[int(odd[0])], why)
 
     def _fail(self, user: pa.Scalar, why: str) -> NoReturn:
-        msg = f"user {on_one_line(str(user.as_py()))!r} of {self._where} {why}"
-        raise SourceError(msg)
+        raise UserDataError(str(user.as_py()), f"of {self._where} {why}")
 
 
 def _read_cells(items: object, grades: object, *, is_graded: bool) -> tuple[Sequence[int | str], Sequence[float]] | None:

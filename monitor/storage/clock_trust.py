@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from monitor.model import format_instant
 from monitor.storage.dialects import is_sqlite
-from monitor.storage.tables import daily, runs
+from monitor.storage.tables import runs
 
 CONFIRMED_AFTER = timedelta(days=2)
 """A daemon stores runs under a wrong clock within minutes: only slots at least so old confirm what the clock says."""
@@ -43,7 +43,4 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
-    found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
-    # Where no run is left the newest day that was rolled up counts.
-    newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
-    return found if newest_day is None else [newest_day]
+    return list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, exists, func, select, text
 from monitor.model import DatabaseSize, DataKind, KindSize
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.partitions import bytes_of, score_tables
-from monitor.storage.tables import alert_states, daily, metadata, runs, transitions
+from monitor.storage.tables import alert_states, metadata, runs, transitions
 from monitor.storage.transactions import Database
 
 _NAMES = {
@@ -23,7 +23,6 @@ _NAMES = {
     DataKind.LISTS: ("kept_lists",),
     DataKind.EVIDENCE: ("evidence", "explanations"),
     DataKind.SUMMARIES: ("summaries", "statistics", "coverage", "coverage_reasons", "arm_scores", "expectations"),
-    DataKind.DAILY: ("daily",),
     DataKind.RUNS: ("runs", "stages", "lessons", "standstills", "splits", "metrics", "score_places", "leases"),
     DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
 }
@@ -69,11 +68,9 @@ def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
 
 
 def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
-    """How many runs hold rows of the table, and the slot of the oldest; of days likewise, of alerts the oldest transition."""
+    """How many runs hold rows of the table, and the slot of the oldest; of alerts the oldest transition."""
     if table is alert_states:
         return 0, connection.scalar(select(func.min(transitions.c.scheduled_for)))
-    if table is daily:
-        return 0, connection.scalar(select(func.min(daily.c.day)))
     query = select(func.count(), func.min(runs.c.scheduled_for))
     if table is not runs:
         query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Connection, String, Table, func, text, type_coerce
+from sqlalchemy import Connection, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
-
-from monitor.storage.column_types import Instant
 
 _T = TypeVar("_T")
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
@@ -24,13 +21,6 @@ def is_sqlite(connection: Connection) -> bool:
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that accepts ON CONFLICT."""
     return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
-
-
-def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:
-    """Midnight at which the instant's UTC day began."""
-    if is_sqlite(connection):
-        return type_coerce(func.substr(instant, 1, 10, type_=String).concat("T00:00:00.000000Z"), Instant)
-    return func.date_trunc("day", instant, "UTC", type_=Instant)
 
 
 IN_LIST = 10_000

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from monitor.storage import database_size, leases, schema_version
 from monitor.storage.clock_trust import doubt_about
 from monitor.storage.database_url import describe
 from monitor.storage.outbox import end_leases
-from monitor.storage.prune import count_prunable, prune
+from monitor.storage.prune import prune
 from monitor.storage.run_store import as_abandoned
 from monitor.storage.tables import runs
 from monitor.storage.transactions import Database, LeaseFence
@@ -70,18 +70,10 @@ class SqlMaintenance:
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        return self._unless_doubted(prune, cutoffs, now)
-
-    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        return self._unless_doubted(count_prunable, cutoffs, now)
-
-    def _unless_doubted(
-        self, pruning: Callable[[Database, Cutoffs, datetime], Pruned], cutoffs: Cutoffs, now: datetime
-    ) -> Pruned:
         with self._database.read() as connection:
             if (doubt := doubt_about(connection, now)) is not None:
                 return Pruned(refused=doubt)
-        pruned = pruning(self._database, cutoffs, now)
+        pruned = prune(self._database, cutoffs, now)
         return replace(pruned, by_kind=database_size.rows_by_kind(pruned.rows))
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:

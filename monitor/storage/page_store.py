@@ -116,11 +116,9 @@ class SqlPageStore:
             query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
-        means: dict[str, dict[int, float | None]] = {}
+        means: dict[str, dict[int, float | None]] = defaultdict(lambda: dict.fromkeys(ids))
         users: dict[str, int] = {}
         for run_id, segment, mean, n in rows:
-            if segment not in means:
-                means[segment] = dict.fromkeys(ids)
             means[segment][run_id] = mean
             if run_id == ids[-1]:
                 users[segment] = n

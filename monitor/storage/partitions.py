@@ -126,12 +126,6 @@ def runs_in_default(before: datetime) -> Select[tuple[int]]:
     return select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
 
 
-def past_rows(connection: Connection, before: datetime) -> int:
-    """About how many scores `drop_past` would drop."""
-    found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    return sum(rows_of(connection, each.name) for each in found)
-
-
 def score_tables(connection: Connection) -> list[str]:
     """The tables that hold scores on PostgreSQL, as statements name them: the partitions of days, and the default one."""
     return [*(each.name for each in read_partitions(connection)), _DEFAULT.name]

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, false, func, or_, select, true
+from sqlalchemy import Connection, Delete, Select, Table, delete, exists, or_, select, true
 
 from monitor.model import ALL, Cutoffs, Pruned, State
 from monitor.storage.alert_states import WAITING
-from monitor.storage.daily_rollup import midnight, roll_up
-from monitor.storage.dialects import is_sqlite
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
     day_of_slot,
@@ -19,7 +17,6 @@ from monitor.storage.partitions import (
     ensure_partitions,
     is_settled_before,
     of_run,
-    past_rows,
     runs_in_default,
 )
 from monitor.storage.run_results import RUN_TABLES
@@ -28,7 +25,6 @@ from monitor.storage.tables import (
     arm_scores,
     coverage,
     coverage_reasons,
-    daily,
     deliveries,
     evidence,
     expectations,
@@ -53,11 +49,10 @@ DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries,
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Delete what is too old, after rolling up the days that are over.
+    """Delete what is too old.
 
     Silences are deleted with the runs of their end. Kept lists are deleted earlier where nothing needs them any more.
     """
-    roll_up(database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now)
     ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
     before = max(cutoffs.scores, cutoffs.runs)
     # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
@@ -71,28 +66,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         counts += deleted
     with database.write() as connection:
         counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
-        counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
     return Pruned(rows=dict(+counts), put_off=obstacles)
-
-
-def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Rows by table that `prune` would delete; nothing is changed."""
-    counts: Counter[str] = Counter()
-    with database.read() as connection:
-        old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
-        early = {
-            table: and_(table.c.run_id.in_(found), _goes_early(table))
-            for tables, found in _gone_early(cutoffs, now)
-            for table in tables
-        }
-        for table in RUN_TABLES:
-            counts[table.name] = _count(connection, table, or_(table.c.run_id.in_(old), early.get(table, false())))
-        counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
-        counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
-        counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_prunable_transitions(cutoffs.runs)))
-        counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
-        counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
-    return Pruned(rows=dict(+counts))
 
 
 def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], Select[tuple[int]]]]:
@@ -102,23 +76,8 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
         ((evidence,), _settled_with(evidence, before)),
         ((explanations,), _settled_with(explanations, before)),
         ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)),
-        (DETAILS, _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))),
+        (DETAILS, _with_details(max(cutoffs.summaries, cutoffs.runs))),
     ]
-
-
-def _goes_early(table: Table) -> ColumnElement[bool]:
-    return table.c.segment != ALL if table in DETAILS else true()
-
-
-def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
-    return int(connection.scalar(select(func.count()).select_from(table).where(condition)) or 0)
-
-
-def _count_scores(connection: Connection, before: datetime) -> int:
-    if is_sqlite(connection):
-        return _count(connection, scores, scores.c.run_id.in_(select(runs.c.id).where(is_settled_before(before))))
-    in_default = connection.scalars(runs_in_default(before)).all()
-    return past_rows(connection, before) + _count(connection, scores, scores.c.run_id.in_(in_default))
 
 
 def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[tuple[int]]) -> Counter[str]:
@@ -127,7 +86,7 @@ def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[t
     for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
             for table in tables if _is_found(connection, found, run_id) else ():
-                is_gone = _goes_early(table) if tables is DETAILS else true()
+                is_gone = table.c.segment != ALL if tables is DETAILS else true()
                 counts += _execute(connection, delete(table).where(of_run(connection, run_id, table), is_gone))
     return counts
 

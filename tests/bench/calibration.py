@@ -168,11 +168,12 @@ def calibrate() -> Table:
     settings = [*itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS), *itertools.product((500, 5000), (8,), PATTERNS)]
     worlds = [replace(kinds[kind], users=users, segments=segments) for users, segments, kind in settings]
     with ProcessPoolExecutor(int(os.environ.get("BENCH_PROCESSES", "0")) or None) as pool:
-        found = list(pool.map(count_pages, worlds))
-    for (users, segments, kind), pages, world in zip(settings, found, worlds, strict=True):
-        runs = world.copies * world.runs
-        ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
-        table.add_row(f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios)
+        for (users, segments, kind), pages, world in zip(settings, pool.map(count_pages, worlds), worlds, strict=True):
+            runs = world.copies * world.runs
+            ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
+            row = (f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios)
+            table.add_row(*row)
+            Console(stderr=True).print(*row, sep=" | ", highlight=False)  # it takes an hour
     return table
 
 

@@ -116,7 +116,7 @@ def write_world(folder: Path, faults: Mapping[str, Fault], fakes: Fakes, days: i
                 write_lists(path, SHOP, fault.lists(SHOP, arm, day))
             arms[arm] = {"file": {"path": f"{name}/{arm}/{{slot:%Y-%m-%d}}.parquet", "user": "user_id", "items": "items"}}
         users = {"all": True, "segments": ["country", "activity"]}
-        judged = {"metrics": ["extended_tau", "rbo", "overlap"], "rules": "default"}
+        judged = {"metrics": ["extended_tau", "rbo", "overlap"], "default_rules": True}
         comparisons.append({"name": name, "every": "1d", "k": SHOP.k, **arms, "users": users, **judged})
     config = {"database": f"sqlite:///{folder}/rankwatch.db", "listen": "127.0.0.1:0", "comparisons": comparisons}
     path = folder / "rankwatch.yaml"
@@ -140,7 +140,7 @@ def _pass_day(watched: Watched, runs: int) -> None:
     wait_for(partial(_has_run, store, runs), "runs")
     wait_for(lambda: not watched.daemon._scheduler._at_work, "the end of the runs")
     wait_for(lambda: not store.outbox.pending(watched.clock.now()), "deliveries")
-    watched.clock.let_pass(_DAY)
+    watched.let_pass(_DAY)
 
 
 def _has_run(store: SqlStore, runs: int) -> bool:

@@ -53,7 +53,7 @@ COMPARISON = """
     candidate: {{http: {{url: "{address}/{place}/candidate/{{user}}"}}}}
     users: {{file: {{path: users.csv, user: user_id}}}}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
-    rules: default
+    default_rules: true
 """
 
 

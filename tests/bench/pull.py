@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing.connection import Connection
 from urllib.parse import quote, unquote
 from zlib import crc32
@@ -28,13 +29,14 @@ from monitor.sources import SourceOptions, open_source
 
 USERS = 6000
 OTHERS_USERS = 2000
+BATCH, BATCHED_USERS = 64, 60_000
 THREADS = 32
 ROUNDS = 3
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Lists(asyncio.Protocol):
-    """Ten items for each user, some of them the same in both arms; no answer below ``/hanging``."""
+    """Ten items for each user, some the same in both arms; many users' below ``/many``, no answer below ``/hanging``."""
 
     answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
 
@@ -50,15 +52,17 @@ class Lists(asyncio.Protocol):
                 self._transport.write(self.answers.get(path) or self._answer(path))
 
     def _answer(self, path: bytes) -> bytes:
-        _, _, arm, user = unquote(path.decode()).split("/")
-        first = crc32(user.encode()) % 5000
-        items = [
-            first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)
-        ]
-        body = json.dumps(items).encode()
+        _, what, arm, users = unquote(path.decode()).partition("?")[0].split("/")
+        lists = [_list_of(user, arm) for user in users.split(",")]
+        body = json.dumps(lists if what == "many" else lists[0]).encode()
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         self.answers[path] = head.encode() + body
         return self.answers[path]
+
+
+def _list_of(user: str, arm: str) -> list[int]:
+    first = crc32(user.encode()) % 5000
+    return [first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)]
 
 
 def _serve(port: Connection, core: int | None) -> None:
@@ -104,8 +108,8 @@ def _on_core(core: int | None) -> Iterator[None]:
             os.sched_setaffinity(0, before)
 
 
-def _ours(url: str, users: pd.Index) -> int:
-    source = open_source(SourceOptions.model_validate({"http": {"url": url}}))
+def _ours(url: str, users: pd.Index, batch: int | None = None) -> int:
+    source = open_source(SourceOptions.model_validate({"http": {"url": url, "batch": batch}}))
     return len(source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=120)).rankings)
 
 
@@ -142,13 +146,15 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     """Yield (what, ours, other, theirs, unit); medians of three rounds, both in each round."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
-    ours, theirs = [], []
+    ours, batched, theirs = [], [], []
     with canned_server(server) as address, _on_core(client):
         url = f"{address}/lists/baseline/{{user}}?n={{k}}"
         _rates(_ours, url, USERS)
         for _ in range(ROUNDS):
             theirs.append(_rates(_theirs, url, OTHERS_USERS))
             ours.append(_rates(_ours, url, USERS))
+            batched.append(_rates(partial(_ours, batch=BATCH), f"{address}/many/baseline/{{users}}?n={{k}}", BATCHED_USERS))
     for place, unit in enumerate(("users/s", "users/CPU s")):
-        mine, other = (statistics.median(rates[place] for rates in side) for side in (ours, theirs))
+        mine, many, other = (statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs))
         yield "HTTP pull, one client core", mine, "requests, 32 threads", other, unit
+        yield f"HTTP pull, one client core, {BATCH} users a request", many, "requests, 32 threads", other, unit

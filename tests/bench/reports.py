@@ -29,7 +29,7 @@ comparisons:
     users: {all: true, segments: [country]}
     baseline: {file: {path: baseline.parquet, user: user_id, items: items}}
     candidate: {file: {path: candidate.parquet, user: user_id, items: items}}
-    rules: default
+    default_rules: true
 """
 
 

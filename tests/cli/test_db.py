@@ -128,12 +128,10 @@ def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
 
 
 @pytest.mark.usefixtures("filled")
-def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any]) -> None:
-    foreseen = json.loads(db("prune", "--dry-run", "--json").stdout)
-    assert foreseen["rows"] == {"scores": 6, "evidence": 4}
-    assert "would be deleted" in db("prune", "--dry-run").stdout
+def test_prune_deletes_what_is_old_and_tells_what_it_deleted(db: Callable[..., Any]) -> None:
     done = json.loads(db("prune", "--json").stdout)
-    assert (done["rows"], done["by_kind"]) == (foreseen["rows"] | done["rows"], foreseen["by_kind"])
+    assert done["rows"] == {"scores": 6, "evidence": 4}
+    assert done["by_kind"] == {"scores": 6, "evidence": 4}
     assert "nothing deleted" in db("prune").stdout
 
 
@@ -148,13 +146,12 @@ def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(db: C
     assert "nothing deleted: this machine's clock says" in shown
     assert "no run is newer than 2024-01-08T00:00:00Z: correct the clock" in shown
     assert (machine["rows"], machine["refused"] is None) == ({}, False)
-    assert "no run is newer" in json.loads(db("prune", "--dry-run", "--json").stdout)["refused"]
 
 
 def test_prune_prints_what_was_put_off(capsys: pytest.CaptureFixture[str]) -> None:
     why = "scores_2026_01_31 was not dropped: PostgreSQL database d at h:5432 is locked by another transaction: try again"
 
-    _print_pruned(Pruned(put_off=(why,)), is_dry_run=False)
+    _print_pruned(Pruned(put_off=(why,)))
 
     assert f"put off: {why}" in capsys.readouterr().out
 

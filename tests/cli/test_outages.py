@@ -79,7 +79,7 @@ def configure(folder: Path, servers: dict[str, Recommender], hook: str) -> None:
         text += f"""
   - name: {name}
     every: 1d
-    deadline: {"2s" if name in ("deadline", "slow") else "1m"}
+    deadline: {"4s" if name in ("deadline", "slow") else "1m"}
     min_paired_share: 0.1
     baseline: {{http: {{url: "{servers["baseline"].url}", {ONCE}}}}}
     candidate: {{http: {{url: "{candidate}", {how}}}}}

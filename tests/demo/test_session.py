@@ -91,9 +91,11 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) 
     assert played.code == 0, played.text
     lines = [line.split(maxsplit=2)[1:] for line in played.text.splitlines() if line[2:3] == ":"]
     told = [rest if kind == "STORY" else kind for kind, rest in lines if kind != "RUN"]
-    assert told[0] == CHAPTER_TEXTS[Chapter.HEALTHY]
-    assert told[1:4] == [CHAPTER_TEXTS[Chapter.BROKEN], "FIRING", "FIRING"]
-    assert told.index(CHAPTER_TEXTS[Chapter.HEALED]) < told.index("RESOLVED")
+    assert told[:3] == [CHAPTER_TEXTS[Chapter.HEALTHY], CHAPTER_TEXTS[Chapter.BROKEN], "FIRING"]
+    healed = told.index(CHAPTER_TEXTS[Chapter.HEALED])
+    # A run that saw the fault come fires one alert, and who is on call may hear of that before the other one fires.
+    assert told[:healed].count("FIRING") == told.count("FIRING") == 2
+    assert healed < told.index("RESOLVED")
     assert told.count("NOTIFIED") == 4
     assert "The demo went as it should" in played.text
     assert not played.threads_left

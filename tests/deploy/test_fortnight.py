@@ -148,7 +148,7 @@ def test_commands_that_only_show_need_no_more_than_the_role(fortnight: Fortnight
         owner.execute("DELETE FROM leases WHERE name = 'installation'")  # as before the first run of this version
     url = make_url(fortnight.database_url).set(username=READER, password=SECRET)
     config = str(configuration(tmp_path, url.render_as_string(hide_password=False)))
-    stored = f"runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size|db prune --dry-run"
+    stored = f"runs|show {FAULTY}|alerts ls|silence ls|notify ls|db current|db check|db size"
     judged = f"backtest --rules {config}|suggest {FAULTY}|plan {FAULTY} --drop 0.1|gate {FAULTY} --margin 0.9"
 
     for command in f"{stored}|{judged}".split("|"):

@@ -22,7 +22,7 @@ comparisons:
     baseline: {file: {path: lists.jsonl, user: user, items: items}}
     candidate: {file: {path: lists.jsonl, user: user, items: items}}
     users: {all: true}
-    rules: default
+    default_rules: true
 """
 
 

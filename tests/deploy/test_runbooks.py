@@ -35,7 +35,7 @@ def _own_alerts() -> set[str]:
             "users": {"all": True},
             "metrics": ["rbo", "overlap", "jaccard"],
             "noise_floor": {"serve": True},
-            "rules": "default",
+            "default_rules": True,
         }
     )
     return {rule.alert for rule in default_rules(options)} | set(OF_CONDITIONS.values()) | {DATABASE_AWAY}

@@ -140,7 +140,7 @@ def test_weights_that_cannot_be_had_cost_what_needs_them_and_not_the_run_which_s
     monkeypatch: pytest.MonkeyPatch, answer: Any, why: str
 ) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    lists, quick = pull({"a": [1, 2]}), changed(WIDE, deadline=timedelta(seconds=0.2))
+    lists, quick = pull({"a": [1, 2]}), changed(WIDE, deadline=timedelta(seconds=1))
     result = ran(
         quick if isinstance(answer, threading.Event) else WIDE, lists, lists, users("a"), weights=CannedWeights(answer)
     )

@@ -85,7 +85,7 @@ def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: p
         (hung, "noise_floor: no answer when the run's deadline passed"),
     ):
         slow = StillClock()
-        watched = changed(FLOORED, rules=(), noise_floor=NoiseFloor.SERVE, deadline=timedelta(seconds=0.2), metrics=(OVERLAP,))
+        watched = changed(FLOORED, rules=(), noise_floor=NoiseFloor.SERVE, deadline=timedelta(seconds=1), metrics=(OVERLAP,))
         result = execute(watched, arms(lists, lists, users("a"), again=Canned(answer)), claim(), Memory(), slow)
         assert result.status is RunStatus.OK
         assert why in str(result.reason)

@@ -123,14 +123,14 @@ def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: Fake
 OVER_HTTP = pytest.mark.parametrize("kind", sorted(PLACES.keys() - {"email", "apprise"}))  # these two answer otherwise
 
 
-def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest) -> tuple[DeliveryError, str]:
+def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest, timeout: str = "20s") -> tuple[DeliveryError, str]:
     """What comes of this answer, and who gave it."""
     fixture, _, options = PLACES[kind]
     server = request.getfixturevalue(fixture)
     collector: Collector = getattr(server, "collector", server)
     collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
-        send(message(start()), **{kind: {"timeout": "300ms", **options(server)}})
+        send(message(start()), **{kind: {"timeout": timeout, **options(server)}})
     assert len(collector.requests) == 1
     assert not any(secret in str(caught.value) for secret in (KEY, "canary", "/hook"))
     return caught.value, f"{kind} at {collector.url}"
@@ -161,5 +161,5 @@ def test_a_message_too_large_is_sent_in_parts_but_where_its_size_is_bounded(kind
 
 @OVER_HTTP
 def test_what_is_not_answered_is_tried_again_and_may_be_known(kind: str, request: pytest.FixtureRequest) -> None:
-    error, _ = refuse(kind, hang, request)
+    error, _ = refuse(kind, hang, request, timeout="1s")
     assert (error.permanent, error.may_be_known) == (False, True)

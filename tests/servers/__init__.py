@@ -1,12 +1,13 @@
 """Real servers on random loopback ports for tests, one module a server. Each stops what it started."""
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -80,7 +81,9 @@ def running(  # noqa: PLR0913 - what servers differ in
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that nobody has, and that the system gives to nobody who asks for any before it is taken."""
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)  # of `random` all workers have the same seed
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

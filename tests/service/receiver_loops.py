@@ -21,6 +21,7 @@ def delivering(store: SqlStore, entries: Sequence[Mapping[str, Any]], publisher:
         for each in open_receivers(options, external_url="http://rankwatch.test:29108")
     ]
     for loop in loops:
+        loop.take_turn()  # the first one sends again what fires: nothing yet
         loop.start()
     yield loops
     for loop in loops:

@@ -69,9 +69,13 @@ class Watched:
         return {run.slot: run for run in found if KEPT_MARK not in run.comparison}
 
     def await_run(self, slot: datetime, *, attempt: int = 1) -> Run:
+        """Wait until it is stored, and then counted and published: its job has ended."""
+
         def look() -> Run | None:
             run = self.runs().get(slot)
-            return run if run and run.status is RunStatus.OK and run.attempt >= attempt else None
+            if run is None or run.status is not RunStatus.OK or run.attempt < attempt:
+                return None
+            return None if run.comparison in self.daemon._scheduler._at_work else run
 
         run = wait_for(look, f"run of {slot}")
         assert run is not None
@@ -86,22 +90,33 @@ class Watched:
 
         wait_for(is_done, f"work of {name}")
 
-    def pass_until(
-        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10), *, is_idle: bool = False
-    ) -> None:
-        """Let time pass by steps until it is seen.
+    def let_pass(self, time: timedelta) -> None:
+        """Let time pass at once, as soon as no housekeeping is at work: what is would look as if it hung."""
+        wait_for(lambda: self._has_passed(time), "housekeeping at rest")
 
-        With ``is_idle`` only while no job is at work, so that jobs on a slow machine do not look like jobs that hang.
-        """
+    def pass_until(
+        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10), *, may_hang: bool = False
+    ) -> None:
+        """Let time pass by steps until it is seen; while housekeeping is at work only where that ``may_hang``."""
 
         def seen() -> bool:
             if look():
                 return True
-            if not (is_idle and self.daemon._scheduler._at_work):
+            if may_hang:
                 self.clock.let_pass(step)
+            else:
+                self._has_passed(step)
             return False
 
         wait_for(seen, what)
+
+    def _has_passed(self, time: timedelta) -> bool:
+        jobs = self.daemon._scheduler
+        with jobs._ended:  # none begins meanwhile
+            is_at_rest = not any(name.startswith("-") for name in jobs._at_work)
+            if is_at_rest:
+                self.clock.let_pass(time)
+        return is_at_rest
 
 
 @contextmanager

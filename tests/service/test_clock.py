@@ -44,7 +44,8 @@ def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_change
         assert set(watched.runs()) == {NOON, NOON + 6 * HOUR}
         assert [state for state, _ in before] == [State.FIRING]
         assert states(watched) == before
-        assert watched.value("clock_jumps_total") == 1
+        # APScheduler may have seen by itself that it is due, before the watchdog looked.
+        wait_for(lambda: watched.value("clock_jumps_total") == 1, "the jump counted")
         assert watched.value('slots_skipped_total{comparison="feed",reason="missed"}') == 5
         assert watched.status_of("/-/healthy") == 200
 
@@ -54,7 +55,7 @@ def test_a_clock_set_forward_by_an_hour_gives_one_run_and_no_transition(tmp_path
         watched.await_run(NOON)
         watched.clock.set(HOUR)
         watched.await_run(NOON + HOUR)
-        watched.clock.let_pass(HOUR)
+        watched.let_pass(HOUR)
         watched.await_run(NOON + 2 * HOUR)
         assert set(watched.runs()) == {NOON, NOON + HOUR, NOON + 2 * HOUR}
         assert watched.daemon.store.alerts.transitions(comparison=None, limit=None) == ()
@@ -70,7 +71,7 @@ def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_t
         watched.await_run(NOON - HOUR)
         assert states(watched) == before
         write_lists(tmp_path / "candidate.jsonl", SIMILAR)
-        watched.clock.let_pass(HOUR)
+        watched.let_pass(HOUR)
         wait_for(lambda: states(watched) == [(State.QUIET, None)], "the end of the alert")
         assert watched.runs()[NOON].attempt == 2
         started, ended = watched.daemon.store.alerts.transitions(comparison=None, limit=None)
@@ -212,5 +213,5 @@ def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_th
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
         assert watched.value(done) is None
-        watched.clock.let_pass(timedelta(minutes=6))
+        watched.let_pass(timedelta(minutes=6))
         wait_for(lambda: watched.value(done), "old rows deleted")

@@ -20,7 +20,7 @@ comparisons:
     candidate: {{file: {{path: "{folder}/candidate/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
     users: {{all: true, segments: [shop]}}
     metrics: [overlap]
-    rules: default
+    default_rules: true
 """
 SHOPS = np.repeat(["cached", "fallback", "reversed", "well"], USERS // 4)
 

@@ -82,7 +82,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Runs]:
 def compare_by_default(name: str) -> str:
     prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
     floor = f"    noise_floor: {{retrain: {source(f'{prefix}again')}}}\n" if name in WITH_FLOOR else ""
-    return compare(name, f"{MEASURED}    rules: default\n{floor}", baseline=f"{prefix}baseline")
+    return compare(name, f"{MEASURED}    default_rules: true\n{floor}", baseline=f"{prefix}baseline")
 
 
 def test_means_of_every_day_agree_with_equation_32_and_on_some_days_with_scipy(replayed: tuple[str, Runs]) -> None:

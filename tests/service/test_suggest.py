@@ -278,7 +278,9 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
         return found
 
     assert ask("--share", "0.01")["obstacle"].startswith("no number of users helps")
-    config.write_text(config.read_text().replace("rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"))
+    config.write_text(
+        config.read_text().replace("rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "default_rules: true")
+    )
     found = ask("--share", "0.01")
     assert (found["alert"], found["obstacle"], found["runs"]) == ("UsersVeryFar", None, 1)
     assert found["users"] < 5 * USERS

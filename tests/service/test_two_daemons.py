@@ -96,7 +96,7 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
         _stands_by(second)
         wait_for(lambda: finished(postgres_url), "a run")
 
-        took = {"frozen": _freeze_in_mid_run(first, second, recommender)}
+        took = {"frozen": _freeze_in_mid_run(first, second, recommender, postgres_url)}
         _goes_on(postgres_url)
         _thaw(first)
         wait_for(lambda: "nothing was written" in first.log.read_text(), "the run of the old epoch refused")
@@ -127,12 +127,20 @@ def _stands_by(daemon: ServeProcess) -> None:
     assert "This daemon stands by" in requests.get(daemon.url, timeout=60).text
 
 
-def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender) -> float:
+def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender, url: str) -> float:
     """Stop the leader while it waits for lists; seconds until the standby leads."""
     recommender.otherwise = "slow"
-    asked = len(recommender.asked)
-    wait_for(lambda: len(recommender.asked) > asked, "a pull that hangs")
-    leader.send(signal.SIGSTOP)
+
+    def is_frozen() -> bool:
+        asked = len(recommender.asked)
+        wait_for(lambda: len(recommender.asked) > asked, "a pull that hangs")
+        leader.send(signal.SIGSTOP)
+        if RunStatus.RUNNING in {run.status for run in runs_of(url)}:
+            return True
+        leader.send(signal.SIGCONT)  # too late: its deadline had passed
+        return False
+
+    wait_for(is_frozen, "a run that is frozen")
     began = time.monotonic()
     recommender.otherwise = "ok"
     wait_for(lambda: leads(standby), "the standby leading")

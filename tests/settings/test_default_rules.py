@@ -1,4 +1,4 @@
-"""`rules: default`: the rules that need no numbers."""
+"""`default_rules: true`: the rules that need no numbers."""
 
 from monitor.model import Direction, Keep, Learning, RuleKind, is_learned
 from monitor.settings.translation import to_comparison
@@ -8,7 +8,7 @@ RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}
 
 
 def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Load, minimal: str) -> None:
-    found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
+    found = to_comparison(load_text(f"{minimal}    default_rules: true\n").comparisons[0])
 
     told = {rule.alert: (*rule.subject, rule.direction, learning_of(rule)) for rule in found.judging.rules}
     assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, Learning.DROP)
@@ -24,8 +24,8 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Lo
 
 
 def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load, minimal: str) -> None:
-    found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
-    without = to_comparison(load_text(f"{minimal}    rules: default\n    keep_lists: false\n").comparisons[0])
+    found = to_comparison(load_text(f"{minimal}    default_rules: true\n").comparisons[0])
+    without = to_comparison(load_text(f"{minimal}    default_rules: true\n    keep_lists: false\n").comparisons[0])
 
     assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (Keep.ALL, "self_churn")
     assert without.measuring.keep_lists is Keep.NONE
@@ -34,7 +34,7 @@ def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load,
 
 
 def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}{RETRAIN}    rules: default\n").comparisons[0])
+    rules = rules_on_drift(load_text(f"{minimal}{RETRAIN}    default_rules: true\n").comparisons[0])
 
     told = {rule.alert: (rule.subject.metric, rule.direction, learning_of(rule)) for rule in rules}
     assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.DROP)
@@ -43,7 +43,7 @@ def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load,
 
 def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(load_text: Load, minimal: str) -> None:
     metrics = "[footrule_normalized, kendall_distance, average_overlap]"
-    rules = rules_on_drift(load_text(f"{minimal}    metrics: {metrics}\n    rules: default\n").comparisons[0])
+    rules = rules_on_drift(load_text(f"{minimal}    metrics: {metrics}\n    default_rules: true\n").comparisons[0])
 
     told = {rule.alert: (rule.subject.statistic, rule.direction) for rule in rules}
     assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
@@ -67,7 +67,7 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names(lo
 
 def test_metrics_that_await_relevance_are_not_judged(load_text: Load, minimal: str) -> None:
     relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
-    text = f"{minimal}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
+    text = f"{minimal}{relevance}    metrics: [ndcg, overlap]\n    default_rules: true\n"
 
     metrics = {rule.subject.metric for rule in rules_on_drift(load_text(text).comparisons[0])}
     assert "overlap" in metrics
@@ -94,7 +94,7 @@ def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: 
 
 
 def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
+    rules = rules_on_drift(load_text(f"{minimal}    default_rules: true\n").comparisons[0])
 
     jumps = {
         rule.subject.statistic: rule.alert
@@ -107,7 +107,7 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minima
 
 
 def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
+    rules = rules_on_drift(load_text(f"{minimal}    default_rules: true\n").comparisons[0])
 
     held = {(learning_of(rule), rule.resolve_after) for rule in rules}
     assert held == {(Learning.DROP, 2), (Learning.TREND, 1), (None, 1)}

@@ -38,7 +38,7 @@ LISTS = {"user", "items", "item", "rank", "scores"}
 FILE = {"path", "format"}
 SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
-    "HttpSourceOptions": {"url", "items", "scores", "user", "method", "body", "headers", "token"},
+    "HttpSourceOptions": {"url", "answers", "items", "scores", "user", "method", "body", "headers", "token"},
     "FileSourceOptions": FILE | LISTS,
     "FileUsersOptions": FILE | {"user"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},

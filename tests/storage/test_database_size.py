@@ -1,4 +1,4 @@
-"""The size of the database by kind of data, and what a dry run of pruning counts."""
+"""The size of the database by kind of data."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from factories import SLOT
 from monitor.model import DataKind, Scores
 from monitor.storage import SqlStore, database_size
 from monitor.storage.tables import metadata
-from storage.worked import claimed, cutoffs, prune, result, run
+from storage.worked import claimed, prune, result
 
 DAY = timedelta(days=1)
 
@@ -48,15 +48,3 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
     assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
-
-
-def test_a_dry_run_counts_what_would_be_deleted_and_changes_nothing(store: SqlStore) -> None:
-    for days in range(6):
-        run(store, SLOT + days * DAY)
-    prune(store, now=SLOT + 6 * DAY)
-    old = {"evidence": SLOT + DAY, "summaries": SLOT + 2 * DAY, "scores": SLOT + 4 * DAY, "runs": SLOT + DAY}
-
-    foreseen = store.maintenance.prunable(cutoffs(**old), now=SLOT + 6 * DAY)
-
-    assert len(store.history.runs(comparison=None, limit=9)) == 6
-    assert dict(foreseen.rows) == prune(store, now=SLOT + 6 * DAY, **old)

@@ -188,7 +188,12 @@ def test_a_user_is_found_by_reading_the_pieces_that_may_have_it(
     monkeypatch.setattr(list_parquet, "END_BYTES", end)
     read: list[str] = []
     find = list_parquet.find_user
-    monkeypatch.setattr(list_parquet, "find_user", lambda payload, user: read.append(user) or find(payload, user))
+
+    def found_in(payload: bytes, user: str) -> tuple[str, ...] | None:
+        read.append(user)
+        return find(payload, user)
+
+    monkeypatch.setattr(list_parquet, "find_user", found_in)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
     for user in ("u0", "u5", "u7"):

@@ -156,7 +156,6 @@ def test_old_scores_in_the_default_partition_are_deleted_run_by_run(store: SqlSt
     assert store.runs.finish(result(claim), receivers=())
     claimed(store, SLOT + HOUR, rerun=True)
 
-    assert store.maintenance.prunable(cutoffs(scores=SLOT + 2 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 3
     assert pruned(store, before=2) == 3
 
     assert [scored(store, run_id) for run_id in (*ids, claim.run_id)] == [0, 3, 3]
@@ -300,7 +299,6 @@ def test_partitions_are_dropped_by_whole_days_once_all_their_runs_are_old_and_ma
     assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
     assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
 
-    assert store.maintenance.prunable(cutoffs(scores=SLOT + 4 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 2 * 3
     assert pruned(store, before=4) == 2 * 3
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
     assert names(store)[:2] == [name(4), name(5)]

@@ -1,12 +1,13 @@
 """Retention: what goes, what stays, and that others may write meanwhile."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 from factories import SLOT
 from monitor.model import DeliveryStatus, RunStatus, Silence
 from monitor.storage import SqlStore
-from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run
+from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, result, run
 
 DAY = timedelta(days=1)
 
@@ -44,6 +45,31 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
         "runs": 1,
     }
     assert [found.id for found in store.history.runs(comparison=None, limit=9)] == [new]
+
+
+def test_an_attempt_that_is_kept_is_a_run_of_its_own_until_its_slot_is_old(store: SqlStore) -> None:
+    first = run(store, SLOT)
+    again = replace(claimed(store, SLOT, rerun=True), keeps_earlier=True)
+    number = store.runs.finish(result(again), receivers=())
+
+    assert [(found.comparison, found.attempt, found.id) for found in store.history.runs(comparison=None, limit=9)] == [
+        ("home-feed", 2, number),
+        ("home-feed@1", 1, first),
+    ]
+    assert len(record(store, first).summaries) == 2
+    prune(store, runs=SLOT + DAY)
+    assert store.history.runs(comparison=None, limit=9) == ()
+
+
+def test_segments_go_at_an_age_of_their_own_and_all_users_stay_with_their_run(store: SqlStore) -> None:
+    old, new = run(store, SLOT), run(store, SLOT + 2 * DAY)
+
+    assert prune(store, summaries=SLOT + DAY) == {"coverage": 1, "statistics": 2, "summaries": 1}
+    assert [[each.segment for each in record(store, found).summaries] for found in (old, new)] == [
+        ["all"],
+        ["all", "activity=new"],
+    ]
+    assert prune(store, summaries=SLOT + DAY) == {}
 
 
 def test_others_write_between_the_runs(store: SqlStore) -> None:

@@ -1,22 +1,17 @@
-"""Two that delete what is old at once, as a daemon and a command may: neither fails, and nothing is lost or added up twice."""
+"""Two that delete what is old at once, as a daemon and a command may: neither fails, and nothing is lost."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from multiprocessing.synchronize import Barrier
 
-import psycopg
 import pytest
-from sqlalchemy import select
 
 from factories import SLOT
 from forking import context
 from monitor.errors import DatabaseError
 from monitor.storage import SqlStore, open_store
-from monitor.storage.tables import daily
-from servers.daemon import wait_for
 from storage.worked import HOUR, cutoffs, prune, run
 
 DAY = timedelta(days=1)
@@ -27,30 +22,6 @@ DAYS = 8
 def store(migrated_url: str) -> Iterator[SqlStore]:
     with closing(open_store(migrated_url, create=False)) as opened:
         yield opened
-
-
-def test_a_day_that_another_adds_up_at_the_same_moment_is_no_error(store: SqlStore, migrated_url: str) -> None:
-    run(store, SLOT)
-    told: list[object] = []
-
-    def work() -> None:
-        told.append(prune(store, now=SLOT + DAY))
-
-    theirs = "INSERT INTO daily (comparison, day, segment, metric, runs, n, n_undefined, shares_below, built_at)"
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    address = migrated_url.replace("+psycopg", "")
-    with psycopg.connect(address) as other, psycopg.connect(address, autocommit=True) as looking:
-        other.execute(theirs + " VALUES ('home-feed', '2024-01-08Z', 'all', 'extended_tau', 1, 7, 0, '{}', '2024-01-08Z')")
-        thread = threading.Thread(target=work)
-        thread.start()
-        wait_for(lambda: looking.execute(waiting).fetchone() or told, "the roll-up at the same row")
-        other.commit()
-        thread.join()
-
-    assert told == [{}]
-    with store.database.read() as connection:
-        found = list(connection.execute(select(daily.c.segment, daily.c.n).order_by(daily.c.segment)))
-    assert [(segment, n != 7) for segment, n in found] == [("activity=new", True), ("all", True)]
 
 
 _gate: list[Barrier] = []
@@ -83,9 +54,6 @@ def test_two_processes_delete_together_what_one_would(store: SqlStore, migrated_
     with context().Pool(2, meet_at, (context().Barrier(2),)) as pool:
         one, two = pool.map(pruned_beside, [migrated_url] * 2, chunksize=1)
 
-    with store.database.read() as connection:
-        added_up = list(connection.execute(select(daily)))
-    assert ({row.runs for row in added_up}, len(added_up)) == ({1}, DAYS * 2 * 2)
     assert (one + two)["failed"] == 0
     assert {run.slot for run in store.history.runs(comparison=None, limit=99)} == {
         SLOT + number * DAY + HOUR for number in range(3, DAYS)

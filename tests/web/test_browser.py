@@ -32,7 +32,7 @@ COMPARISON = """
     candidate: {{file: {{path: "{folder}/{name}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
     users: {{all: true, segments: [activity, country]}}
     metrics: [extended_tau, "rbo(p=0.9)"]
-    rules: default
+    default_rules: true
     keep_lists: all
 """
 

@@ -1,6 +1,7 @@
 """Starting, stopping and sharing the server among clients of every kind."""
 
 import logging
+import select
 import signal
 import socket
 import threading
@@ -15,6 +16,7 @@ import published
 from monitor.errors import MonitorError
 from monitor.web.connections import Limits
 from monitor.web.server import WebServer
+from servers.daemon import wait_for
 from web.sites import running
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -141,7 +143,7 @@ def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, 
 
     assert client.get("/-/healthy")[0] == 200
 
-    assert _ends_within(silent, 5)
+    assert _ends_within(silent, 20)
     regular.sendall(ASK)
     assert not _ends_within(regular, 0.2)
 
@@ -160,11 +162,11 @@ def test_a_request_that_does_not_come_is_cut_off_at_the_deadline_though_bytes_tr
     assert time.monotonic() - started < 20
 
 
-@pytest.mark.parametrize("limits", [Limits(exchange_s=0.3)])
+@pytest.mark.parametrize("limits", [Limits(exchange_s=1.5)])
 def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client: Any) -> None:
     with client.open(ASK) as raw:
-        assert not _ends_within(raw, 0.8)
-        raw.settimeout(5)
+        assert not _ends_within(raw, 2)
+        raw.settimeout(20)
         raw.sendall(ASK)
         assert raw.recv(15) == b"HTTP/1.1 200 OK"
 
@@ -172,7 +174,7 @@ def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client: Any)
 @pytest.mark.parametrize("limits", [Limits(keep_alive_s=1)])
 def test_an_idle_connection_ends_after_its_keep_alive(client: Any) -> None:
     with client.open(ASK) as raw:
-        assert _ends_within(raw, 5)
+        assert _ends_within(raw, 20)
 
 
 def test_requests_sent_ahead_are_all_answered(client: Any) -> None:
@@ -187,7 +189,7 @@ def test_requests_sent_ahead_are_all_answered(client: Any) -> None:
 def test_headers_beyond_the_limit_are_refused(client: Any) -> None:
     with client.open(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 4096) as raw:
         assert raw.recv(12) == b"HTTP/1.1 400"  # its end never came
-        assert _ends_within(raw, 5)
+        assert _ends_within(raw, 20)
 
 
 def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(health: Any, many: ExitStack) -> None:
@@ -203,6 +205,7 @@ def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(healt
     waiting = [many.enter_context(site.open(ASK)) for _ in range(40)]
     with site.open(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n") as probe:
         assert probe.recv(15) == b"HTTP/1.1 200 OK"
+    wait_for(lambda: len(select.select(waiting, [], [], 0)[0]) == 8, "eight turned away")
     release.set()
     first_lines = [raw.recv(12) for raw in waiting]
 

@@ -200,6 +200,7 @@ class Daemon:
             status=self._status,
             policy=lambda: self._wiring.policy,
             message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
+            find_user=lambda user: self._wiring.find_user(user),  # noqa: PLW0108 - a reload replaces the wiring
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)
@@ -265,8 +266,8 @@ class Daemon:
             self._runner.pings = self._wiring.pings
             pings = tuple(each.name for each in self._wiring.settings.pings)
             set_known_names(self._publisher, self._wiring, pings=pings)
-            self._publisher.reloaded(ok=True, at=self._clock.now())
             self._begin_work()
+            self._publisher.reloaded(ok=True, at=self._clock.now())
 
     def _begin_work(self) -> None:
         # Without a database, and as a standby, little may be done.

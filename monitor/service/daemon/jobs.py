@@ -10,8 +10,8 @@ from functools import partial
 import structlog
 
 from monitor.errors import DatabaseError, MonitorError
+from monitor.export import PrometheusPublisher
 from monitor.model import RunResult, RunStatus, format_instant
-from monitor.ports import Publisher
 from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.job_plan import JobPlan
@@ -48,7 +48,7 @@ class DaemonJobs:
     makes a job due at once. ``latest`` is what was last published of the store.
     """
 
-    publisher: Publisher
+    publisher: PrometheusPublisher
     runner: Runner
     loops: DeliveryLoops
     database: OutageMonitor

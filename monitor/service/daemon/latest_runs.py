@@ -6,8 +6,9 @@ import threading
 from collections.abc import Collection, Sequence
 from itertools import count
 
+from monitor.export import PrometheusPublisher
 from monitor.model import LatestRun, Watermark
-from monitor.ports import Clock, Publisher, Store
+from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
 
 ROUNDS = 20
@@ -17,7 +18,7 @@ ROUNDS = 20
 class LatestRuns:
     """Reads newest runs and publishes them. Safe to share between threads; no lock is held while the database is read."""
 
-    def __init__(self, store: Store, publisher: Publisher, clock: Clock) -> None:
+    def __init__(self, store: Store, publisher: PrometheusPublisher, clock: Clock) -> None:
         self._store, self._publisher, self._clock = store, publisher, clock
         self._lock = threading.Lock()
         self._reads, self._refreshes = count(), count()

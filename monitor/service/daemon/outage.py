@@ -14,8 +14,9 @@ import structlog
 from monitor.alerts import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.export import PrometheusPublisher
 from monitor.model import Message, Severity, State, Transition
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Receiver, Store
 from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
@@ -61,7 +62,7 @@ class OutageMonitor:
     """
 
     clock: Clock
-    publisher: Publisher
+    publisher: PrometheusPublisher
     outage: Outage | None = None
     failures: int = 0
     _ended: tuple[Outage, float] | None = None

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import structlog
 
 from monitor.errors import DatabaseError
-from monitor.ports import Publisher, Store
+from monitor.export import PrometheusPublisher
+from monitor.ports import Store
 from monitor.settings.configuration import RetentionOptions
 
 LATELY = timedelta(hours=1)
@@ -16,7 +17,7 @@ LATELY = timedelta(hours=1)
 log = structlog.get_logger(__name__)
 
 
-def show_outbox(store: Store, publisher: Publisher, now: datetime) -> None:
+def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries wait, are held back and were lately given up; DatabaseError when it cannot be read."""
     waiting, held, given_up = store.outbox.pending(now), store.outbox.held(now), store.outbox.given_up(since=now - LATELY)
     publisher.outbox(
@@ -27,7 +28,7 @@ def show_outbox(store: Store, publisher: Publisher, now: datetime) -> None:
     )
 
 
-def publish_sizes(store: Store, publisher: Publisher) -> None:
+def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
     """Publish how much room the database takes; a failure is logged."""
     try:
         publisher.database_sizes(store.maintenance.sizes())
@@ -35,7 +36,7 @@ def publish_sizes(store: Store, publisher: Publisher) -> None:
         log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
 
-def prune_old(store: Store, publisher: Publisher, now: datetime, retention: RetentionOptions) -> None:
+def prune_old(store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions) -> None:
     """Delete what is older than the retention says, and publish what the rest takes; a failure is logged."""
     try:
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)

@@ -11,8 +11,9 @@ import structlog
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
+from monitor.export import PrometheusPublisher
 from monitor.model import Claim
-from monitor.ports import Clock, Publisher, RunStore
+from monitor.ports import Clock, RunStore
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.outage import OutageMonitor
 from monitor.service.daemon.scheduler import JobScheduler
@@ -39,7 +40,7 @@ class Watchdog:
     jobs: JobScheduler
     runs: RunStore
     clock: Clock
-    publisher: Publisher
+    publisher: PrometheusPublisher
     database: OutageMonitor
     runner: Runner
     renew_sources: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""Lists from a recommender over HTTP, one request a user: the kind and its options."""
+"""Lists from a recommender over HTTP, one user or a batch of them a request: the kind and its options."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
 from monitor.slot_templates import check_placeholders, placeholders
+from monitor.sources.http.body import body_for_batch
 from monitor.sources.kinds import Reader, SourceKind
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -30,7 +31,7 @@ def _compiles(expression: str) -> str:
 
 def _check_url(url: SecretStr) -> SecretStr:
     # Messages do not repeat the address, which may hold a password.
-    text = check_placeholders(url.get_secret_value(), "user", "k")
+    text = check_placeholders(url.get_secret_value(), "user", "users", "k")
     if not text.isascii() or re.search(r"[\s\x00-\x1f\x7f]", re.sub(r"\{[^{}]*\}", "", text)):
         msg = "has blanks or characters beyond ASCII: write them percent-encoded"
         raise ValueError(msg)
@@ -68,10 +69,24 @@ Expression = Annotated[str, AfterValidator(_compiles)]
 
 
 class HttpSourceOptions(Options):
-    """A recommender that answers one user's list a request, as JSON."""
+    """A recommender that answers one user's list a request, or those of a batch, as JSON."""
 
     url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
-        description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. No redirects.",
+        description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded; `{users}` is a batch, with "
+        "commas between. No redirects.",
+    )
+    batch: Annotated[int | None, NOT_IN_HASH] = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Most users a request. Where the server finds that too many (413), or its answer is longer than "
+        "`max_bytes`, half as many are asked for from then on.",
+    )
+    answers: Expression | None = Field(
+        default=None,
+        description="With `batch`: JMESPath to what holds one answer a user, to each of which `items`, `scores` and `user` are "
+        "applied: an array, in the order asked where `user` does not say whose each is, or an object by user's key. By default "
+        "the whole.",
     )
     items: Expression = Field(default="@", description="JMESPath to the array of item ids in the answer, best first.")
     scores: Expression | None = Field(
@@ -87,7 +102,9 @@ class HttpSourceOptions(Options):
         default=None,
         repr=False,  # it may hold a key, and so neither a repr nor a dump shows it
         exclude=True,
-        description='JSON to POST; `{user}`, `{k}` and `{slot:...}` in its texts are filled in, `"{k}"` alone as a number.',
+        description='JSON to POST; `{user}`, `{k}` and `{slot:...}` in its texts are filled in, `"{k}"` alone as a number. '
+        'With `batch`, `"{users}"` alone is the array of their keys, `"{count}"` their number, and an array of one element '
+        "that names `{user}` has that element once a user.",
     )
     headers: Annotated[dict[str, SecretStr], AfterValidator(_check_headers)] = Field(
         default_factory=dict, description="Headers to send; `Name_file: path` reads the value from a file."
@@ -117,9 +134,16 @@ class HttpSourceOptions(Options):
         if self.body is not None and self.method != "POST":
             msg = "body is sent with method: POST only"
             raise ValueError(msg)
-        asked = placeholders(self.url.get_secret_value()) | placeholders(json.dumps(self.body, default=str))
-        if "user" not in asked:
+        in_url = placeholders(self.url.get_secret_value())
+        asked = in_url | placeholders(json.dumps(self.body, default=str))
+        if not asked & {"user", "users"}:
             msg = "url or body must contain {user}: else every user would get the same list"
+            raise ValueError(msg)
+        if self.batch is None and ("users" in asked or self.answers is not None):
+            msg = "{users} and answers go with batch, the most users a request"
+            raise ValueError(msg)
+        if self.batch is not None and "user" in in_url | placeholders(json.dumps(body_for_batch(self.body, ()), default=str)):
+            msg = "batch asks for many users at once: write {users}, or {user} in an array of one element of the body"
             raise ValueError(msg)
         if self.token and "authorization" in map(str.lower, self.headers):
             msg = "give either token or an Authorization header, not both"
@@ -129,7 +153,9 @@ class HttpSourceOptions(Options):
 
 HTTP = SourceKind(
     lists=Reader(
-        HttpSourceOptions, "monitor.sources.http.source:HttpSource", "A recommender asked over HTTP, one request a user."
+        HttpSourceOptions,
+        "monitor.sources.http.source:HttpSource",
+        "A recommender asked over HTTP, one user or a batch of them a request.",
     ),
     is_live=lambda _: True,
 )

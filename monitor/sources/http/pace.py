@@ -23,10 +23,10 @@ class PullPace:
         self._users, self._answered_s = users, array("d")
         self._spent_s, self._slow_s = 0.0, 0.0
 
-    def add(self, seconds: float, *, has_answered: bool = False) -> bool:
-        """Note how long a user was asked; whether that is long, also for a pull of which all is over soon."""
+    def add(self, seconds: float, *, answered: int = 0) -> bool:
+        """Note how long a request took, and how many users it answered; whether that is long, also where all is over soon."""
         is_slow = seconds >= min(SLOW_S, (time.monotonic() - self._begun_at) / 2)
-        self._answered_s.extend([seconds] * has_answered)
+        self._answered_s.extend([seconds] * answered)
         self._spent_s += seconds
         self._slow_s += seconds if is_slow else 0.0
         return is_slow

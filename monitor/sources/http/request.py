@@ -1,4 +1,4 @@
-"""One user's request: its address and body, and how its answer is read."""
+"""A request for one user or a batch of them: its address and body, and how its answer is read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import mimetypes
 import re
 import zlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import quote
 
 import aiohttp
@@ -18,6 +20,7 @@ from monitor.model import CoverageReason, PullRequest
 from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.columns import user_key
 from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 
 _CHUNK = 64 * 1024
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
@@ -26,11 +29,15 @@ _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """Why a request gave no list. ``is_retried``: another attempt may do better, not before ``retry_after_s``."""
+    """Why a request gave no list. ``is_retried``: another attempt may do better, not before ``retry_after_s``.
+
+    ``is_too_large``: one for fewer users may do better.
+    """
 
     reason: CoverageReason
     note: str
     is_retried: bool = False
+    is_too_large: bool = False
     retry_after_s: float = 0.0
 
 
@@ -42,35 +49,45 @@ class ListAnswer:
     scores: object = None
 
 
+Answers = Mapping[str, ListAnswer | RequestFailure]
+"""By user."""
+Find = Callable[[object], object]
+
+_NOT_APPLIED = (jmespath.exceptions.JMESPathError, RecursionError)
+
+
 class RequestTemplate:
     """Everything about a pull's requests that is the same for every user, worked out once."""
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         url = fill_slot(options.url.get_secret_value(), request.slot, lambda text: quote(text, safe=""))
         self._url = url.replace("{k}", str(request.k))
-        self._has_user_in_path = "user" in placeholders(url.partition("?")[0])
-        self._body = None if options.body is None else _map_texts(options.body, lambda text: _without_user(text, request))
-        self._items = jmespath.compile(options.items).search
-        self._scores = jmespath.compile(options.scores).search if options.scores else None
-        self._user = jmespath.compile(options.user).search if options.user else None
+        self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
+        self._body = None if options.body is None else fill_body(options.body, request)
+        self._is_batched = options.batch is not None
+        self._answers, self._items = _finder(options.answers or "@"), _finder(options.items)
+        self._scores = _finder(options.scores) if options.scores else None
+        self._user = _finder(options.user) if options.user else None
         self.method = options.method
 
     def is_askable(self, user: str) -> bool:
         """Whether the user's key can stand in the address and still lead where it should."""
         return not self._has_user_in_path or user not in _NOT_IN_PATH
 
-    def url(self, user: str) -> URL:
-        """Address for the user."""
-        return URL(self._url.replace("{user}", user if _UNRESERVED(user) else quote(user, safe="")), encoded=True)
+    def url(self, users: Sequence[str]) -> URL:
+        """Address for the users."""
+        keys = ",".join(map(_quoted, users))
+        return URL(self._url.replace("{users}" if self._is_batched else "{user}", keys), encoded=True)
 
-    def body(self, user: str) -> bytes | None:
-        """Body for the user, None without one."""
+    def body(self, users: Sequence[str]) -> bytes | None:
+        """Body for the users, None without one."""
         if self._body is None:
             return None
-        return json.dumps(_map_texts(self._body, lambda text: text.replace("{user}", user))).encode()
+        body = body_for_batch(self._body, users) if self._is_batched else body_for_user(self._body, users[0])
+        return json.dumps(body).encode()
 
-    def read(self, user: str, content: bytes, response: aiohttp.ClientResponse) -> ListAnswer | RequestFailure:
-        """Return the values at the places of the list and the scores, of an answer about this user."""
+    def read(self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse) -> Answers | RequestFailure:
+        """Return the values at the places of the lists and the scores, of an answer about these users."""
         try:
             answer = json.loads(content.decode("utf-8-sig"))
         except (ValueError, RecursionError):
@@ -78,12 +95,37 @@ class RequestTemplate:
                 CoverageReason.MALFORMED, f"answered {response.status} with {_guess(content, response)}, not JSON"
             )
         try:
-            if self._user is not None and user_key(self._user(answer)) != user:
-                return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
-            return ListAnswer(self._items(answer), self._scores(answer) if self._scores else None)
-        except (jmespath.exceptions.JMESPathError, RecursionError):
-            which = "items or scores expression" if self._scores else "items expression"
+            return self._read_batch(users, answer) if self._is_batched else {users[0]: self._read_one(users[0], answer)}
+        except _NOT_APPLIED:
+            which = "answers, items or scores expression" if self._is_batched else "items expression"
             return RequestFailure(CoverageReason.MALFORMED, f"gave an answer to which the {which} cannot be applied")
+
+    def _read_one(self, user: str, answer: object) -> ListAnswer | RequestFailure:
+        if self._user is not None and user_key(self._user(answer)) != user:
+            return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
+        return ListAnswer(self._items(answer), self._scores(answer) if self._scores else None)
+
+    def _read_batch(self, users: Sequence[str], answer: object) -> Answers | RequestFailure:
+        found, keys = self._answers(answer), list[object]()
+        if isinstance(found, dict):
+            keys, found = list(found), list(found.values())
+        elif not isinstance(found, list):
+            return RequestFailure(CoverageReason.MALFORMED, "gave an answer without an array or object of answers by user")
+        elif self._user is not None:
+            keys = [user_key(self._user(each)) for each in found]
+        elif len(found) == len(users):
+            keys = list(users)
+        else:
+            note = f"gave {len(found):,} answers where {len(users):,} users were asked for: set user to match them by key"
+            return RequestFailure(CoverageReason.MALFORMED, note)
+        times, by_key = Counter(keys), dict(zip(keys, found, strict=True))
+        return {user: _NOT_ONCE[times[user] > 1] if times[user] != 1 else self._read_one(user, by_key[user]) for user in users}
+
+
+_NOT_ONCE = (
+    RequestFailure(CoverageReason.MISSING, "left the user out of its answer to a batch"),
+    RequestFailure(CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"),
+)
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
@@ -121,17 +163,12 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
     return b"".join(parts)
 
 
-def _without_user(text: str, request: PullRequest) -> object:
-    """A text of the body with everything filled in but the user."""
-    return request.k if text == "{k}" else fill_slot(text, request.slot).replace("{k}", str(request.k))
+def _quoted(user: str) -> str:
+    return user if _UNRESERVED(user) else quote(user, safe="")
 
 
-def _map_texts(body: object, fill: Callable[[str], object]) -> object:
-    if isinstance(body, dict):
-        return {key: _map_texts(value, fill) for key, value in body.items()}
-    if isinstance(body, list):
-        return [_map_texts(value, fill) for value in body]
-    return fill(body) if isinstance(body, str) else body
+def _finder(expression: str) -> Find:
+    return cast("Find", jmespath.compile(expression).search)
 
 
 def _guess(content: bytes, response: aiohttp.ClientResponse) -> str:

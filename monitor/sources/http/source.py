@@ -1,4 +1,4 @@
-"""HttpSource: asks for every user of a panel, many at once, within one deadline."""
+"""HttpSource: asks for every user of a panel, many requests at once, within one deadline."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import ssl
 import time
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +27,7 @@ from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.pace import PullPace
 from monitor.sources.http.pull_process import pull_elsewhere
-from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
+from monitor.sources.http.request import Answers, ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
 _FIRST_PAUSE_S = 0.1
@@ -41,7 +43,7 @@ _NO_ANSWER = frozenset(
 
 
 class HttpSource:
-    """A recommender asked once a user over HTTP. Port: Source.
+    """A recommender asked for one user or a batch of them a request over HTTP. Port: Source.
 
     Never raises because of what the other side does: each user that has no list has a reason. A source that leaves twice
     ``concurrency`` users in a row without an answer is given up: the users not yet asked get the reason of the last one.
@@ -75,8 +77,9 @@ class _HttpPull:
         self._deadline = Deadline.after(request.timeout_s)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
-        self._count, self._waiting = len(request.users), iter(request.users.tolist())
-        self._under_way: dict[str, float] = {}  # since when, monotonic
+        self._count, self._waiting = len(request.users), self._askable(request.users.tolist())
+        self._batch = options.batch or 1
+        self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
         self._late: dict[str, str] = {}  # whose fault these are is known at the end
         self._silent_users = 0
@@ -96,47 +99,56 @@ class _HttpPull:
                 raise outcome
         return self._tell(self._lists.pull())
 
-    async def _work(self, session: aiohttp.ClientSession) -> None:
-        for user in self._waiting:
-            if not self._asking.is_askable(user):
+    def _askable(self, users: Iterable[str]) -> Iterator[str]:
+        for user in users:
+            if self._asking.is_askable(user):
+                yield user
+            else:
                 self._settle(user, CoverageReason.MALFORMED, "was not asked: the user's key cannot stand in a path")
-                continue
-            self._under_way[user] = time.monotonic()
-            outcome = await self._ask_patiently(session, user)
-            self._record(user, outcome, time.monotonic() - self._under_way.pop(user))
-            if self._given_up:
-                return
 
-    def _record(self, user: str, outcome: ListAnswer | RequestFailure, seconds: float) -> None:
-        has_answered = isinstance(outcome, ListAnswer) or outcome.reason not in _NO_ANSWER
-        self._pace.add(seconds, has_answered=has_answered)
-        self._silent_users = 0 if has_answered else self._silent_users + 1
-        if isinstance(outcome, ListAnswer):
-            self._lists.add(user, outcome.items, outcome.scores)
-            return
-        self._fail(user, outcome)
-        if self._silent_users >= _DEAD_AFTER * self._options.concurrency:
-            self._given_up = outcome
+    async def _work(self, session: aiohttp.ClientSession) -> None:
+        while not self._given_up and (users := tuple(islice(self._waiting, self._batch))):
+            self._under_way[users] = time.monotonic()
+            outcome = await self._ask_patiently(session, users)
+            seconds = time.monotonic() - self._under_way.pop(users)
+            if isinstance(outcome, RequestFailure) and outcome.is_too_large and len(users) > 1:
+                self._batch = min(self._batch, len(users) // 2)
+                self._waiting = chain(users, self._waiting)
+            else:
+                self._record(users, outcome, seconds)
 
-    async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> ListAnswer | RequestFailure:
+    def _record(self, users: tuple[str, ...], outcome: Answers | RequestFailure, seconds: float) -> None:
+        has_answered = not isinstance(outcome, RequestFailure) or outcome.reason not in _NO_ANSWER
+        self._pace.add(seconds, answered=has_answered * len(users))
+        self._silent_users = 0 if has_answered else self._silent_users + len(users)
+        for user in users:
+            answer = outcome if isinstance(outcome, RequestFailure) else outcome[user]
+            if isinstance(answer, ListAnswer):
+                self._lists.add(user, answer.items, answer.scores)
+            else:
+                self._fail(user, answer)
+        if self._silent_users >= _DEAD_AFTER * self._options.concurrency * len(users):
+            self._given_up = outcome if isinstance(outcome, RequestFailure) else None
+
+    async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> Answers | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
-        outcome = await self._ask(session, user)
+        outcome = await self._ask(session, users)
         for retry in range(self._options.retries):
-            if isinstance(outcome, ListAnswer) or not outcome.is_retried:
+            if not isinstance(outcome, RequestFailure) or not outcome.is_retried:
                 break
             pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**retry) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             pause_s = max(pause_s, outcome.retry_after_s)
             if self._given_up or pause_s >= self._deadline.remaining_s:
                 break
             await asyncio.sleep(pause_s)
-            outcome = await self._ask(session, user)
+            outcome = await self._ask(session, users)
         return outcome
 
-    async def _ask(self, session: aiohttp.ClientSession, user: str) -> ListAnswer | RequestFailure:
+    async def _ask(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> Answers | RequestFailure:
         asking = self._asking
         try:
             async with session.request(
-                asking.method, asking.url(user), data=asking.body(user), **self._of_each_request
+                asking.method, asking.url(users), data=asking.body(users), **self._of_each_request
             ) as response:
                 if response.status != HTTPStatus.OK and (failure := _status_failure(response)):
                     response.close()  # its body is of no use: do not read it to keep the connection
@@ -144,22 +156,22 @@ class _HttpPull:
                 content = await read_body(response, self._options.max_bytes)
                 if content is None:
                     response.close()
-                    return RequestFailure(
-                        CoverageReason.TOO_LARGE, f"answered with more than max_bytes, {self._options.max_bytes}"
-                    )
+                    note = f"answered with more than max_bytes, {self._options.max_bytes}"
+                    return RequestFailure(CoverageReason.TOO_LARGE, note, is_too_large=True)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return _connection_failure(error, self._options.timeout.total_seconds())
         except zlib.error:
             return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
-        return asking.read(user, content, response)
+        return asking.read(users, content, response)
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
-        is_slow = {user: self._pace.add(time.monotonic() - begun_at) for user, begun_at in self._under_way.items()}
+        is_slow = {users: self._pace.add(time.monotonic() - begun_at) for users, begun_at in self._under_way.items()}
         late = self._pace.late()
         hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
-        for user in self._under_way:
-            self._fail(user, hung if is_slow[user] else late)
+        for users in self._under_way:
+            for user in users:
+                self._fail(user, hung if is_slow[users] else late)
         for user in self._waiting:
             self._fail(user, self._given_up or late)
         busy = self._pace.busy(with_own_work=False) if self._late else None
@@ -210,7 +222,10 @@ def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
         return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=retry_after_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True)
-    return RequestFailure(CoverageReason.HTTP_ERROR, note) if status >= HTTPStatus.MULTIPLE_CHOICES else None
+    if status >= HTTPStatus.MULTIPLE_CHOICES:
+        is_too_large = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return RequestFailure(CoverageReason.HTTP_ERROR, note, is_too_large=is_too_large)
+    return None
 
 
 def _retry_after_s(value: str) -> float:

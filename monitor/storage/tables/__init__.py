@@ -7,7 +7,6 @@ from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
     coverage_reasons,
-    daily,
     evidence,
     expectations,
     explanations,

@@ -1,4 +1,4 @@
-"""Tables of runs and what they measured, of the daily roll-up and of the lease."""
+"""Tables of runs and what they measured, and of the lease."""
 
 from __future__ import annotations
 
@@ -221,34 +221,6 @@ leases = Table(
 """Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
 
 The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.make_installation`."""
-
-daily = Table(
-    "daily",
-    metadata,
-    Column("comparison", Name, nullable=False),
-    Column("day", Instant, nullable=False),
-    Column("segment", Name, nullable=False),
-    Column("metric", Name, nullable=False),
-    Column("runs", Integer, nullable=False),
-    Column("n", Id, nullable=False),
-    Column("n_undefined", Id, nullable=False),
-    Column("mean", Number),
-    Column("standard_error", Number),
-    Column("lowest", Number),
-    Column("highest", Number),
-    Column("shares_below", Document, nullable=False),
-    Column("histogram_low", Number),
-    Column("histogram_high", Number),
-    Column("histogram_counts", Document),
-    Column("built_at", Instant, nullable=False),
-    PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
-    Index(None, "built_at"),
-    sqlite_with_rowid=False,
-)
-"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.daily_rollup`.
-
-``built_at``: when the newest of these runs ended or got its labels; in the year 9999 where the sums stay whatever becomes of
-them."""
 
 metrics = Table(
     "metrics",

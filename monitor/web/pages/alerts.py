@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.alerts import GROUP_FOR, compose_messages, is_silenced
@@ -17,6 +17,7 @@ from monitor.model import (
     Silence,
     Transition,
 )
+from monitor.pipeline.delivery import brief_message
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 _RECENT = 200
@@ -142,8 +143,7 @@ def _messages_of(site: Site, changes: Sequence[Transition], places: Sequence[int
     )
     group_for = site.policy().group_for.get(changes[0].comparison, GROUP_FOR)
     for message in compose_messages([changes[place] for place in places], snapshot, group_for):
-        newest = max((start.slot for start in message.starts), default=None)
-        yield message if newest is None else replace(message, briefing=site.store.outbox.briefing(message.comparison, newest))
+        yield brief_message(message, site.store.outbox, site.policy())
 
 
 def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, AlertState]) -> Incident:

@@ -112,6 +112,8 @@ def _row(site: Site, latest: LatestRun, configured: Comparison | None, now: date
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     run, firing = latest.run, firing_of(latest.states)
     metric = latest.leading_metric
+    watched = (drop_rule(configured, metric), ALL)
+    learned = next((each for each in latest.expectations if (each.alert, each.segment) == watched), None)
     summary = next((each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None)
     return ComparisonRow(
         name=run.comparison,
@@ -120,7 +122,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         more=max(0, len(firing) - _MOST_FIRING),
         metric=metric,
         similarity=None if summary is None else summary.mean,
-        normal=_normal(latest, drop_rule(configured, metric)),
+        normal=(None, None) if learned is None else normal_band(learned.expected, learned.limit, learned.opposite),
         recent=tuple(mean for _, mean in latest.recent),
         asked=run.asked or 0,
         paired=run.paired or 0,
@@ -169,9 +171,3 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
         if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
             return rule.alert
     return None
-
-
-def _normal(latest: LatestRun, alert: str | None) -> tuple[float | None, float | None]:
-    """From where to where the newest mean of all users was normal, None where that side is open."""
-    found = next((each for each in latest.expectations if (each.alert, each.segment) == (alert, ALL)), None)
-    return (None, None) if found is None else normal_band(found.expected, found.limit, found.opposite)

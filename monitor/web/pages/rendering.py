@@ -29,7 +29,7 @@ from monitor.charts import (
 )
 from monitor.charts.slope_chart import draw_thumbnail
 from monitor.charts.svg import element
-from monitor.model import ALL, Coverage, Explanation, UserRun
+from monitor.model import Coverage, Explanation, UserRun
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
@@ -39,7 +39,6 @@ from monitor.web.pages.run import RunPage
 from monitor.web.pages.site import Status
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-_MOST_ROWS = 200
 
 
 def render(template: str, **shown: object) -> str:
@@ -178,18 +177,6 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: st
     return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
 
 
-def _by_segment(columns: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> Markup:
-    """The rows of all users as a table, and folded those of segments, which begin with another name."""
-    parts = [row for row in rows if row[0] != ALL]
-    shown = _table(columns, [row for row in rows if row[0] == ALL], caption)
-    if not parts:
-        return shown
-    more = f"and {len(parts) - _MOST_ROWS:,} more rows: ask for this page below /api/v1"
-    rest = element("p", more, class_="note") if parts[_MOST_ROWS:] else Markup()
-    folded = _table(columns, parts[:_MOST_ROWS], f"{caption} by segment")
-    return shown + element("details", element("summary", "by segment"), folded, rest)
-
-
 def _rows_of(shown: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     """A row of a table for each of what is shown: its attributes of these names, a dot before those of an attribute."""
     return [tuple(_show(attrgetter(name)(each)) for name in names) for each in shown]
@@ -266,7 +253,7 @@ def _templates() -> jinja2.Environment:
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
         *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _schedule_rows),
-        *(_size_rows, _receiver_rows, _table, _by_segment),
+        *(_size_rows, _receiver_rows, _table),
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each

@@ -59,6 +59,8 @@ class Site:
     status: Callable[[], Status]
     policy: Callable[[], NotificationPolicy]
     message_text: Callable[[Message], str]
+    find_user: Callable[[str], str] = str
+    """What a user goes by in all that is stored, of the id that a person asks for."""
     prefix: str = ""
     """Path below which the pages lie, where a proxy adds one."""
     rows: dict[str, tuple[LatestRun, Comparison | None, Any]] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class UserPage:
 def read_user_page(site: Site, query: Query) -> UserPage:
     """AbsentPageError where nothing is stored of the user; without lists the scores are shown, and what to set."""
     name = query.path["name"]
-    user = query.path.get("user", query.chosen.get("id", ""))
+    user = site.find_user(query.path.get("user", query.chosen.get("id", "")))
     site.require(name)
     run = _run(site, name, query.chosen.get("slot"))
     lists = site.store.pages.user_lists(run.id, user)

@@ -123,7 +123,7 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database:
         SELECT who, what, place FROM long WHERE who IN :users AND
         (who <> 'u2' OR (SELECT count(*) FROM ({ENDLESS} LIMIT 100000000)) > 0)"""
 
-    pull = source_of(sql={"url": database, "query": query, "batch": 1} | LONG).pull(request("u1", "u2", "u3", timeout_s=0.7))
+    pull = source_of(sql={"url": database, "query": query, "batch": 1} | LONG).pull(request("u1", "u2", "u3", timeout_s=2))
 
     assert as_lists(pull) == {"u1": ["3", "1", "2"]}
     assert pull.failures == {"u2": CoverageReason.TIMEOUT, "u3": CoverageReason.TIMEOUT}

@@ -1,0 +1,241 @@
+"""A daemon's life with users who go by keyed hashes: whatever it stores, shows, sends, writes or logs, no id stands in it."""
+
+import io
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow.parquet as pq
+import pytest
+import requests
+
+from forking import rankwatch
+from monitor.pipeline.pseudonyms import Pseudonyms
+from monitor.sources.columns import MAX_ID_LENGTH
+from servers.daemon import serving, wait_for
+from servers.webhook import Reply, Request, answer
+from servers.webhook import serve as serve_hook
+
+pytestmark = pytest.mark.early
+
+NEEDLE = "somebodysname"
+ODD = ["<b onclick=x>", "\u202e\u200f", "\u0007\u001b[31m", "a/b\\..%2f?&#", "x" * 10_000, "", "'\"", "ü\u00a0"]
+USERS = [f"{NEEDLE}{odd}{number}" for number, odd in enumerate(ODD * 3)]
+ITEM = "somethingsold"
+KEY = b"0123456789abcdef0123456789abcdef"
+SECRET = Pseudonyms(KEY)
+NAMES = ("joined", "asked")
+
+
+@dataclass
+class Life:
+    """What is left of a daemon's life: every output by its name, and what it was asked."""
+
+    folder: Path
+    config: Path
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    messages: list[bytes] = field(default_factory=list)
+
+
+def respond(request: Request) -> Reply:
+    """A recommender whose candidate shows other items, and fails for some users; and whoever is notified."""
+    if not request.path.startswith("/recs/"):
+        return answer(200)
+    _, _, arm, user = request.path.split("/", 3)
+    if arm == "candidate" and unquote(user).endswith("1"):
+        return answer(500)
+    return answer(200, body=json.dumps([f"{ITEM}-{arm}-{n}" for n in range(5)]).encode())
+
+
+def write_world(folder: Path, url: str) -> Path:
+    """Lists in files that are joined, and lists over HTTP of a sample; users, relevance and scores in files of their own."""
+    for arm in ("baseline", "candidate"):
+        rows = [{"user": user, "items": [f"{ITEM}-{arm}-{n}" for n in range(5)]} for user in USERS]
+        (folder / f"{arm}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "users.key").write_bytes(KEY + b"\n")
+    (folder / "users.key").chmod(0o600)
+    listed = {"path": "baseline.jsonl", "user": "user"}
+    common = {
+        "every": "1d",
+        "k": 5,
+        "metrics": ["rbo", "ndcg"],
+        "relevance": {"file": {**listed, "items": "items"}},
+        "keep_lists": "all",
+        "rules": [{"alert": "SimilarityLow", "metric": "rbo", "below": 0.5, "for": 1, "min_users": 1}],
+    }
+    config = {
+        "database": "sqlite:///rankwatch.db",
+        "listen": "127.0.0.1:0",
+        "privacy": {"users": "hmac", "key_file": "users.key", "items": "hidden"},
+        "receivers": [{"webhook": {"url": f"{url}/hook"}}],
+        "comparisons": [
+            {
+                **common,
+                "name": "joined",
+                "baseline": {"file": {**listed, "items": "items"}},
+                "candidate": {"file": {"path": "candidate.jsonl", "user": "user", "items": "items"}},
+                "users": {"all": True},
+                "scores_to": {"file": {"path": "scores-{slot:%Y%m%dT%H%M%S}.parquet"}},
+            },
+            {
+                **common,
+                "name": "asked",
+                "baseline": {"http": {"url": f"{url}/recs/baseline/{{user}}", "retries": 0}},
+                "candidate": {"http": {"url": f"{url}/recs/candidate/{{user}}", "retries": 0}},
+                "users": {"file": listed, "sample": {"fixed": 12, "rotating": 8}},
+                "noise_floor": {"temporal": True},
+                "min_paired_share": 0.2,
+            },
+        ],
+    }
+    path = folder / "rankwatch.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def _page(url: str, name: str) -> dict[str, Any]:
+    shown: dict[str, Any] = requests.get(f"{url}/api/v1/comparisons/{name}", timeout=60).json()
+    return shown
+
+
+def _pages(url: str) -> Iterator[tuple[str, bytes]]:
+    """Every page of both comparisons and of each user, found by the id, as HTML and as JSON."""
+    keys = [each["key"] for each in requests.get(f"{url}/api/v1/alerts", timeout=60).json()["firing"]]
+    assert keys
+    below = ["", "/alerts", "/daemon", *(f"/alerts/{key}" for key in keys)]
+    for name in NAMES:
+        slots = [each["slot"] for each in _page(url, name)["points"]]
+        below += [f"/c/{name}", *(f"/c/{name}/runs/{slot}" for slot in slots[:2])]
+        below += [f"/c/{name}/users?id={quote(user, safe='')}&slot={slots[0]}" for user in USERS]
+        below += [f"/c/{name}/users/{quote(NEEDLE)}-nobody"]
+    html = [path or "/" for path in below]
+    api = [f"/api/v1{path.replace('/c/', '/comparisons/') or '/comparisons'}" for path in below]
+    for path in [*html, *api, "/metrics", "/api/v1/openapi.json"]:
+        got = requests.get(url + path, timeout=60)
+        assert got.status_code in {200, 404}, got.text
+        yield f"page {path} {got.status_code}", got.content
+
+
+def _commands(life: Life) -> Iterator[tuple[str, bytes]]:
+    given = [[name] for name in NAMES]
+    for words in (
+        *(["show", *each, *more] for each in given for more in ([], ["--json"])),
+        *(["report", *each, "-o", f"{each[0]}.html"] for each in given),
+        *(["check", *more] for more in ([], ["--json"])),
+        *([command, "--json"] for command in ("runs", "alerts")),
+    ):
+        done = rankwatch(*words, cwd=life.folder)
+        assert done.returncode == 0, done
+        yield f"command {' '.join(words)}", (done.stdout + done.stderr).encode()
+
+
+def _stored(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every row of every table, lists and scores read, and every file that was written."""
+    with closing(sqlite3.connect(folder / "rankwatch.db")) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            rows = connection.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608 - names of tables
+            yield f"table {table}", "\n".join(_opened(cell) for row in rows for cell in row).encode()
+    written = [*folder.glob("scores-*.parquet")]
+    assert written
+    for file in written:
+        yield file.name, repr(pq.read_table(file).to_pylist()).encode()
+    for file in folder.glob("*.html"):
+        yield file.name, file.read_bytes()
+
+
+def _opened(cell: object) -> str:
+    if isinstance(cell, bytes) and cell[4:8] == b"PAR1":
+        return repr(pq.read_table(io.BytesIO(cell[4:])).to_pylist())
+    return repr(cell)
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    folder = tmp_path_factory.mktemp("privacy")
+    with contextmanager(serve_hook)() as hook:
+        hook.respond = respond
+        life = Life(folder=folder, config=write_world(folder, hook.url))
+        yesterday = datetime.now(UTC).date() - timedelta(days=1)
+        done = rankwatch("run-once", "--slot", str(yesterday), "--json", cwd=folder)
+        assert done.returncode == 0, done
+        life.outputs["command run-once"] = (done.stdout + done.stderr).encode()
+        with serving(life.config) as daemon:
+            wait_for(lambda: all(len(_page(daemon.url, name)["points"]) > 1 for name in NAMES), "two runs of each")
+            life.outputs |= dict(_pages(daemon.url))
+            assert daemon.terminate() == 0
+            life.outputs["log"] = daemon.log.read_bytes()
+        life.outputs |= dict(_commands(life)) | dict(_stored(folder))
+        life.messages = [each.body for each in hook.requests if each.path == "/hook"]
+        life.asked = [each.path for each in hook.requests if each.path.startswith("/recs/")]
+    life.outputs |= {f"message {number}": body for number, body in enumerate(life.messages)}
+    return life
+
+
+def test_sources_are_asked_by_the_ids(life: Life) -> None:
+    asked = {unquote(path.split("/", 3)[3]) for path in life.asked}
+    assert asked
+    assert asked <= set(USERS)
+
+
+def test_no_id_stands_in_anything_that_is_stored_shown_sent_written_or_logged(life: Life) -> None:
+    assert len(life.outputs) > 2 * len(USERS)
+    holding = [name for name, content in life.outputs.items() if NEEDLE in unquote(content.decode(errors="replace"))]
+    assert holding == []
+    assert all(KEY not in content for content in life.outputs.values())
+
+
+def test_what_stands_for_users_does(life: Life) -> None:
+    hidden = set(SECRET.hide(user for user in USERS if len(user) < MAX_ID_LENGTH))  # longer ones are nobody
+
+    def told(name: str) -> set[str]:
+        return set(re.findall("hmac-[0-9a-f]{32}", life.outputs[name].decode()))
+
+    assert told("table scores") == hidden
+    assert told("table kept_lists") == hidden
+    for name in ("table evidence", "table explanations", "command show joined --json", "command check", "asked.html"):
+        assert set() != told(name) <= hidden, name
+    assert re.search(
+        "answered 500 Internal Server Error [(](users:|such as) hmac-", life.outputs["command runs --json"].decode()
+    )
+
+
+def test_a_user_is_found_by_the_id(life: Life) -> None:
+    for name in NAMES:
+        shown = [
+            json.loads(body)
+            for page, body in life.outputs.items()
+            if f"/{name}/users?" in page and page.endswith(" 200") and "/api/" in page
+        ]
+        assert {each["user"] for each in shown} <= set(SECRET.hide(USERS))
+        assert len(shown) >= 12
+        assert all(each["lists"] for each in shown)
+
+
+def test_hidden_items_stand_on_pages_and_in_no_message(life: Life) -> None:
+    assert {json.loads(body)["groupLabels"]["comparison"] for body in life.messages} == set(NAMES)
+    assert all(ITEM.encode() not in body for body in life.messages)
+    assert any(ITEM.encode() in body for page, body in life.outputs.items() if "/runs/" in page)
+
+
+def test_check_says_what_becomes_of_what_was_stored_before(life: Life) -> None:
+    said = life.outputs["command check"].decode()
+    assert "privacy: users go by keyed hashes; what was stored before names them until retention deletes it" in said
+    assert "so every account" not in said
+
+
+def test_a_key_that_others_may_read_is_said(life: Life) -> None:
+    key = life.folder / "users.key"
+    key.chmod(0o644)
+    try:
+        assert f"privacy: {key} has mode 0644, so every account" in rankwatch("check", cwd=life.folder).stdout
+    finally:
+        key.chmod(0o600)

@@ -1,0 +1,192 @@
+"""Many users a request: how they are asked for, how answers are matched to them, and what becomes of broken ones."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from monitor.model import CoverageReason, Pull
+from servers.lists import as_lists, request, source_of
+
+USERS = tuple(f"u{number}" for number in range(10))
+Respond = Callable[[str, Any], tuple[int, object]]
+"""From the path and the body that was posted to the status and the answer."""
+
+
+@contextmanager
+def answering(respond: Respond) -> Iterator[str]:
+    """The address of a server that answers so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def _answer(self, body: object) -> None:
+            status, answer = respond(self.path, body)
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def list_of(user: str) -> list[str]:
+    return [f"{user}-{place}" for place in range(3)]
+
+
+LISTS = {user: list_of(user) for user in USERS}
+
+
+def pull_from(respond: Respond, *users: str, path: str = "/", **options: Any) -> Pull:
+    with answering(respond) as url:
+        return source_of(http={"url": url + path, "retries": 0, **options}).pull(request(*(users or USERS)))
+
+
+@pytest.mark.parametrize(
+    ("body", "posted"),
+    [
+        ({"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}),
+        ({"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}),
+        (
+            {"inputs": [{"name": "user", "shape": ["{count}"], "data": "{users}"}]},
+            {"inputs": [{"name": "user", "shape": [2], "data": ["a", "b"]}]},
+        ),
+        ({"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}),
+    ],
+    ids=["users", "instances", "tensor", "text"],
+)
+def test_a_body_is_posted_for_all_users_of_a_batch(body: Any, posted: Any) -> None:
+    seen = []
+
+    def respond(_: str, body: Any) -> tuple[int, object]:
+        seen.append(body)
+        return 200, [list_of("a"), list_of("b")]
+
+    pull = pull_from(respond, "a", "b", method="POST", batch=64, body=body)
+    assert seen == [posted]
+    assert as_lists(pull) == {"a": list_of("a"), "b": list_of("b")}
+
+
+def test_users_stand_in_an_address_with_commas_between_each_percent_encoded() -> None:
+    seen = []
+
+    def respond(path: str, _: Any) -> tuple[int, object]:
+        seen.append(path)
+        return 200, {"a,b": [1], "é/": [2]}
+
+    pull = pull_from(respond, "a,b", "é/", path="/recs?of={users}&n={k}", batch=10)
+    assert seen == ["/recs?of=a%2Cb,%C3%A9%2F&n=10"]
+    assert as_lists(pull) == {"a,b": ["1"], "é/": ["2"]}
+
+
+ANSWERS: dict[str, tuple[Callable[[list[str]], object], dict[str, str]]] = {
+    "in order": (lambda users: [list_of(user) for user in users], {}),
+    "in order, in objects": (lambda users: {"r": [{"ids": list_of(user)} for user in users]}, {"answers": "r", "items": "ids"}),
+    "by user": (lambda users: {user: list_of(user) for user in reversed(users)}, {}),
+    "in another order, named": (
+        lambda users: {"r": [{"who": user, "ids": list_of(user)} for user in reversed(users)]},
+        {"answers": "r", "user": "who", "items": "ids"},
+    ),
+    "with others beside": (
+        lambda users: [{"who": user, "ids": list_of(user)} for user in ("x", *users, "y")],
+        {"user": "who", "items": "ids"},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ANSWERS)
+@pytest.mark.parametrize("batch", [1, 3, 10, 64])
+def test_answers_are_matched_to_their_users(way: str, batch: int) -> None:
+    sizes = []
+    answer, options = ANSWERS[way]
+
+    def respond(_: str, body: Any) -> tuple[int, object]:
+        sizes.append(len(body["users"]))
+        return 200, answer(body["users"])
+
+    pull = pull_from(respond, method="POST", body={"users": "{users}"}, batch=batch, **options)
+    assert as_lists(pull).items() == LISTS.items()
+    assert sorted(sizes, reverse=True) == [batch] * (10 // batch) + [10 % batch] * (10 % batch > 0)
+
+
+def of_users(users: list[str]) -> list[dict[str, object]]:
+    return [{"who": user, "ids": list_of(user)} for user in users]
+
+
+NAMED = {"user": "who", "items": "ids"}
+BROKEN: dict[str, tuple[Callable[[list[str]], object], dict[str, str], CoverageReason, str, int]] = {
+    "half of it": (lambda users: [list_of(user) for user in users[:5]], {}, CoverageReason.MALFORMED, "gave 5 answers", 10),
+    "half of it, named": (lambda users: of_users(users[:5]), NAMED, CoverageReason.MISSING, "left", 5),
+    "half of it, by user": (lambda users: {user: list_of(user) for user in users[:5]}, {}, CoverageReason.MISSING, "left", 5),
+    "twice": (lambda users: of_users([*users, *users[:2]]), NAMED, CoverageReason.DUPLICATE_USER, "twice", 2),
+    "a number": (lambda _: 7, {}, CoverageReason.MALFORMED, "without an array or object", 10),
+    "one list that is none": (
+        lambda users: [None, *(list_of(user) for user in users[1:])], {}, CoverageReason.MALFORMED, "found null", 1,
+    ),
+    "names that are none": (lambda _: [{"who": [1]}], NAMED, CoverageReason.MISSING, "left", 10),
+    "numbers where objects should be": (lambda _: [1, 2], {"user": "length(who)"}, CoverageReason.MALFORMED, "expression", 10),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way: str) -> None:
+    answer, options, reason, told, count = BROKEN[way]
+    pull = pull_from(
+        lambda _, body: (200, answer(body["users"])), method="POST", body={"users": "{users}"}, batch=10, **options
+    )
+    assert list(pull.failures.values()) == [reason] * count
+    assert told in pull.notes[reason]
+    assert as_lists(pull).items() == {user: LISTS[user] for user in USERS if user not in pull.failures}.items()
+
+
+@pytest.mark.parametrize("too_much", ["for the server", "for max_bytes"])
+def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much: str) -> None:
+    sizes = []
+
+    def respond(_: str, body: Any) -> tuple[int, object]:
+        users = body["users"]
+        sizes.append(len(users))
+        if len(users) <= 3:
+            return 200, [list_of(user) for user in users]
+        return (413, {}) if too_much == "for the server" else (200, [["x" * 2000]] * len(users))
+
+    pull = pull_from(respond, method="POST", body={"users": "{users}"}, batch=10, concurrency=1, max_bytes=2048)
+    assert as_lists(pull).items() == LISTS.items()
+    assert sizes == [10, 5, 2, 2, 2, 2, 2]
+
+
+def test_where_one_user_is_too_much_that_is_the_reason() -> None:
+    pull = pull_from(lambda *_: (413, {}), method="POST", body={"users": "{users}"}, batch=4)
+    assert pull.failures == dict.fromkeys(USERS, CoverageReason.HTTP_ERROR)
+    assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
+
+
+def test_a_server_that_only_fails_is_given_up_after_few_batches() -> None:
+    users, asked = [f"u{number}" for number in range(1000)], []
+
+    def respond(_: str, body: Any) -> tuple[int, object]:
+        asked.append(body)
+        return 503, {}
+
+    pull = pull_from(respond, *users, method="POST", body={"users": "{users}"}, batch=10, concurrency=2)
+    assert pull.failures == dict.fromkeys(users, CoverageReason.SERVER_ERROR)
+    assert len(asked) <= 6
