@@ -76,7 +76,7 @@ from monitor.model.rankings import (
     UserBatch,
     UserTable,
 )
-from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
+from monitor.model.retention import Cutoffs, DataKind, Pruned
 from monitor.model.rules import (
     MEAN,
     METRIC_LABELS,

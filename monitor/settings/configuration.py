@@ -40,11 +40,6 @@ class RetentionOptions(Options):
         description="Lists of all compared users; deleted earlier once nothing needs them (default: as `scores`).",
     )
     evidence: Duration = Field(default=timedelta(days=90), description="Lists of example users, and explanations.")
-    summaries: Duration | None = Field(
-        default=None,
-        description="Summaries, coverage and expectations of segments other than `all`; what rules learned from them is kept "
-        "(default: as `runs`).",
-    )
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with everything that belongs to them.")
 
     def cutoffs(self, now: datetime) -> Cutoffs:
@@ -53,7 +48,6 @@ class RetentionOptions(Options):
             scores=now - self.scores,
             lists=now - (self.lists or self.scores),
             evidence=now - self.evidence,
-            summaries=now - (self.summaries or self.runs),
             runs=now - self.runs,
         )
 

@@ -227,9 +227,7 @@ def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str
 DAY = timedelta(days=1)
 
 
-def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:
-    found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
-    assert (found.scores, found.lists, found.summaries) == (SLOT - 7 * DAY, SLOT - 7 * DAY, SLOT - 100 * DAY)
-
-    told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)
-    assert (told.lists, told.summaries) == (SLOT - DAY, SLOT - 30 * DAY)
+def test_lists_go_with_the_scores_unless_told_otherwise() -> None:
+    found = RetentionOptions.model_validate({"scores": "7d"}).cutoffs(SLOT)
+    assert (found.scores, found.lists) == (SLOT - 7 * DAY, SLOT - 7 * DAY)
+    assert RetentionOptions.model_validate({"lists": "1d"}).cutoffs(SLOT).lists == SLOT - DAY
