@@ -145,11 +145,6 @@ def read_states(connection: Connection, comparison: str | None, *, state: State 
     return tuple(from_row(AlertState, row) for row in connection.execute(query))
 
 
-def firing_states(connection: Connection, comparison: str) -> tuple[AlertState, ...]:
-    """The comparison's alerts that fire."""
-    return read_states(connection, comparison, state=State.FIRING)
-
-
 def read_firing(connection: Connection, comparison: str | None = None) -> tuple[Transition, ...]:
     """The transition that started each firing that lasts, of one comparison or of all, oldest first."""
     query = select(transitions).join(alert_states, IS_LASTING_START)

@@ -166,12 +166,11 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: st
     names = [escape(column.rstrip(">")) for column in columns]
     classes = [' class="n"' if column.endswith(">") else "" for column in columns]
     heads = "".join([f'<th scope="col"{class_}>{name}</th>' for name, class_ in zip(names, classes, strict=True)])
-    labels = [f' data-label="{name}"' if kind else "" for name in names]
-    begins = [f"<td{label}{class_}>" for label, class_ in zip(labels, classes, strict=True)]
-    lines = (
-        "".join([f"{begin}{escape(_spell_out(cell))}</td>" for begin, cell in zip(begins, row, strict=True)]) for row in rows
-    )
-    body = "".join([f"<tr>{line}</tr>\n" for line in lines])
+    begins = [
+        f'<td data-label="{name}"{class_}>' if kind else f"<td{class_}>" for name, class_ in zip(names, classes, strict=True)
+    ]
+    lines = ([f"{begin}{escape(_spell_out(cell))}</td>" for begin, cell in zip(begins, row, strict=True)] for row in rows)
+    body = "".join([f"<tr>{''.join(line)}</tr>\n" for line in lines])
     whole = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>"
     drawn = element("table", Markup(whole), class_=kind or None)  # noqa: S704 - each part is escaped
     return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
