@@ -123,6 +123,7 @@ from monitor.model.runs import (
     Scores,
     Summary,
     Watermark,
+    items_of,
     kept_name,
 )
 from monitor.model.statistics import (
