@@ -225,7 +225,7 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: Sq
     assert left(SLOT + 2 * DAY) == set(ids)
     assert left(SLOT + 4 * DAY) == set(ids[2:])
     assert left(SLOT + 9 * DAY) == set(ids[2:])
-    assert prune(store, lists=SLOT + 9 * DAY)["kept_lists"] == 2
+    assert prune(store, scores=SLOT + 9 * DAY)["kept_lists"] == 2
     assert with_lists(store) == set()
 
 
