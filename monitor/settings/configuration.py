@@ -34,7 +34,7 @@ class RetentionOptions(Options):
 
     scores: Duration = Field(
         default=timedelta(days=30),
-        description="Scores and lists of each user, lists earlier once nothing needs them. On PostgreSQL scores go by whole days.",
+        description="Scores and lists of each user; unneeded lists go earlier, and scores on PostgreSQL by whole days.",
     )
     evidence: Duration = Field(default=timedelta(days=90), description="Lists of example users, and explanations.")
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with everything that belongs to them.")
