@@ -122,6 +122,7 @@ from monitor.model.runs import (
     Scores,
     Summary,
     Watermark,
+    items_of,
     kept_name,
 )
 from monitor.model.statistics import (
