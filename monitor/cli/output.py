@@ -118,6 +118,8 @@ def cells_of(records: Iterable[Mapping[str, object]], columns: str) -> tuple[lis
 def _cell(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, datetime):
         return instant(value)
     if isinstance(value, float):
