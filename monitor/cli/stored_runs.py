@@ -55,23 +55,14 @@ def runs(
         found = store.history.runs(comparison=comparison, limit=limit)
     if not found:
         require_known(comparison, configured)
-    if as_json:
-        for run in found:
-            print_json(_run_dict(run))
-        return
-    columns = ("slot", "comparison", "status", "asked>", "paired>", "attempt>", "took>", "reason")
-    print_table(columns, (_run_row(run) for run in found))
+    columns = "slot comparison status asked> paired> attempt> seconds> reason"
+    print_records(map(_run_dict, found), columns, as_json=as_json)
 
 
 def _run_dict(run: Run) -> dict[str, object]:
     names = ("slot", "comparison", "status", "reason", "asked", "paired", "k", "attempt", "owner", "config_hash")
-    return pick(run, *names, "started_at", "finished_at")
-
-
-def _run_row(run: Run) -> tuple[str, ...]:
-    took = f"{(run.finished_at - run.started_at).total_seconds():.1f}s" if run.finished_at else "-"
-    asked, paired = (("-" if count is None else f"{count:,}") for count in (run.asked, run.paired))
-    return (instant(run.slot), run.comparison, run.status, asked, paired, str(run.attempt), took, run.reason or "")
+    seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
+    return {**pick(run, *names, "started_at", "finished_at"), "seconds": seconds}
 
 
 def show(

@@ -315,8 +315,8 @@ class Maintenance(Protocol):
         may still get relevance. Scores on PostgreSQL go by whole days.
         """
 
-    def sizes(self) -> Mapping[DataKind, int]:
-        """Bytes on disk of each kind of data."""
+    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
+        """Bytes on disk of each kind of data; not ``anew``: as last measured here, for SQLite reads most of its file for it."""
 
 
 class Store(Closable, Protocol):

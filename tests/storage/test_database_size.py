@@ -47,3 +47,4 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
     whole = store.maintenance.measure()
     assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
     assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
+    assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
