@@ -16,10 +16,9 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_records,
-    print_written,
     require_writable,
     scores_line,
-    write_whole,
+    write_page,
 )
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError
@@ -93,8 +92,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         require_writable(html)
     found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
     if html is not None:
-        write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}"))
-        print_written(html)
+        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k)])
     found = replace(found, worst=found.worst[:worst])
     if as_json:
         print_json(_as_dict(found, k))
@@ -169,19 +167,18 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
     return [{"segment": row.segment, "metric": name, **facts} for name, facts in _metric_dicts(found, row).items()]
 
 
-def _as_page(found: FileComparison, k: int, title: str) -> str:
-    """The same as one HTML file."""
+def _as_page(found: FileComparison, k: int) -> dict[str, object]:
+    """The same as its page shows it."""
     from monitor.charts import Bar, draw_bars
     from monitor.frames.pair_scores import draw_pair
     from monitor.frames.summary import draw_distribution
-    from monitor.web.pages.report import Section, in_one_file
 
     rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]
     kinds = found.apart[ALL].kinds.items()
     bars = [
         Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total") for kind, share in kinds if share
     ]
-    page = {
+    return {
         "lines": (*_who(found, k), _chance_line(found)),
         "changes": [(row.segment, _changes_line(found.apart[row.segment])) for row in found.coverage.rows if row.paired],
         "kinds": draw_bars(bars, label="lists by what became of them"),
@@ -189,7 +186,6 @@ def _as_page(found: FileComparison, k: int, title: str) -> str:
         "metrics": cells_of(rows, f"segment {_COLUMNS}"),
         "users": [(each.user, draw_pair(each.baseline, each.candidate, {}, scores_line(each)).body) for each in found.worst],
     }
-    return in_one_file(title, [Section(address="", title=title, template="compared.html", page=page)])
 
 
 def _chance_line(found: FileComparison) -> str:
