@@ -27,7 +27,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from monitor.model import Transition
+    from monitor.model import FiringChange, Transition
     from monitor.model.rules import Subject
     from monitor.service.analysis.rule_backtest import Backtest
 
@@ -95,14 +95,13 @@ def _as_dict(found: Backtest) -> dict[str, object]:
 
 
 _CHANGES = "slot alert segment from to value> threshold> reason"
-_COUNTED = ("alert", "pages with these rules>", "pages that were sent or shown>")
 
 
 def _print(found: Backtest) -> None:
     print_line(_runs_line(found))
     if changes := _announced(found.transitions):
         print_records(map(transition_dict, changes), _CHANGES, as_json=False, title="These rules would have sent")
-    print_table(_COUNTED, _page_rows(found))
+    print_table(("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(found))
     for line in _lacking_lines(found):
         print_line(line)
 
@@ -131,15 +130,10 @@ def _as_page(found: Backtest) -> dict[str, object]:
     """The same as its page shows it."""
     changes = [("These rules would have sent", found.transitions), ("What was sent or shown", found.stored)]
     return {
-        "comparison": found.comparison,
+        "found": found,
         "lines": [_runs_line(found), *_lacking_lines(found)],
-        "columns": _COUNTED,
         "pages": _page_rows(found),
-        "charts": [
-            (f"{subject.statistic} of {subject.metric}, all", _draw(found, subject))
-            for subject in found.values
-            if found.values[subject]
-        ],
+        "charts": [(f"{each.statistic} of {each.metric}, all", _draw(found, each)) for each in found.measured],
         "changes": [(title, cells_of(map(transition_dict, _announced(made)), _CHANGES)) for title, made in changes],
     }
 
@@ -150,12 +144,12 @@ def _draw(found: Backtest, subject: Subject) -> Markup:
     from monitor.model import Direction, FixedLimit
     from monitor.web.pages.comparison import alert_spans
 
-    slots = list(found.values[subject].items())
+    slots = list(found.measured[subject].items())
     rules = [rule for rule in found.comparison.judging.similarity_rules if rule.subject == subject]
     spans = [
         Span(start=each.start, end=each.end, name=f"{each.alert} {said} for {each.segment}", kind=kind)
         for made, said, kind in ((found.stored, "fired", "silenced"), (found.transitions, "would fire", "firing"))
-        for each in alert_spans([one for one in made if (one.metric, one.statistic) == subject], (), min(found.values[subject]))
+        for each in alert_spans(_firings(made, subject), (), min(found.measured[subject]))
     ]
     # Of many runs each group of neighbours is shown by the one that is worst for the rules.
     step, sign = -(-len(slots) // _MOST_POINTS), -1 if rules[0].direction is Direction.ABOVE else 1
@@ -165,10 +159,18 @@ def _draw(found: Backtest, subject: Subject) -> Markup:
         [Point(at=at, value=value, note=f"{instant(at)}: {number(value)}") for at, value in shown],
         label=f"{subject.statistic} of {subject.metric} over {len(slots):,} runs",
         levels=[
-            Level(value=rule.threshold, name=rule.alert, kind="limit") for rule in rules if isinstance(rule.limit, FixedLimit)
+            Level(value=each.threshold, name=each.alert, kind="limit") for each in rules if isinstance(each.limit, FixedLimit)
         ],
         spans=spans,
     )
+
+
+def _firings(made: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
+    from monitor.model import FiringChange
+
+    for each in made:
+        if (each.metric, each.statistic) == subject and (each.is_start or each.is_end):
+            yield FiringChange(alert=each.alert, segment=each.segment, slot=each.slot, is_start=each.is_start, key=None)
 
 
 _MOST_POINTS = 240

@@ -158,15 +158,9 @@ def _asked(found: Certificate) -> list[str]:
     from monitor.service.gate import LEFT_OUT_TEXTS
 
     question = found.question
-    return [
-        f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}",
-        f"judged: {question.excess}",
-        _runs_line(found),
-        *(
-            f"left out: {count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[reason]}"
-            for reason, count in found.left_out.items()
-        ),
-    ]
+    asked = f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}"
+    left_out = (f"{count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[why]}" for why, count in found.left_out.items())
+    return [asked, f"judged: {question.excess}", _runs_line(found), *(f"left out: {each}" for each in left_out)]
 
 
 def _enough(found: Certificate) -> str:
@@ -180,13 +174,8 @@ def _as_page(found: Certificate) -> dict[str, object]:
         "found": found,
         "lines": _asked(found),
         "enough": _enough(found),
-        "columns": _COLUMNS,
-        "segments": [_row(found.segments[place]) for place in order],
-        "charts": [
-            (found.segments[place].segment, _draw_course(found, place))
-            for place in order[:_MOST_CHARTS]
-            if len(found.course) > 1
-        ],
+        "segments": (_COLUMNS, [_row(found.segments[place]) for place in order]),
+        "charts": [(found.segments[place].segment, _draw_course(found, place)) for place in order[:_MOST_CHARTS]],
     }
 
 

@@ -47,6 +47,7 @@ from monitor.model.notifications import (
 )
 from monitor.model.pages import (
     Attempt,
+    FiringChange,
     IncidentHistory,
     SegmentMeans,
     SeriesKey,
@@ -122,6 +123,7 @@ from monitor.model.runs import (
     Scores,
     Summary,
     Watermark,
+    items_of,
     kept_name,
 )
 from monitor.model.statistics import (

@@ -23,8 +23,7 @@ class DataKind(StrEnum):
 class Cutoffs:
     """Slots before these are pruned."""
 
-    scores: datetime
-    lists: datetime
+    scores: datetime  # and kept lists
     evidence: datetime
     runs: datetime
 

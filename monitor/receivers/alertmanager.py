@@ -13,25 +13,17 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.model import Message, Transition, Treatment, Updates, format_instant
 from monitor.options import Duration, LabelName, Options
-from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
+from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver, require_accepted
 from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
 
 PATH = "/api/v2/alerts"
-
-
-def _check_peer(url: str) -> str:
-    if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith(PATH):
-        msg = f"must not hold a ?query and must not end in {PATH}: write http://host:9093, with the path prefix if there is one"
-        raise ValueError(msg)
-    return url
 
 
 def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,7 +33,7 @@ def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
     return urls
 
 
-_PeerUrl = Annotated[Url, AfterValidator(_check_peer)]
+_PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
 
 
 class BasicAuth(Options):

@@ -36,6 +36,18 @@ def check_url(text: str) -> str:
     return text
 
 
+def without_path(path: str, advice: str) -> AfterValidator:
+    """The check of a URL behind which this path is put."""
+
+    def check_base(url: str) -> str:
+        if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith(path):
+            msg = f"must not hold a ?query and must not end in {path}: {advice}"
+            raise ValueError(msg)
+        return url
+
+    return AfterValidator(check_base)
+
+
 def of_secret(check: Callable[[str], object]) -> AfterValidator:
     """The check of a text, for a secret."""
 

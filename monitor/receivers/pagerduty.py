@@ -12,31 +12,24 @@ import json
 import re
 from datetime import datetime
 from typing import Annotated, ClassVar
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from monitor.errors import DeliveryError
 from monitor.model import Message, MessageStatus, Updates, format_instant
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
 from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
 _KEY = re.compile(r"[0-9A-Za-z]{32}")
+_PATH = "/v2/enqueue"
 
 
 def _check_key(text: str) -> None:
     if not _KEY.fullmatch(text):
         msg = "must be the integration key of an Events API v2 integration: 32 letters and digits"
         raise ValueError(msg)
-
-
-def _check_place(url: str) -> str:
-    if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith("/v2/enqueue"):
-        msg = "must hold no ?query and not end in /v2/enqueue: write https://events.pagerduty.com or https://events.eu.pagerduty.com"
-        raise ValueError(msg)
-    return url
 
 
 class PagerDutyOptions(ReceiverEntry):
@@ -47,7 +40,7 @@ class PagerDutyOptions(ReceiverEntry):
     routing_key: Annotated[SecretStr, of_secret(_check_key)] = Field(
         description="Integration key of the service's Events API v2 integration."
     )
-    url: Annotated[Url, AfterValidator(_check_place)] = Field(
+    url: Annotated[Url, without_path(_PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com")] = Field(
         "https://events.pagerduty.com",
         description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
     )
@@ -129,7 +122,7 @@ class PagerDuty(HttpReceiver):
     """One service of PagerDuty."""
 
     def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
-        url = f"{options.url.rstrip('/')}/v2/enqueue"
+        url = options.url.rstrip("/") + _PATH
         treatment = repeated(options.repeat_every, Updates.UNPAGED)
         super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url

@@ -67,7 +67,7 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
     return [
         ((evidence,), _settled_with(evidence, before)),
         ((explanations,), _settled_with(explanations, before)),
-        ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)),
+        ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.scores, cutoffs.runs), now)),
     ]
 
 

@@ -217,7 +217,7 @@ def test_as_a_page_it_has_every_page_and_rule_and_what_rules_look_at_over_time(r
     shown, found = shown_in_browser(tmp_path / "out.html"), judge_again(replayed, names=("pop20",))["pop20"]
     assert printed.stdout.splitlines()[0] in shown["text"]
     assert all(f"{rule.alert}: {rule.subject.statistic}" in shown["text"] for rule in found.comparison.judging.rules)
-    means = found.values[Subject("extended_tau", "mean")]
+    means = found.measured[Subject("extended_tau", "mean")]
     assert shown["notes"][: len(means)] == [f"{slot:%Y-%m-%dT%H:%M:%SZ}: {value:.4f}" for slot, value in means.items()]
     fired = {f"{each.alert} would fire for {each.segment}" for each in found.transitions if each.is_start}
     assert {each for each in shown["spans"] if "would" in each} == fired

@@ -34,7 +34,7 @@ class Backtest:
 
     ``runs`` by status; ``transitions`` that the rules would have made and ``stored`` those that were made, in order;
     ``lacking`` counts, by alert, the ok runs that a rule could not judge: what it looks at was neither summarized nor kept.
-    ``values`` of what rules on similarity look at, over all users, by slot.
+    ``measured``: values of what rules on similarity look at, over all users, by slot.
     """
 
     comparison: Comparison
@@ -42,7 +42,7 @@ class Backtest:
     transitions: tuple[Transition, ...]
     stored: tuple[Transition, ...]
     lacking: Mapping[str, int]
-    values: Mapping[Subject, Mapping[datetime, float | None]]
+    measured: Mapping[Subject, Mapping[datetime, float | None]]
 
 
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
@@ -54,7 +54,7 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
-    values: dict[Subject, dict[datetime, float | None]] = {rule.subject: {} for rule in comparison.judging.similarity_rules}
+    measured: dict[Subject, dict[datetime, float | None]] = {}
     # From the first run on: those before the period teach what is normal, and may leave alerts firing.
     for record in finished_records(comparison.name, store.history, period.end):
         whole, lacks = complete_record(comparison, record, store.history)
@@ -63,8 +63,9 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
             runs[record.run.status] += 1
             transitions.extend(changed)
             whole_of = {each.metric: each for each in whole.summaries if each.segment == ALL}
-            for (metric, statistic), by_slot in values.items():
-                by_slot[record.run.slot] = whole_of[metric].value(statistic) if metric in whole_of else None
+            for metric, statistic in (rule.subject for rule in comparison.judging.similarity_rules):
+                value = whole_of[metric].value(statistic) if metric in whole_of else None
+                measured.setdefault(Subject(metric, statistic), {})[record.run.slot] = value
             if record.run.status is RunStatus.OK:
                 lacking.update(lacks)
     return Backtest(
@@ -73,7 +74,7 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
         transitions=tuple(transitions),
         stored=tuple(each for each in made if period.holds(each.slot) and each.alert != ACCEPTED),
         lacking=lacking,
-        values=values,
+        measured=measured,
     )
 
 
