@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from monitor.kernels.kendall.extended import appended_tau, extended_tau, extende
 from monitor.metrics.metric import Correlation, Need
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendedTau(Correlation):
     """Order and membership together, every rank alike."""
 
@@ -30,7 +28,6 @@ class ExtendedTau(Correlation):
         return (2 * expect_extended_surplus(k, catalogue) + k * k - norm) / (norm + k * k)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendedTauUnscaled(Correlation):
     """Extended tau as published, its lowest value depending on the lengths."""
 
@@ -46,7 +43,6 @@ class ExtendedTauUnscaled(Correlation):
         return expect_extended_surplus(k, catalogue) / (k * (3 * k - 1) / 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppendedTau(Correlation):
     """Tau-b over the items of both lists, each list's mismatches tied behind the other's end."""
 
@@ -67,7 +63,6 @@ class AppendedTau(Correlation):
         return expect_over_shared(k, catalogue, -((k - z) ** 2) / norm)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedTau(Correlation):
     """Order and membership together, an item of weight w counting as w items."""
 

@@ -20,7 +20,6 @@ from monitor.kernels.kendall.unweighted import (
 from monitor.metrics.metric import Distance, OrderCorrelation, OrderDistance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KendallTau(OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
@@ -30,7 +29,6 @@ class KendallTau(OrderCorrelation):
     source = "Kendall (1938, 1945)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistance(OrderDistance):
     """Pairs of common items that the lists order in opposite ways."""
 
@@ -48,7 +46,6 @@ class KendallDistance(OrderDistance):
         return expect_over_shared(k, catalogue, z * (z - 1) / 4, least=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistanceNormalized(OrderDistance):
     """Share of the pairs of common items that the lists order in opposite ways."""
 
@@ -84,7 +81,6 @@ class TopkPairs(Distance, ABC):
             raise MetricError(msg)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopkKendall(TopkPairs):
     """Pairs of items of either list that the lists order in opposite ways."""
 
@@ -102,7 +98,6 @@ class TopkKendall(TopkPairs):
         return expect_topk_kendall(k, catalogue, self.penalty)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopkKendallNormalized(TopkPairs):
     """`topk_kendall` divided by its value on disjoint lists of the same lengths, at the same ``penalty``."""
 

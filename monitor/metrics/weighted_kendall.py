@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from monitor.kernels.chance import common_by_chance, expect_over_shared
@@ -18,7 +16,6 @@ from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_
 from monitor.metrics.metric import Need, OrderCorrelation, PositionWeighted, WeightedOrderDistance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedTau(OrderCorrelation):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
@@ -28,7 +25,6 @@ class WeightedTau(OrderCorrelation):
     source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TauAp(OrderCorrelation):
     """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
 
@@ -38,7 +34,6 @@ class TauAp(OrderCorrelation):
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TauApSymmetric(OrderCorrelation):
     """Mean of `tau_ap` with either list as the truth."""
 
@@ -51,7 +46,6 @@ _MOST_SHARED = 2000
 _NEGLIGIBLE = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionWeightedKendallDistance(PositionWeighted):
     """Pairs of common items in opposite order, those that move at the top counting most."""
 
@@ -72,7 +66,6 @@ class PositionWeightedKendallDistance(PositionWeighted):
         return expect_over_shared(k, catalogue, values, least=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedKendallDistance(WeightedOrderDistance):
     """Pairs of common items in opposite order, each counting the product of the items' weights."""
 
@@ -80,7 +73,6 @@ class ElementWeightedKendallDistance(WeightedOrderDistance):
     kernel = staticmethod(element_weighted_kendall_distance)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
     """Share of the weight of pairs of common items that stands in opposite order."""
 
@@ -89,7 +81,6 @@ class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
     high = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralizedKendallDistance(PositionWeighted):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
 
