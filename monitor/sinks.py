@@ -49,8 +49,8 @@ def open_score_sink(options: ScoresToOptions) -> ScoreSink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreFiles:
-    """Port ScoreSink over files; ``path`` is a template. Users stand in the order in which they came."""
+class ScoreFiles(ScoreSink):
+    """One file a slot; ``path`` is a template. Users stand in the order in which they came."""
 
     path: str
 
@@ -73,9 +73,6 @@ class ScoreFiles:
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
             msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
             raise OutputError(msg) from None
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:

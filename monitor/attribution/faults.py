@@ -161,7 +161,7 @@ def _stand_still(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspi
 
 def _lack_items(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose former lists held items that nobody is shown any more."""
-    lists, others = changes.lists[arm], changes.lists[_other(arm)]
+    lists, others = changes.lists[arm], changes.lists[arm.other]
     (gone, share), (_, usual) = lists.gone, others.gone
     if share < _LEAST_GONE + 3 * usual or len(gone) < 2:  # noqa: PLR2004 - one item leaves every day
         return
@@ -196,7 +196,7 @@ def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     """Users whose lists lie beyond the arm's habit, of all or else of the segment that has most; none where none do."""
-    bins, others = scene.bins[arm][habit], scene.bins[_other(arm)][habit]
+    bins, others = scene.bins[arm][habit], scene.bins[arm.other][habit]
     usual = _usual(scene, arm, habit)
     found = [(ALL, usual, find_excess(bins, usual))]
     if found[0][2] is None:
@@ -222,7 +222,7 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
 
 def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
     """How the arm's own lists change from run to run, or where that is not known the other arm's in this run."""
-    own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[_other(arm)][habit])
+    own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[arm.other][habit])
     if own is None:
         return others
     # Over more than one run lists change more, as the other arm's do.
@@ -283,10 +283,6 @@ def _has_stood(scene: Scene, finding: Finding, suspects: Collection[Arm]) -> boo
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
     """The arm's lists in the earlier run, or without a past the other arm's."""
     if scene.changes is None:
-        return lists_of(scene.batch, _other(arm))
+        return lists_of(scene.batch, arm.other)
     lists = scene.changes.lists[arm]
     return lists.former, lists.former_lengths
-
-
-def _other(arm: Arm) -> Arm:
-    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE

@@ -21,6 +21,11 @@ class Arm(StrEnum):
     BASELINE = "baseline"
     CANDIDATE = "candidate"
 
+    @property
+    def other(self) -> Arm:
+        """The other side."""
+        return Arm.CANDIDATE if self is Arm.BASELINE else Arm.BASELINE
+
 
 class CoverageReason(StrEnum):
     """Why a user's list is absent or imperfect. A closed set: it becomes a metric label.
