@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from monitor.charts.svg import drawing, element
+from monitor.charts.svg import drawing, element, link_to
 
 ROW = 26.0
 WIDTH = 640.0
@@ -19,9 +19,17 @@ _FAR = 3
 """Places from which on an item counts as moved far."""
 
 
-def draw_slopes(baseline: Sequence[str], candidate: Sequence[str], *, titles: Mapping[str, str] | None = None) -> Markup:
-    """Both lists in full, best first; an item's class is kept, moved, far, gone (baseline alone) or new (candidate alone)."""
-    names = titles or {}
+def draw_slopes(
+    baseline: Sequence[str],
+    candidate: Sequence[str],
+    *,
+    titles: Mapping[str, str] | None = None,
+    urls: Mapping[str, str] | None = None,
+) -> Markup:
+    """Both lists in full, best first; an item's class is kept, moved, far, gone (baseline alone) or new (candidate alone).
+
+    ``urls``: where items lead.
+    """
     ranks = {item: rank for rank, item in enumerate(candidate)}
     before = {item: rank for rank, item in enumerate(baseline)}
     height = (max(len(baseline), len(candidate), 1) + 1) * ROW
@@ -30,9 +38,14 @@ def draw_slopes(baseline: Sequence[str], candidate: Sequence[str], *, titles: Ma
         element("text", "candidate", x=LINES[1] + 34, y=14, class_="head"),
     ]
     lines = [_draw_move(rank, ranks[item]) for rank, item in enumerate(baseline) if item in ranks]
-    left = [_draw_item(rank, item, names, "left", _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)]
-    right = [_draw_item(rank, item, names, "right", _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)]
-    return drawing(WIDTH, height, _describe(baseline, candidate), *heads, *lines, *left, *right, class_="slopes")
+
+    def draw(rank: int, item: str, side: str, kind: str) -> str:
+        return link_to((urls or {}).get(item), _draw_item(rank, item, (titles or {}).get(item, item), side, kind))
+
+    left = [draw(rank, item, "left", _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)]
+    right = [draw(rank, item, "right", _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)]
+    role = "group" if urls else "img"
+    return drawing(WIDTH, height, _describe(baseline, candidate), *heads, *lines, *left, *right, class_="slopes", role=role)
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
@@ -76,8 +89,7 @@ def _draw_move(before: int, after: int) -> Markup:
     return element("line", x1=LINES[0], y1=y1, x2=LINES[1], y2=y2, class_=f"slope {_class_of(before, after)}")
 
 
-def _draw_item(rank: int, item: str, names: Mapping[str, str], side: str, kind: str) -> Markup:
-    full = names.get(item, item)
+def _draw_item(rank: int, item: str, full: str, side: str, kind: str) -> Markup:
     said = full if len(full) <= _LONGEST else f"{full[: _LONGEST - 1]}…"
     parts = [said]
     if len(said) > _SHORT:

@@ -21,6 +21,11 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
     return Markup(f"<{name}{said}>{inner}</{name}>")  # noqa: S704 - names are ours, all else is escaped
 
 
+def link_to(url: str | None, shown: str) -> str:
+    """What is shown, markup or text, as a link to elsewhere where there is an address."""
+    return element("a", shown, href=url, rel="noreferrer") if url else shown
+
+
 def drawing(width: float, height: float, label: str, *children: object, class_: str = "chart", role: str = "img") -> Markup:
     """The whole picture, which scales with its place on the page; ``label`` is what a screen reader says of it.
 

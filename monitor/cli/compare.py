@@ -50,6 +50,7 @@ _ScoresColumn = Annotated[
     str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
 ]
 _UsersFile = Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")]
+_TitlesFile = Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")]
 _CatalogueSize = Annotated[
     int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
 ]
@@ -69,6 +70,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     rank: _Rank = None,
     scores: _ScoresColumn = None,
     users: _UsersFile = None,
+    titles: _TitlesFile = None,
     catalogue: _CatalogueSize = None,
     html: Annotated[Path | None, typer.Option(help="Write it to this HTML file too, with charts and worst users.")] = None,
     as_json: AsJson = False,
@@ -78,8 +80,8 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     In all, by segment, and side by side for the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
-    from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
-    from monitor.sources.file import FileSourceOptions, FileUsersOptions
+    from monitor.service.analysis.file_comparison import ComparedFiles, compare_files, read_titles
+    from monitor.sources.file import FileItemTitlesOptions, FileSourceOptions, FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     lists = {"user": user, "items": None if item or rank else items, "item": item, "rank": rank, "scores": scores}
@@ -92,14 +94,18 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     if html is not None:
         require_writable(html)
     found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
+    names: Mapping[str, str] = {}
+    if titles is not None:
+        names = read_titles(_options(FileItemTitlesOptions, titles, {"item": "item_id", "title": "title"}), found.worst)
     if html is not None:
-        write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}"))
+        write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}", names))
         print_written(html)
     found = replace(found, worst=found.worst[:worst])
     if as_json:
-        print_json(_as_dict(found, k))
+        print_json({**_as_dict(found, k), "titles": names})
     else:
         _print(found, k, by)
+        print_evidence(found.worst, names)
 
 
 _DRAWN = 6
@@ -147,7 +153,6 @@ def _print(found: FileComparison, k: int, by: str | None) -> None:
         _print_metrics(found, row, title=f"{row.segment}: {row.paired:,} of {row.asked:,} users compared")
         if row.paired:
             print_line(_changes_line(found.apart[row.segment]))
-    print_evidence(found.worst)
 
 
 def _who(found: FileComparison, k: int) -> list[str]:
@@ -169,7 +174,7 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
     return [{"segment": row.segment, "metric": name, **facts} for name, facts in _metric_dicts(found, row).items()]
 
 
-def _as_page(found: FileComparison, k: int, title: str) -> str:
+def _as_page(found: FileComparison, k: int, title: str, names: Mapping[str, str]) -> str:
     """The same as one HTML file."""
     from monitor.charts import Bar, draw_bars
     from monitor.frames.pair_scores import draw_pair
@@ -187,7 +192,7 @@ def _as_page(found: FileComparison, k: int, title: str) -> str:
         "kinds": draw_bars(bars, label="lists by what became of them"),
         "spreads": [draw_distribution(each, found.by_chance[each.metric]) for each in found.summaries if each.segment == ALL],
         "metrics": cells_of(rows, f"segment {_COLUMNS}"),
-        "users": [(each.user, draw_pair(each.baseline, each.candidate, {}, scores_line(each)).body) for each in found.worst],
+        "users": [(each.user, draw_pair(each.baseline, each.candidate, names, scores_line(each)).body) for each in found.worst],
     }
     return in_one_file(title, [Section(address="", title=title, template="compared.html", page=page)])
 

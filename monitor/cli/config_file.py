@@ -99,13 +99,13 @@ def check_config(
 
 def _print_preview(preview: Preview) -> None:
     print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.measuring.k}")
-    for trouble in preview.troubles:
+    for trouble in (*preview.troubles, *filter(None, [preview.untitled])):
         print_line(f"  {trouble}")
     if preview.coverage is not None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
             note = preview.notes.get((arm, reason))
             print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
-    print_evidence(preview.evidence)
+    print_evidence(preview.evidence, preview.titles)
     print_line()
 
 
@@ -115,7 +115,12 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "comparison": preview.comparison.name,
         "slot": preview.slot,
         "k": preview.comparison.measuring.k,
-        "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
+        "troubles": [
+            *preview.troubles,
+            *(f"{arm}: {note}" for (arm, _), note in preview.notes.items()),
+            *filter(None, [preview.untitled]),
+        ],
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
+        "titles": preview.titles,
     }

@@ -11,7 +11,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_databa
 from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 
 if TYPE_CHECKING:
-    from monitor.model import DatabaseSize, KindSize, Pruned
+    from monitor.model import Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
 
@@ -131,14 +131,18 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show what the database takes, by kind of data, and what a run adds."""
+    """Show what the database takes, by kind of data."""
+    from rich.filesize import decimal
+
     with opened_database(config) as (store, _):
-        found = store.maintenance.measure()
+        found = store.maintenance.sizes()
     if as_json:
-        kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
-        print_json(pick(found, "used_bytes", "free_bytes") | {"kinds": kinds})
+        print_json(
+            {"used_bytes": sum(found.values()), "kinds": [{"kind": kind, "used_bytes": size} for kind, size in found.items()]}
+        )
     else:
-        _print_size(found)
+        rows = [*found.items(), ("all", sum(found.values()))]
+        print_table(("kind", "size>"), [(name, decimal(size)) for name, size in rows])  # in powers of 1000, as settings are
 
 
 @app.command("prune")
@@ -175,20 +179,3 @@ def _print_pruned(found: Pruned) -> None:
         print_line("nothing deleted")
     for reason in found.put_off:
         print_line(f"put off: {reason}")
-
-
-def _print_size(found: DatabaseSize) -> None:
-    print_table(("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds])
-    free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
-    print_line(f"\n{_bytes(found.used_bytes)} used{free}")
-
-
-def _size_row(each: KindSize) -> tuple[str, ...]:
-    oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
-    return each.kind.value, _bytes(each.used_bytes), oldest, "-" if each.bytes_per_run is None else _bytes(each.bytes_per_run)
-
-
-def _bytes(count: float) -> str:
-    from rich.filesize import decimal
-
-    return decimal(round(count))  # in powers of 1000, as sizes in settings are written

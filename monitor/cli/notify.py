@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.exit_codes import DELIVERY_EXIT
-from monitor.cli.output import log_errors_only, pick, print_json, print_records, print_table
+from monitor.cli.output import log_errors_only, pick, print_records
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database, parse_span
 
 if TYPE_CHECKING:
@@ -67,18 +67,11 @@ def try_receivers(
     span = timedelta(0) if wait is None else parse_span(wait)
     log_errors_only()
     replies = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
-    if as_json:
-        for each in replies:
-            print_json({
-                "receiver": each.receiver,
-                "sent": each.status,
-                "is_delivered": each.trouble is None,
-                "trouble": each.trouble,
-            })  # fmt: skip
-    else:
-        print_table(
-            ("receiver", "sent", "outcome"), ((each.receiver, each.status, each.trouble or "delivered") for each in replies)
-        )
+    outcomes = (
+        {"receiver": each.receiver, "sent": each.status, "is_delivered": each.trouble is None, "trouble": each.trouble}
+        for each in replies
+    )
+    print_records(outcomes, "receiver sent is_delivered trouble", as_json=as_json)
     if any(each.trouble for each in replies):
         raise typer.Exit(DELIVERY_EXIT)
 

@@ -119,6 +119,8 @@ def cells_of(records: Iterable[Mapping[str, object]], columns: str) -> tuple[lis
 def _cell(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, datetime):
         return instant(value)
     if isinstance(value, float):
@@ -173,22 +175,26 @@ def progress() -> Progress:
     )
 
 
-def _side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
-    """Rank, both items, and where the candidate's item stood in the baseline's list."""
+def _side_by_side(evidence: Evidence, titles: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Rank, both items with their titles, and where the candidate's item stood in the baseline's list."""
+    from monitor.model import items_of
+
     before = {item: rank for rank, item in enumerate(evidence.baseline, start=1)}
+    names = {item: f"{titles[item]} ({item})" for item in items_of([evidence]) if item in titles}
     rows = []
     for rank, (left, right) in enumerate(zip_longest(evidence.baseline, evidence.candidate, fillvalue=""), start=1):
         was = before.get(right)
         moved = "" if not right or was == rank else f"was {was}" if was else "new"
-        rows.append((str(rank), left, right, moved))
+        rows.append((str(rank), names.get(left, left), names.get(right, right), moved))
     return rows
 
 
-def print_evidence(users: Iterable[Evidence]) -> None:
+def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
     """Print both lists of each user side by side, with the scores."""
     for each in users:
         print_line()
-        print_table(("", "baseline", "candidate", ""), _side_by_side(each), title=f"user {each.user}   {scores_line(each)}")
+        rows = _side_by_side(each, titles)
+        print_table(("", "baseline", "candidate", ""), rows, title=f"user {each.user}   {scores_line(each)}")
 
 
 def scores_line(evidence: Evidence) -> str:

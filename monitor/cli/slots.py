@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from monitor.pipeline.backfill import BackfilledRun
     from monitor.service.commands.one_shot import OneShot
 
-PUSH_VARIABLE = "RANKWATCH_PUSH"
-
 
 _Again = Annotated[
     bool,
@@ -47,43 +44,28 @@ _Textfile = Annotated[
     Path | None,
     typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
 ]
-_Push = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", envvar=PUSH_VARIABLE, help="Push the same to a Pushgateway; user:password@ belongs into the variable."
-    ),
-]
-_PushInstance = Annotated[
-    str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
-]
 
 
-def run_once(  # noqa: PLR0913 - the command's options
+def run_once(
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
     again: _Again = False,
     textfile: _Textfile = None,
-    push: _Push = None,
-    push_instance: _PushInstance = "",
     as_json: AsJson = False,
 ) -> None:
     """Run one slot of each comparison, notify, and exit.
 
-    This is rankwatch without a daemon. Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not
-    be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
+    This is rankwatch without a daemon. Exit 0 when all ran, 3 when one failed, 5 when a receiver could not be reached, 74 when
+    the textfile could not be written. What was run stays stored; the file shows a run that failed, too.
     A slot whose live sources have answered before is left as it is: see --again.
     """
     from monitor.export import require_textfile
-    from monitor.service.commands.metrics_output import gateway_at, write_metrics
     from monitor.service.commands.one_shot import open_one_shot
 
     wanted = parse_instant(slot) if slot is not None else None
     file = None if textfile is None else require_textfile(textfile)
-    gateway = None if push is None else gateway_at(push, instance=push_instance)
-    if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
-        print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     log_errors_only()
     with open_one_shot(config, reconciles=True, say=print_error) as service:
         outcomes = list(service.run_once(comparison, wanted, again=again))
@@ -96,7 +78,8 @@ def run_once(  # noqa: PLR0913 - the command's options
         else:
             _print_results(results)
         undelivered = _delivery_errors(service)
-        errors += write_metrics(service, comparison, textfile=file, gateway=gateway)
+        if file is not None:
+            errors += _file_errors(service, comparison, file)
     _raise([*errors, *undelivered])
     _exit(results)
 
@@ -105,6 +88,14 @@ def _delivery_errors(service: OneShot) -> list[MonitorError]:
     try:
         service.deliver()
     except MonitorError as error:
+        return [error]
+    return []
+
+
+def _file_errors(service: OneShot, comparison: str | None, file: Path) -> list[MonitorError | OSError]:
+    try:
+        service.write_metrics(comparison, file)
+    except (MonitorError, OSError) as error:
         return [error]
     return []
 

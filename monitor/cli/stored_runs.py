@@ -55,23 +55,14 @@ def runs(
         found = store.history.runs(comparison=comparison, limit=limit)
     if not found:
         require_known(comparison, configured)
-    if as_json:
-        for run in found:
-            print_json(_run_dict(run))
-        return
-    columns = ("slot", "comparison", "status", "asked>", "paired>", "attempt>", "took>", "reason")
-    print_table(columns, (_run_row(run) for run in found))
+    columns = "slot comparison status asked> paired> attempt> seconds> reason"
+    print_records(map(_run_dict, found), columns, as_json=as_json)
 
 
 def _run_dict(run: Run) -> dict[str, object]:
     names = ("slot", "comparison", "status", "reason", "asked", "paired", "k", "attempt", "owner", "config_hash")
-    return pick(run, *names, "started_at", "finished_at")
-
-
-def _run_row(run: Run) -> tuple[str, ...]:
-    took = f"{(run.finished_at - run.started_at).total_seconds():.1f}s" if run.finished_at else "-"
-    asked, paired = (("-" if count is None else f"{count:,}") for count in (run.asked, run.paired))
-    return (instant(run.slot), run.comparison, run.status, asked, paired, str(run.attempt), took, run.reason or "")
+    seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
+    return {**pick(run, *names, "started_at", "finished_at"), "seconds": seconds}
 
 
 def show(
@@ -86,7 +77,8 @@ def show(
 
     Similarity by segment, and why it fell.
     """
-    from monitor.model import ACCEPTED
+    from monitor.model import ACCEPTED, KEPT_MARK, items_of
+    from monitor.service.commands.report import titles_of
 
     with opened_database(config) as (store, _):
         record = _find(store, comparison, parse_instant(slot) if slot is not None else None)
@@ -94,16 +86,18 @@ def show(
         evidence = store.history.evidence(run.id)
         accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
         kept = _kept_attempts(store, run)
+    worst = [each for each in evidence if each.kind == "worst"][:users]
+    titles = titles_of(config, run.comparison.partition(KEPT_MARK)[0], run.slot, items_of(evidence if as_json else worst))
     if as_json:
         print_json(
             _shown_dict(record, evidence)
-            | {"explanation": None if explanation is None else asdict(explanation), "earlier_attempts": kept}
+            | {"explanation": None if explanation is None else asdict(explanation), "earlier_attempts": kept, "titles": titles}
         )
         return
     _print_run(record)
     for level in accepted:
         print_line(f"normal since {instant(level.slot)}: {level.reason}, {instant(level.at)}")
-    print_evidence([each for each in evidence if each.kind == "worst"][:users])
+    print_evidence(worst, titles)
     for name in kept:
         print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {instant(run.slot)}")
 

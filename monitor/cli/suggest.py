@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, pick, print_json, print_line, print_records
+from monitor.cli.output import pick, print_json, print_line, print_records
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
 ) -> None:
     """Propose thresholds from the stored healthy runs.
 
-    Shows what each would have caught. All of them together are to page falsely once in the accepted time. Fixed thresholds do
-    not follow the seasons or a slow change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn
-    from.
+    All of them together are to page falsely once in the accepted time; `backtest --rules` shows what they would have caught.
+    Fixed thresholds do not follow the seasons or a slow change that is wanted: rules with `learned:` do. Exit 2 when nothing
+    is stored to learn from.
     """
     from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
     from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
@@ -69,7 +69,6 @@ def _as_dict(found: Suggestion) -> dict[str, object]:
         **pick(found, "runs", "expected"),
         "seen_with_50_percent": found.usually,
         "seen_with_95_percent": found.nearly_always,
-        "pages": [pick(each, "slot", "value") for each in found.caught] if is_proposed else None,
         **pick(found, "obstacle", "note"),
     }
 
@@ -80,10 +79,6 @@ def _print(found: tuple[Suggestion, ...], every: timedelta) -> None:
     print_records(map(_as_dict, found), columns, as_json=False)
     print_line(f"all together: one false page in {every.total_seconds() / 86400:,.3g} days")
     print_line("seen with 50 or 95 percent: the change that one run shows with that chance")
-    for each in found:
-        if each.caught:
-            slots = ", ".join(instant(page.slot) for page in each.caught)
-            print_line(f"{each.rule.alert} would have paged at {slots}")
     print_line()
 
 

@@ -3,7 +3,6 @@
 from monitor.export.batch_export import (
     DAEMON_GAUGES,
     FINAL_SERIES,
-    counted_families,
     families_of_comparison,
     require_textfile,
     write_families,

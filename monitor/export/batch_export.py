@@ -1,4 +1,4 @@
-"""What a process leaves behind for Prometheus when it ends: its gauges, as a textfile or as a group of a Pushgateway."""
+"""What a process leaves behind for Prometheus when it ends: its gauges, as a textfile."""
 
 from __future__ import annotations
 
@@ -31,21 +31,19 @@ def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
     return tuple(family for name, family in named if name in FINAL_SERIES)
 
 
-def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:
-    """The samples of one comparison; for None, those of no comparison in particular."""
+def families_of_comparison(families: Iterable[Metric], comparison: str) -> tuple[Metric, ...]:
+    """The samples of one comparison."""
     kept = ((family, [one for one in family.samples if one.labels.get("comparison") == comparison]) for family in families)
     return tuple(_with(family, samples) for family, samples in kept if samples)
 
 
 def write_families(families: Iterable[Metric]) -> bytes:
-    """The families, some of which may share a name, in Prometheus' text format, without timestamps."""
+    """The families, some of which may share a name, in Prometheus' text format, without timestamps.
+
+    node_exporter and Pushgateway take a gauge histogram for a histogram, of 0 without sum and count: it has these, too.
+    """
     text = Format.accepted_by("")
-    return text.page(text.encode([family]) for family in counted_families(families))
-
-
-def counted_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
-    """The families as node_exporter and Pushgateway take them: a gauge histogram for a histogram, 0 without sum and count."""
-    return tuple(_counted(family) for family in families)
+    return text.page(text.encode([_counted(family)]) for family in families)
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:

@@ -75,7 +75,7 @@ from monitor.model.rankings import (
     UserBatch,
     UserTable,
 )
-from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
+from monitor.model.retention import Cutoffs, DataKind, Pruned
 from monitor.model.rules import (
     MEAN,
     METRIC_LABELS,
@@ -122,6 +122,7 @@ from monitor.model.runs import (
     Scores,
     Summary,
     Watermark,
+    items_of,
     kept_name,
 )
 from monitor.model.statistics import (

@@ -77,3 +77,4 @@ class Comparison:
     config_hash: str
     measuring: MeasuringPlan
     judging: JudgingPlan
+    item_url: str | None = None  # page of an item, whose id stands for ``{item}``

@@ -186,6 +186,12 @@ class Explanation:
     finding: Finding | None = None  # None where no kind of fault stands out
     paired: int = 0
     arm: Arm | None = None
+    titles: Mapping[str, str] = field(default_factory=dict)  # of items of the examples
+
+    @property
+    def examples(self) -> tuple[ExampleLists, ...]:
+        """A user of each of the two leading groups that show any."""
+        return tuple(group.examples[0] for group in self.groups if group.examples)[:2]
 
     @property
     def drop(self) -> float:
@@ -195,4 +201,4 @@ class Explanation:
     @property
     def without_items(self) -> Explanation:
         """The same without what names an item or a list."""
-        return replace(self, gained=(), lost=(), groups=())
+        return replace(self, gained=(), lost=(), groups=(), titles={})

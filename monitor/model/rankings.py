@@ -23,7 +23,7 @@ class Arm(StrEnum):
 
     @property
     def other(self) -> Arm:
-        """The other side."""
+        """The arm that it is compared with."""
         return Arm.CANDIDATE if self is Arm.BASELINE else Arm.BASELINE
 
 

@@ -1,4 +1,4 @@
-"""Retention: what is too old, what was pruned, and what the rest takes on disk."""
+"""Retention: what is kept and by what, what is too old, and what was pruned."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ class DataKind(StrEnum):
 class Cutoffs:
     """Slots before these are pruned."""
 
-    scores: datetime
-    lists: datetime
+    scores: datetime  # and kept lists
     evidence: datetime
-    summaries: datetime
     runs: datetime
 
 
@@ -38,27 +36,3 @@ class Pruned:
     by_kind: Mapping[DataKind, int] = field(default_factory=dict)
     put_off: tuple[str, ...] = ()  # sentences, each on a partition of scores that could not be dropped, and why
     refused: str | None = None  # why nothing was deleted at all; None when it was
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindSize:
-    """What one kind of data takes on disk."""
-
-    kind: DataKind
-    used_bytes: int
-    runs: int  # how many hold any
-    oldest: datetime | None
-
-    @property
-    def bytes_per_run(self) -> float | None:
-        """What one run costs; None while there is none."""
-        return self.used_bytes / self.runs if self.runs else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseSize:
-    """What the database takes on disk."""
-
-    used_bytes: int
-    free_bytes: int  # room inside a SQLite file
-    kinds: tuple[KindSize, ...]

@@ -145,6 +145,11 @@ class Evidence:
     scores: Mapping[str, float | None]
 
 
+def items_of(users: Iterable[Evidence]) -> frozenset[str]:
+    """All items in the lists of these users."""
+    return frozenset(item for each in users for item in (*each.baseline, *each.candidate))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
     """What one run measured, as it is stored; nothing of a run that measured nothing."""

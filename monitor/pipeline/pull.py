@@ -111,8 +111,8 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
     )
     deadline = Deadline.after(request.timeout_s + GRACE_S)
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights = _Extra(comparison, "item_weights", arms.weights, lambda each: each.weights(slot))
-    relevance = _Extra(comparison, "relevance", arms.relevance, lambda each: each.relevance(slot))
+    weights = _Extra("item_weights", arms.weights, lambda each: each.weights(slot))
+    relevance = _Extra("relevance", arms.relevance, lambda each: each.relevance(slot))
     with source.read(request) as joined:
         lacks = [each.wait(deadline, late) for each in (weights, relevance)]
 
@@ -167,9 +167,9 @@ def pull_all(
         arm: BackgroundCall(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
     }
-    weights = _Extra(comparison, "item_weights", arms.weights, lambda source: source.weights(slot))
-    relevance = _Extra(comparison, "relevance", arms.relevance, lambda source: source.relevance(slot))
-    again = _Extra(comparison, "noise_floor", arms.again, lambda source: source.pull(request))
+    weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot))
+    relevance = _Extra("relevance", arms.relevance, lambda source: source.relevance(slot))
+    again = _Extra("noise_floor", arms.again, lambda source: source.pull(request))
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     found = {arm: _pulled(call, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
@@ -196,13 +196,13 @@ def pull_all(
 
 
 def pull_titles(
-    comparison: Comparison, arms: Arms, slot: datetime, items: Collection[str], timeout_s: float
+    source: ItemTitleSource | None, slot: datetime, items: Collection[str], timeout_s: float = TITLES_S
 ) -> tuple[Mapping[str, str], str | None]:
     """Titles of these items where there is a source of them, and why it gave none; waits for `TITLES_S` at most."""
-    if arms.titles is None or not items:
+    if source is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
-    titles = _Extra(comparison, "item_titles", arms.titles, lambda source: source.titles(slot, items))
+    titles = _Extra("item_titles", source, lambda each: each.titles(slot, items))
     lack = titles.wait(Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids")
     return titles.answer or {}, lack
 
@@ -210,10 +210,10 @@ def pull_titles(
 class _Extra(Generic[T]):
     """What a run can do without, asked of its source in the background; there may be no such source."""
 
-    def __init__(self, comparison: Comparison, what: str, source: S | None, read: Callable[[S], T | None]) -> None:
+    def __init__(self, what: str, source: S | None, read: Callable[[S], T | None]) -> None:
         self.answer: T | None = None
         self._what = what
-        self._call = None if source is None else BackgroundCall(partial(read, source), name=f"{comparison.name}-{what}")
+        self._call = None if source is None else BackgroundCall(partial(read, source), name=what)
 
     def wait(self, deadline: Deadline, late: str) -> str | None:
         """Wait for the answer; the reason why there is none where the source failed."""

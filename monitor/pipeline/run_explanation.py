@@ -55,6 +55,8 @@ from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.score import watched_metrics
 
+TITLED = 10
+"""Places of an example's lists whose items have titles: what is stored of a run grows with them."""
 HEALTHY_RUNS = 20
 """Newest healthy runs that a run is held against."""
 
@@ -211,8 +213,11 @@ def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ..
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
-    """Ids of the items that the explanation names."""
-    return frozenset() if explanation is None else frozenset(each.item for each in (*explanation.gained, *explanation.lost))
+    """Ids of the items that the explanation names, and that its examples have in the places that messages show."""
+    if explanation is None:
+        return frozenset()
+    lists = (items[:TITLED] for each in explanation.examples for items in (each.baseline, each.candidate))
+    return frozenset(each.item for each in (*explanation.gained, *explanation.lost)).union(*lists)
 
 
 def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
@@ -222,7 +227,7 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
     gained, lost = (
         tuple(replace(each, title=titles.get(each.item)) for each in items) for items in (explanation.gained, explanation.lost)
     )
-    return replace(explanation, gained=gained, lost=lost)
+    return replace(explanation, gained=gained, lost=lost, titles=titles)
 
 
 def add_explanations(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:

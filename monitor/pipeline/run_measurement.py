@@ -115,7 +115,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     with watch.stage("explain"):
         split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
         seconds_left = deadline - watch.clock.monotonic()
-        titles, untitled = pull_titles(comparison, arms, slot, explained_items(why), seconds_left)
+        titles, untitled = pull_titles(arms.titles, slot, explained_items(why), seconds_left)
     measured = MeasuredRun(
         coverage=found.coverage,
         summaries=found.summaries,

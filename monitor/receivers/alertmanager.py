@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.model import Message, Transition, Treatment, Updates, format_instant
 from monitor.options import Duration, LabelName, Options
-from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url, require_base
+from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
@@ -33,7 +33,7 @@ def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
     return urls
 
 
-_PeerUrl = Annotated[Url, require_base(PATH, "http://host:9093, with the path prefix if there is one")]
+_PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
 
 
 class BasicAuth(Options):

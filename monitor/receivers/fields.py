@@ -34,17 +34,16 @@ def check_url(text: str) -> str:
     return text
 
 
-def require_base(path: str, example: str) -> AfterValidator:
-    """The check of a URL that is the base of this path: without a query, and without the path itself."""
+def without_path(path: str, advice: str) -> AfterValidator:
+    """The check of a URL behind which this path is put."""
 
-    def check(url: str) -> str:
-        parts = urlsplit(url)
-        if parts.query or parts.path.rstrip("/").endswith(path):
-            msg = f"must not hold a ?query and must not end in {path}: write {example}"
+    def check_base(url: str) -> str:
+        if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith(path):
+            msg = f"must not hold a ?query and must not end in {path}: {advice}"
             raise ValueError(msg)
         return url
 
-    return AfterValidator(check)
+    return AfterValidator(check_base)
 
 
 def of_secret(check: Callable[[str], object]) -> AfterValidator:

@@ -65,7 +65,7 @@ _ADVICE = (
 
 def _retention(retention: Partial) -> Iterator[Problem]:
     runs = retention.get("runs")
-    for key in ("scores", "lists", "evidence", "summaries"):
+    for key in ("scores", "evidence"):
         kept = retention.get(key)
         if retention.has(key) and runs is not None and kept is not None and kept > runs:
             yield Problem(("retention", key), "must not be longer than retention.runs: it goes with its run")

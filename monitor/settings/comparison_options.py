@@ -17,6 +17,7 @@ from monitor.settings.value_types import (
     ComparisonName,
     CronText,
     DaysText,
+    ItemUrl,
     KeepChoice,
     MetricName,
     PublicUrl,
@@ -188,7 +189,12 @@ class ComparisonOptions(Options):
         default=None, description="Weights of items, such as popularity or price, for metrics that need them."
     )
     item_titles: ItemTitlesOptions | None = Field(
-        default=None, description="Titles of items for explanations, which show ids without them."
+        default=None, description="Titles of items, wherever lists and items are shown: ids stand there without them."
+    )
+    item_url: ItemUrl | None = Field(
+        default=None,
+        description="Page of an item, to which pages and reports link: `{item}` is its id, percent-encoded.",
+        examples=["https://shop.example.com/items/{item}"],
     )
     relevance: RelevanceOptions | None = Field(
         default=None,

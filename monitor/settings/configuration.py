@@ -33,27 +33,17 @@ class RetentionOptions(Options):
     """How long results are kept. Alert states are kept as long as they last."""
 
     scores: Duration = Field(
-        default=timedelta(days=30), description="Scores of each user. On PostgreSQL they are deleted by whole days."
-    )
-    lists: Duration | None = Field(
-        default=None,
-        description="Lists of all compared users; deleted earlier once nothing needs them (default: as `scores`).",
+        default=timedelta(days=30),
+        description="Scores and lists of each user; unneeded lists go earlier, and scores on PostgreSQL by whole days.",
     )
     evidence: Duration = Field(default=timedelta(days=90), description="Lists of example users, and explanations.")
-    summaries: Duration | None = Field(
-        default=None,
-        description="Summaries, coverage and expectations of segments other than `all`; what rules learned from them is kept "
-        "(default: as `runs`).",
-    )
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with everything that belongs to them.")
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """What is deleted at this time."""
         return Cutoffs(
             scores=now - self.scores,
-            lists=now - (self.lists or self.scores),
             evidence=now - self.evidence,
-            summaries=now - (self.summaries or self.runs),
             runs=now - self.runs,
         )
 

@@ -55,6 +55,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         config_hash=config_hash(options),
         measuring=_measuring_plan(options),
         judging=_judging_plan(options),
+        item_url=options.item_url,
     )
 
 

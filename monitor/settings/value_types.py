@@ -127,6 +127,15 @@ def _url(text: str) -> str:
     return text
 
 
+def _item_url(text: str) -> str:
+    filled = text.replace("{item}", "x")
+    if filled == text or re.search("[{}]", filled) or "{item}" in text.partition("://")[2].partition("/")[0]:
+        msg = "must hold {item} behind its host, and no other braces: https://shop.example.com/{item}"
+        raise ValueError(msg)
+    _url(filled)
+    return text
+
+
 def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     base = (info.context or {}).get("base_dir")
     try:
@@ -155,4 +164,5 @@ KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type
 Address = Annotated[str, _readable_by(split_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]
 LeaseTime = Annotated[Duration, AfterValidator(_lease)]
+ItemUrl = Annotated[str, AfterValidator(_item_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

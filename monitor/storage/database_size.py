@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 
-from sqlalchemy import Connection, Table, exists, func, select, text
+from sqlalchemy import Connection, Table, text
 
-from monitor.model import DatabaseSize, DataKind, KindSize
+from monitor.model import DataKind
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.partitions import bytes_of, score_tables
-from monitor.storage.tables import alert_states, metadata, runs, transitions
-from monitor.storage.transactions import Database
+from monitor.storage.tables import metadata
 
 _NAMES = {
     DataKind.SCORES: ("scores",),
@@ -29,7 +27,7 @@ _NAMES = {
 TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
 }
-"""The tables of each kind; the runs that hold any are counted in the first."""
+"""The tables of each kind."""
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
@@ -48,34 +46,6 @@ def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
     for table, count in rows.items():
         found[kinds[table]] += count
     return dict(found)
-
-
-def measure(database: Database) -> DatabaseSize:
-    """Everything that `rankwatch db size` prints."""
-    with database.read() as connection:
-        found = bytes_by_kind(connection)
-        is_free = is_sqlite(connection)
-        return DatabaseSize(
-            used_bytes=sum(found.values()),
-            free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
-            kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
-        )
-
-
-def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    holding, oldest = _holding(connection, TABLES[kind][0])
-    return KindSize(kind=kind, used_bytes=used, runs=holding, oldest=oldest)
-
-
-def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
-    """How many runs hold rows of the table, and the slot of the oldest; of alerts the oldest transition."""
-    if table is alert_states:
-        return 0, connection.scalar(select(func.min(transitions.c.scheduled_for)))
-    query = select(func.count(), func.min(runs.c.scheduled_for))
-    if table is not runs:
-        query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
-    count, oldest = connection.execute(query).one()
-    return count, oldest
 
 
 def _pragma(connection: Connection, name: str) -> int:

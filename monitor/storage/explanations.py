@@ -89,8 +89,10 @@ def read_briefing(connection: Connection, comparison: str, slot: datetime) -> Br
     if run_id is None:
         return Briefing()
     explanation = explanations_of(connection, [run_id]).get(run_id)
-    shown = [group.examples[0] for group in explanation.groups if group.examples] if explanation else []
+    shown = explanation.examples if explanation else ()
     if not shown:
         worst = [each for each in evidence_of(connection, run_id) if each.kind is EvidenceKind.WORST]
-        shown = [ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate) for each in worst]
-    return Briefing(explanation=explanation, examples=tuple(shown[:_EXAMPLES]))
+        shown = tuple(
+            ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate) for each in worst[:_EXAMPLES]
+        )
+    return Briefing(explanation=explanation, examples=shown)

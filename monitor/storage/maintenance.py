@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import and_, update
 
-from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunStatus
+from monitor.model import Cutoffs, DataKind, Lease, Pruned, RunStatus
 from monitor.storage import database_size, leases, schema_version
 from monitor.storage.clock_trust import doubt_about
 from monitor.storage.database_url import describe
@@ -78,7 +78,3 @@ class SqlMaintenance:
     def sizes(self) -> Mapping[DataKind, int]:
         with self._database.read() as connection:
             return database_size.bytes_by_kind(connection)
-
-    def measure(self) -> DatabaseSize:
-        """Everything that `rankwatch db size` prints."""
-        return database_size.measure(self._database)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Delete, Select, Table, delete, exists, or_, select, true
+from sqlalchemy import Connection, Delete, Select, Table, delete, exists, or_, select
 
-from monitor.model import ALL, Cutoffs, Pruned, State
+from monitor.model import Cutoffs, Pruned, State
 from monitor.storage.alert_states import WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
@@ -22,20 +22,14 @@ from monitor.storage.partitions import (
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables import (
     alert_states,
-    arm_scores,
-    coverage,
-    coverage_reasons,
     deliveries,
     evidence,
-    expectations,
     explanations,
     kept_lists,
     notifications,
     runs,
     scores,
     silences,
-    statistics,
-    summaries,
     transitions,
 )
 from monitor.storage.transactions import Database
@@ -44,8 +38,6 @@ TRANSITIONS_AT_ONCE = 500
 
 _DAYS_AHEAD = 2
 """For so many days partitions are made ahead, so that the first run of a day need not make one."""
-DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries, arm_scores, expectations)
-"""Tables with rows for each segment, in an order in which these can be deleted: those of ``all`` stay as long as the run."""
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
@@ -75,8 +67,7 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
     return [
         ((evidence,), _settled_with(evidence, before)),
         ((explanations,), _settled_with(explanations, before)),
-        ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)),
-        (DETAILS, _with_details(max(cutoffs.summaries, cutoffs.runs))),
+        ((kept_lists,), runs_with_unneeded_lists(max(cutoffs.scores, cutoffs.runs), now)),
     ]
 
 
@@ -86,8 +77,7 @@ def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[t
     for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
             for table in tables if _is_found(connection, found, run_id) else ():
-                is_gone = table.c.segment != ALL if tables is DETAILS else true()
-                counts += _execute(connection, delete(table).where(of_run(connection, run_id, table), is_gone))
+                counts += _execute(connection, delete(table).where(of_run(connection, run_id, table)))
     return counts
 
 
@@ -102,13 +92,6 @@ def _is_found(connection: Connection, found: Select[tuple[int]], run_id: int) ->
 def _settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
     has_rows = exists(select(table.c.run_id).where(table.c.run_id == runs.c.id))
     return select(runs.c.id).where(is_settled_before(before), has_rows)
-
-
-def _with_details(before: datetime) -> Select[tuple[int]]:
-    """Settled runs of older slots that hold summaries of segments other than ``all``."""
-    has_details = exists(select(summaries.c.run_id).where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL))
-    is_covered = exists(select(coverage.c.run_id).where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL))
-    return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
 
 
 def _read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:

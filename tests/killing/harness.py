@@ -74,7 +74,7 @@ def play(step: str, url: str, folder: Path) -> Outcome:
     with contextmanager(serve_hook)() as hook:
         receivers = f"receivers:\n  - webhook: {{url: '{hook.url}'}}\nlease: 5s\n{_CALM}"
         write_lists(folder / "candidate.jsonl", APART)
-        config = write_world(folder, url, receivers=receivers)
+        config = write_world(folder, url, every="2s", receivers=receivers)
         with daemon(config, step) as killed:
             exit_code = ended(killed, PATIENCE_S)
             assert exit_code == -signal.SIGKILL, f"{step}: not reached, exit code {exit_code}"

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from factories import changed, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
-from monitor.model import Comparison, Keep, Memory, RunResult, RunStatus, State
+from monitor.model import Briefing, Comparison, Keep, Memory, RunResult, RunStatus, State
 from monitor.pipeline.run_explanation import add_explanations, choose_metric
+from monitor.receivers.message.explanation_text import example_lists
 from pipeline.canned import CannedTitles, ran, users
 
 NAMES = [f"u{number}" for number in range(80)]
@@ -194,6 +195,13 @@ def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
     assert [(item.item, item.title) for item in result.explanation.gained] == [("7", "Tea"), ("8", None), ("9", None)]
     assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
     assert result.reason is None
+
+
+def test_both_lists_of_the_users_shown_have_all_their_titles() -> None:
+    found = titled({str(item): f"T{item}" for item in range(10)}).explanation
+    assert found is not None
+    rows = example_lists(Briefing(explanation=found, examples=found.examples))[0].rows
+    assert [row[1:] for row in rows[:3]] == [("T1 (gone)", "T7 (new)"), ("T2 (gone)", "T8 (new)"), ("T3 (gone)", "T9 (new)")]
 
 
 @pytest.mark.parametrize("answer", [SourceError("titles.csv: no such file"), threading.Event()])

@@ -110,9 +110,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_
         lite = folder / "lite"
         lite.mkdir()
         configs: dict[Way, Path] = {
-            "direct": world.write("direct", database=url, source=url, every="1s"),
+            "direct": world.write("direct", database=url, source=url, every="2s"),
             "file": world.write("file", database=url, source=url),
-            "environment": world.write("environment", database=f"sqlite:///{lite}/rankwatch.db", source=url, every="1s"),
+            "environment": world.write("environment", database=f"sqlite:///{lite}/rankwatch.db", source=url, every="2s"),
         }
         stage = Stage(world=world, configs=configs, url=url)
         with ThreadPoolExecutor(2) as pool:

@@ -23,11 +23,11 @@ def test_removing_a_comparison_whose_alert_fires_ends_the_alert_and_tells_receiv
 ) -> None:
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
-    config = write_world(tmp_path, url, receivers=hook, names=("old", "kept"))
+    config = write_world(tmp_path, url, every="2s", receivers=hook, names=("old", "kept"))
     write_lists(tmp_path / "candidate.jsonl", APART)
     with serving(config) as daemon:
         count = len(collector.wait_for(2))
-        write_config(tmp_path, url, every="1s", receivers=hook, names=("kept",))
+        write_config(tmp_path, url, every="2s", receivers=hook, names=("kept",))
         daemon.send(signal.SIGHUP)
         # On a busy machine others may come in between, that runs are late.
         while b"removed from the configuration" not in collector.requests[count - 1].body:

@@ -7,8 +7,6 @@ from datetime import timedelta
 import pytest
 
 import published
-from logs import captured
-from monitor.service.daemon import places
 from monitor.service.daemon.places import Places, Ticket, next_runs, took_whole_deadline
 from servers.daemon import wait_for
 
@@ -106,14 +104,13 @@ def taken(held: Places, one: Ticket) -> threading.Thread:
     return thread
 
 
-def test_who_waits_is_counted_and_logged_and_begins_when_a_place_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = captured(monkeypatch, places)
+def test_who_waits_is_counted_and_begins_when_a_place_is_free() -> None:
     now_s = [0.0]
-    held = Places(lambda: 1, lambda: now_s[0], said_after_s=0.0)
+    held = Places(lambda: 1, lambda: now_s[0])
     first, second, third = (ticket(name) for name in ("first", "second", "third"))
     held.take(first)
     waiting = [taken(held, second)]
-    wait_for(lambda: lines.entries, "the line")
+    wait_for(lambda: held.waiting == 1, "the second")
     waiting.append(taken(held, third))
     wait_for(lambda: held.waiting == 2, "both")
 
@@ -125,6 +122,3 @@ def test_who_waits_is_counted_and_logged_and_begins_when_a_place_is_free(monkeyp
     held.look_again()
     waiting[1].join(60)
     assert (third.begun_s, held.waiting) == (12.0, 0)
-    (line,) = lines.entries  # one a minute, however many wait
-    assert (line["comparison"], line["waiting"], line["at_work"], line["of_them_after_a_hang"]) == ("second", 1, 1, 0)
-    assert "concurrent_runs" in line["event"]

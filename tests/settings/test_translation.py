@@ -3,12 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from factories import SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import Direction, Keep, Learning, SampleSize, Severity
-from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_comparison, to_schedule
@@ -225,11 +223,3 @@ def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str
 
 
 DAY = timedelta(days=1)
-
-
-def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:
-    found = RetentionOptions.model_validate({"scores": "7d", "runs": "100d"}).cutoffs(SLOT)
-    assert (found.scores, found.lists, found.summaries) == (SLOT - 7 * DAY, SLOT - 7 * DAY, SLOT - 100 * DAY)
-
-    told = RetentionOptions.model_validate({"lists": "1d", "summaries": "30d"}).cutoffs(SLOT)
-    assert (told.lists, told.summaries) == (SLOT - DAY, SLOT - 30 * DAY)

@@ -219,13 +219,13 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: Sq
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
     def left(now: Any) -> set[int]:
-        prune(store, lists=early, now=now)
+        prune(store, scores=early, now=now)
         return with_lists(store)
 
     assert left(SLOT + 2 * DAY) == set(ids)
     assert left(SLOT + 4 * DAY) == set(ids[2:])
     assert left(SLOT + 9 * DAY) == set(ids[2:])
-    assert prune(store, lists=SLOT + 9 * DAY)["kept_lists"] == 2
+    assert prune(store, scores=SLOT + 9 * DAY)["kept_lists"] == 2
     assert with_lists(store) == set()
 
 

@@ -61,17 +61,6 @@ def test_an_attempt_that_is_kept_is_a_run_of_its_own_until_its_slot_is_old(store
     assert store.history.runs(comparison=None, limit=9) == ()
 
 
-def test_segments_go_at_an_age_of_their_own_and_all_users_stay_with_their_run(store: SqlStore) -> None:
-    old, new = run(store, SLOT), run(store, SLOT + 2 * DAY)
-
-    assert prune(store, summaries=SLOT + DAY) == {"coverage": 1, "statistics": 2, "summaries": 1}
-    assert [[each.segment for each in record(store, found).summaries] for found in (old, new)] == [
-        ["all"],
-        ["all", "activity=new"],
-    ]
-    assert prune(store, summaries=SLOT + DAY) == {}
-
-
 def test_others_write_between_the_runs(store: SqlStore) -> None:
     for hours in range(20):
         run(store, SLOT + hours * HOUR)

@@ -34,7 +34,7 @@ def meet_at(gate: Barrier) -> None:
 def pruned_beside(url: str) -> Counter[str]:
     """Begins with the other; what is in each other's way is tried again, as the daemon and people do."""
     gone: Counter[str] = Counter()
-    old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 6 * DAY, summaries=SLOT + 5 * DAY, runs=SLOT + 3 * DAY)
+    old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 6 * DAY, runs=SLOT + 3 * DAY)
     with closing(open_store(url, create=False)) as store:
         _gate[0].wait(60)
         for _ in range(DAYS):

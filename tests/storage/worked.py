@@ -177,5 +177,5 @@ def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[
 
 
 def cutoffs(**before: datetime) -> Cutoffs:
-    never = dict.fromkeys(("scores", "lists", "evidence", "summaries", "runs"), NEVER)
+    never = dict.fromkeys(("scores", "evidence", "runs"), NEVER)
     return Cutoffs(**{**never, **before})

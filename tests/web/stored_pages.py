@@ -24,7 +24,7 @@ METRIC = "extended_tau"
 KEY = "key-1"
 
 
-def fill(store: SqlStore, name: str = "home-feed", user: str = "u1") -> None:
+def fill(store: SqlStore, name: str = "home-feed", user: str = "u1", item: str | None = None) -> None:
     """Four runs of one comparison, the last of which fires; of one user and one other the lists are kept."""
     for number, slot in enumerate(SLOTS):
         claim = store.runs.claim(name, slot, owner="test", now=slot, until=slot + DAY, config_hash="0" * 64, rerun=False)
@@ -33,11 +33,12 @@ def fill(store: SqlStore, name: str = "home-feed", user: str = "u1") -> None:
         of_all = factories.summary(mean=mean)
         uk = factories.summary(segment=f"country={name}", mean=mean / 2, n=9)
         explained = published.explanation()
-        item = replace(explained.gained[0], item=name, title=name)
+        listed = item or name
+        gained = replace(explained.gained[0], item=listed, title=listed)
         change = factories.transition(
             comparison=name, slot=slot, since=slot, at=slot, dedup_key=KEY, incident=KEY, explanation=name, reason=name
         )
-        lists = (name, "i2", "i3"), ("i2", name, "i4")
+        lists = (listed, "i2", "i3"), ("i2", listed, "i4")
         result = published.result(
             claim=claim,
             reason=name,
@@ -56,7 +57,7 @@ def fill(store: SqlStore, name: str = "home-feed", user: str = "u1") -> None:
                 candidate=factories.rankings({user: list(lists[1]), "zz": ["i1"]}),
                 segments={"all": np.arange(2)},
             ),
-            explanation=replace(explained, metric=METRIC, sentence=name, gained=(item,)),
+            explanation=replace(explained, metric=METRIC, sentence=name, gained=(gained,)),
             expectations=(_expectation(), _expectation(segment=f"country={name}")),
             states=(
                 factories.state(

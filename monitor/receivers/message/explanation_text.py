@@ -70,10 +70,9 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     """Lists of two users, of different groups unless they were chosen."""
     explanation = briefing.explanation
-    groups = () if explanation is None else explanation.groups
-    examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)
+    examples = briefing.examples or (explanation.examples if explanation else ())
     known = () if explanation is None else (*explanation.gained, *explanation.lost)
-    titles = {each.item: each.title for each in known if each.title}
+    titles = {each.item: each.title for each in known if each.title} | dict(explanation.titles if explanation else {})
     return tuple(
         SideBySide(user=bounded_line(each.user, _LONGEST_ITEM), rows=tuple(_rows(each, titles)))
         for each in examples[:MAX_EXAMPLES]

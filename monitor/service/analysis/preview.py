@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.errors import MonitorError
-from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, Memory, SampleSize
+from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, Memory, SampleSize, items_of
+from monitor.pipeline.pull import pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
@@ -23,6 +24,8 @@ class Preview:
     evidence: tuple[Evidence, ...]
     troubles: tuple[str, ...]
     notes: Mapping[tuple[Arm, CoverageReason], str]
+    titles: Mapping[str, str] = field(default_factory=dict)
+    untitled: str | None = None  # why there are none
 
 
 def preview_users(watched: Watched, count: int) -> Preview:
@@ -35,6 +38,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
         found = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except MonitorError as error:
         return Preview(comparison=few, slot=slot, coverage=None, evidence=(), troubles=(str(error),), notes={})
+    titles, untitled = pull_titles(watched.arms.titles, slot, items_of(found.run.evidence))
     return Preview(
         comparison=few,
         slot=slot,
@@ -42,4 +46,6 @@ def preview_users(watched: Watched, count: int) -> Preview:
         evidence=found.run.evidence,
         troubles=(),
         notes=found.notes,
+        titles=titles,
+        untitled=untitled,
     )

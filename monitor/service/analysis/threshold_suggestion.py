@@ -1,4 +1,4 @@
-"""Suggested thresholds for a comparison, learned from its stored runs, and what each would have caught. Stores nothing."""
+"""Suggested thresholds for a comparison, learned from its stored runs. Stores nothing."""
 
 from __future__ import annotations
 
@@ -24,14 +24,11 @@ from monitor.model import (
     SimilarityRule,
     Statistic,
     Summary,
-    Transition,
 )
 from monitor.pipeline.expectations import REMEMBERED
-from monitor.pipeline.rejudgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
 from monitor.reference import Budget, Threshold, propose, refer
-from monitor.service.analysis.rule_backtest import finished_records
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import to_comparison, to_schedule
@@ -47,7 +44,7 @@ class Suggestion:
 
     ``rule`` holds the threshold where there is one. ``expected`` is what is normal after ``runs`` healthy runs, ``usually``
     and ``nearly_always`` the changes that one run shows with a chance of 50 % and 95 %, in the statistic's own unit.
-    ``caught``: the starts of its firings over all stored runs. ``note``: what to know of what it was learned from.
+    ``note``: what to know of what it was learned from.
     """
 
     rule: SimilarityRule
@@ -56,7 +53,6 @@ class Suggestion:
     expected: float | None = None
     usually: float | None = None
     nearly_always: float | None = None
-    caught: tuple[Transition, ...] = ()
     obstacle: str | None = None
     note: str | None = None
 
@@ -93,7 +89,7 @@ def suggest_thresholds(
         looks={_name(series.rule): 1.0 for series in looks},
     )
     found = [_suggest(series, past, budget, interval, _worst(series.rule, comparison.measuring.k)) for series in looks]
-    return _with_caught(comparison, _uniquely_named(found), history)
+    return _uniquely_named(found)
 
 
 def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
@@ -112,7 +108,7 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
     return past
 
 
-def _uniquely_named(found: Sequence[Suggestion]) -> list[Suggestion]:
+def _uniquely_named(found: Sequence[Suggestion]) -> tuple[Suggestion, ...]:
     seen: Counter[str] = Counter()
     named = []
     for each in found:
@@ -120,7 +116,7 @@ def _uniquely_named(found: Sequence[Suggestion]) -> list[Suggestion]:
         number = seen[each.rule.alert]
         alert = each.rule.alert if number == 1 else f"{each.rule.alert}-{number}"
         named.append(replace(each, rule=replace(each.rule, alert=alert)))
-    return named
+    return tuple(named)
 
 
 def _name(rule: SimilarityRule) -> str:
@@ -240,15 +236,3 @@ def _round_away(value: float, direction: Direction) -> float:
 
 def _days(span: timedelta) -> str:
     return f"{span / timedelta(days=1):,.3g} days"
-
-
-def _with_caught(comparison: Comparison, found: Sequence[Suggestion], history: History) -> tuple[Suggestion, ...]:
-    """The suggestions with the pages that they would have sent over the stored runs of the present configuration."""
-    rules = tuple(each.rule for each in found if each.obstacle is None)
-    rejudging = Rejudgement(comparison=replace(comparison, judging=replace(comparison.judging, rules=rules)))
-    firings: dict[str, list[Transition]] = defaultdict(list)
-    for record in finished_records(comparison.name, history, None):
-        if record.run.config_hash == comparison.config_hash:
-            for each in rejudging.judge(record):
-                firings[each.alert].extend([each] if each.is_start else [])
-    return tuple(replace(each, caught=tuple(firings[each.rule.alert])) for each in found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from monitor import __version__
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
-from monitor.export import PrometheusPublisher
+from monitor.export import PrometheusPublisher, families_of_comparison, write_families, write_textfile
 from monitor.model import RunResult, RunStatus, format_instant, kept_name
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
@@ -116,13 +116,17 @@ class OneShot:
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
 
-    def publish(self, comparison: str | None) -> tuple[str, ...]:
-        """Publish what is stored of the selected comparisons; their names. DatabaseError when it cannot be read."""
+    def write_metrics(self, comparison: str | None, textfile: Path) -> None:
+        """Write what is stored of the selected comparison, or of all and the rest, to a textfile. DatabaseError, OSError."""
         names = tuple(watched.comparison.name for watched in select_watched(self.wiring.watched, comparison))
         now = self.clock.now()
         show_outbox(self.store, self.publisher, now)
         self.publisher.publish(self.store.history.latest(names, until=now + SKEW))
-        return names
+        families = self.publisher.final()
+        # Of one comparison its own series alone: another file may hold the others.
+        write_textfile(
+            textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
+        )
 
     def _require_past(self, instant: datetime, name: str) -> None:
         # A slot judged ahead of time would keep every slot before it from being judged.

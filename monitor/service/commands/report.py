@@ -1,15 +1,22 @@
-"""A report over stored runs: pages of a daemon, without one. Stores nothing, and asks sources for titles alone."""
+"""A report over stored runs: pages of a daemon, without one. Stores nothing; asks sources for titles alone, as `show` does."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import closing, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import NoReturn
 
+from monitor.errors import ConfigError
+from monitor.pipeline.pull import pull_titles
 from monitor.service.clock import SystemClock
 from monitor.service.composition import Wiring, pseudonyms_of, watch
 from monitor.service.daemon.titles import TitleCache
 from monitor.settings.configuration import Settings
+from monitor.settings.loader import load_settings
 from monitor.settings.translation import policy_of
+from monitor.sources import open_item_titles
 from monitor.storage import opened_store
 from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError, Site
@@ -37,6 +44,16 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
             return make_report(site, name, slot=slot, since=since, until=until)
     finally:
         wiring.close()
+
+
+def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+    """Titles of items of a stored run; none where the configuration cannot be used, or does not say where they stand."""
+    with suppress(ConfigError):
+        for options in load_settings(config).comparisons:
+            if options.name == name and options.item_titles is not None:
+                with closing(open_item_titles(options.item_titles)) as source:
+                    return pull_titles(source, slot, items)[0]
+    return {}
 
 
 def _no_daemon(*_: object) -> NoReturn:

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-import structlog
-
 from monitor.model import Run
-
-SAID_AFTER_S = 10.0
-"""How long a run waits for a place before the log says so."""
-SAID_EVERY_S = 60.0
-
-log = structlog.get_logger(__name__)
 
 
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
@@ -58,21 +50,18 @@ def next_runs(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s:
 class Places:
     """Hands places to runs as `next_runs` decides, with at most ``most()`` for healthy ones. Safe to share between threads."""
 
-    def __init__(self, most: Callable[[], int], monotonic: Callable[[], float], *, said_after_s: float = SAID_AFTER_S) -> None:
-        self._most, self._monotonic, self._said_after_s = most, monotonic, said_after_s
+    def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
+        self._most, self._monotonic = most, monotonic
         self._lock = threading.Lock()
         self._queue: list[Ticket] = []
         self._held: list[Ticket] = []
-        self._said_s = float("-inf")
 
     def take(self, ticket: Ticket) -> None:
         """Wait for a place."""
         with self._lock:
             self._queue.append(ticket)
         self.look_again()
-        if not ticket.admitted.wait(self._said_after_s):
-            self._say(ticket)
-            ticket.admitted.wait()
+        ticket.admitted.wait()
 
     def give_back(self, ticket: Ticket) -> None:
         """Free its place."""
@@ -94,18 +83,3 @@ class Places:
     def waiting(self) -> int:
         """How many wait for a place."""
         return len(self._queue)
-
-    def _say(self, ticket: Ticket) -> None:
-        with self._lock:
-            now_s = self._monotonic()
-            if now_s - self._said_s < SAID_EVERY_S:
-                return
-            self._said_s = now_s
-            waiting, at_work, suspects = len(self._queue), len(self._held), sum(each.is_suspect for each in self._queue)
-        log.warning(
-            "runs wait for a place: raise concurrent_runs, or give comparisons longer intervals or different offsets",
-            comparison=ticket.name,
-            waiting=waiting,
-            of_them_after_a_hang=suspects,
-            at_work=at_work,
-        )

@@ -24,6 +24,8 @@ from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 
 _CHUNK = 64 * 1024
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
+_NAMES, _LONGEST_NAME = 5, 30
+"""Fields of an answer that are named in a note."""
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 
@@ -103,7 +105,10 @@ class RequestTemplate:
     def _read_one(self, user: str, answer: object) -> ListAnswer | RequestFailure:
         if self._user is not None and user_key(self._user(answer)) != user:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
-        return ListAnswer(self._items(answer), self._scores(answer) if self._scores else None)
+        items = self._items(answer)
+        if items is None and answer is not None:
+            return RequestFailure(CoverageReason.MALFORMED, f"has nothing where items says, in {_shape(answer)}")
+        return ListAnswer(items, self._scores(answer) if self._scores else None)
 
     def _read_batch(self, users: Sequence[str], answer: object) -> Answers | RequestFailure:
         found, keys = self._answers(answer), list[object]()
@@ -169,6 +174,14 @@ def _quoted(user: str) -> str:
 
 def _finder(expression: str) -> Find:
     return cast("Find", jmespath.compile(expression).search)
+
+
+def _shape(answer: object) -> str:
+    """What an answer looks like, without what it says: the names of its fields at most."""
+    if not isinstance(answer, dict):
+        return f"an array of {len(answer):,}" if isinstance(answer, list) else "a single value"
+    names = [name if _UNRESERVED(name) and len(name) <= _LONGEST_NAME else "..." for name in answer]
+    return f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}" if names else "an empty object"
 
 
 def _guess(content: bytes, response: aiohttp.ClientResponse) -> str:

@@ -36,6 +36,11 @@ _CAUSES = 3
 """So many causes of one reason are named."""
 _DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answer, and the source is given up
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_LIKELY_OURS = {
+    CoverageReason.MISSING: "is url right?",
+    CoverageReason.WRONG_USER: "are url and user right?",
+}
+"""What to look at where all users share the reason."""
 _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's deadline passed")
 _NO_ANSWER = frozenset(
     {CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT, CoverageReason.SERVER_ERROR, CoverageReason.RATE_LIMITED}
@@ -195,6 +200,8 @@ class _HttpPull:
             causes = self._causes[reason].most_common(_CAUSES)
             told = ", ".join(f"{cause} ({count:,} times)" for cause, count in causes) if len(causes) > 1 else note
             notes[reason] = f"{self._host} {told}" if causes else f"{self._host}: {told}"
+            if len(pull.failures) == self._count and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys():
+                notes[reason] += f", for everybody: {_LIKELY_OURS[reason]}"
         return replace(pull, notes=notes)
 
 

@@ -28,7 +28,7 @@ from monitor.charts import (
     read_style,
 )
 from monitor.charts.slope_chart import draw_thumbnail
-from monitor.charts.svg import element
+from monitor.charts.svg import element, link_to
 from monitor.model import (
     Coverage,
     Explanation,
@@ -175,6 +175,11 @@ def _show(value: object) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The rows, whose first cell is an item that leads to its own page."""
+    return [(link_to(urls.get(item), item), *others) for item, *others in rows]
+
+
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for each, moved in zip(page.summaries, page.moved, strict=True):
@@ -238,7 +243,7 @@ def _templates() -> jinja2.Environment:
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
         *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _schedule_rows),
-        *(_size_rows, _receiver_rows),
+        *(_size_rows, _receiver_rows, link_to, linked_rows),
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.model import ArmScore, Coverage, Evidence, Explanation, Run, Summary, Transition
+from monitor.model import ArmScore, Coverage, Evidence, Explanation, Run, Summary, Transition, items_of
 from monitor.web.pages.site import Query, Site, require_slot
 
 
@@ -28,6 +28,7 @@ class RunPage:
     representative: tuple[Evidence, ...]
     unchanged: tuple[Evidence, ...]
     titles: Mapping[str, str]
+    urls: Mapping[str, str]
     began: tuple[tuple[str, int], ...]
     ended: tuple[tuple[str, int], ...]
     incident: str | None
@@ -42,15 +43,14 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     before, after = site.store.pages.neighbours(name, slot)
     former = site.store.pages.means(site.run_at(name, before).id) if before else {}
     evidence = site.store.history.evidence(run.id)
-    items = {item for each in evidence for item in (*each.baseline, *each.candidate)}
     changes = site.store.pages.changes(name, None, since=slot, until=slot)
-    summaries = record.summaries if record else ()
+    summaries, told = (record.summaries, record.explanation) if record else ((), None)
     return RunPage(
         name=name,
         run=run,
         before=before,
         after=after,
-        explanation=record.explanation if record else None,
+        explanation=told,
         coverage=record.coverage if record else None,
         summaries=summaries,
         moved=tuple(
@@ -61,7 +61,8 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         worst=tuple(each for each in evidence if each.kind == "worst"),
         representative=tuple(each for each in evidence if each.kind == "representative" and each.baseline != each.candidate),
         unchanged=tuple(each for each in evidence if each.kind == "representative" and each.baseline == each.candidate),
-        titles=site.titles(name, slot, items),
+        titles=site.titles(name, slot, items_of(evidence)),
+        urls=site.item_urls(name, [each.item for each in (*told.gained, *told.lost)] if told else ()),
         began=_count_by_alert(each for each in changes if each.is_start),
         ended=_count_by_alert(each for each in changes if each.is_end),
         incident=next((each.incident or each.dedup_key for each in changes if each.is_start), None),

@@ -66,6 +66,12 @@ class Site:
         """The comparison as it is configured; None where only runs of it are left."""
         return self.comparisons().get(name)
 
+    def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
+        """Addresses of the items' own pages; none where the comparison does not say where they are."""
+        found = self.comparison(name)
+        template = None if found is None else found.item_url
+        return {} if template is None else {item: template.replace("{item}", _part(item)) for item in items}
+
     def latest_of(self, name: str) -> LatestRun | None:
         """What was last published of the comparison."""
         return next((each for each in self.latest() if each.run.comparison == name), None)

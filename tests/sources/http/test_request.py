@@ -64,13 +64,37 @@ def test_items_are_selected_by_jmespath(recommender: Recommender) -> None:
     assert as_lists(pull) == {"u": ["3", "1"]}
 
 
-def test_items_that_are_not_where_they_should_be_are_malformed(recommender: Recommender) -> None:
-    recommender.lists["u"] = {"other": [1]}
+@pytest.mark.parametrize(
+    ("answer", "shape"),
+    [
+        ({"other": [1], "recs": {}}, "an object of other, recs"),
+        ({"a": 1, "b": 2, "c\n": 3, "d" * 31: 4, "e": 5, "f": 6}, "an object of a, b, ..., ..., e, ..."),
+        ({}, "an empty object"),
+        ([{"id": 1}, {"id": 2}], "an array of 2"),
+        ("secret", "a single value"),
+    ],
+)
+def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
+    answer: object, shape: str, recommender: Recommender
+) -> None:
+    recommender.lists["bad"] = answer
+    recommender.lists["good"] = {"items": [1]}
+    source = source_of(http={"url": recommender.url, "items": "items"})
+    host = f"127.0.0.1:{recommender.port}"
 
-    pull = source_of(http={"url": recommender.url, "items": "items"}).pull(request("u"))
+    assert source.pull(request("bad", "good")).notes == {
+        CoverageReason.MALFORMED: f"{host} has nothing where items says, in {shape}"
+    }
 
-    assert pull.failures == {"u": CoverageReason.MALFORMED}
-    assert pull.notes[CoverageReason.MALFORMED].endswith(": expected a list of ids, found null")
+
+def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender) -> None:
+    recommender.otherwise = "missing"
+    source = source_of(http={"url": recommender.url})
+
+    note = f"127.0.0.1:{recommender.port} answered 404 Not Found"
+    assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: f"{note}, for everybody: is url right?"}
+    recommender.behaviour["a"] = "ok"
+    assert source.pull(request("a", "b")).notes == {CoverageReason.MISSING: note}
 
 
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender) -> None:
