@@ -17,17 +17,11 @@ from pydantic import Field, SecretStr
 
 from monitor.errors import DeliveryError
 from monitor.model import Message, MessageStatus, Updates, format_instant
-<<<<<<< HEAD
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, require_base
-from monitor.receivers.http_client import HttpAnswer, HttpReceiver
-=======
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, without_path
-from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
->>>>>>> main
+from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
-PATH = "/v2/enqueue"
 _KEY = re.compile(r"[0-9A-Za-z]{32}")
 _PATH = "/v2/enqueue"
 
@@ -46,11 +40,7 @@ class PagerDutyOptions(ReceiverEntry):
     routing_key: Annotated[SecretStr, of_secret(_check_key)] = Field(
         description="Integration key of the service's Events API v2 integration."
     )
-<<<<<<< HEAD
-    url: Annotated[Url, require_base(PATH, "https://events.pagerduty.com or https://events.eu.pagerduty.com")] = Field(
-=======
     url: Annotated[Url, without_path(_PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com")] = Field(
->>>>>>> main
         "https://events.pagerduty.com",
         description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
     )
@@ -127,15 +117,10 @@ _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 class PagerDuty(HttpReceiver):
     """One service of PagerDuty."""
 
-<<<<<<< HEAD
     is_bounded = True
 
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
-        url = options.url.rstrip("/") + PATH
-=======
-    def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
->>>>>>> main
         treatment = repeated(options.repeat_every, Updates.UNPAGED)
         super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
         self._key, self._external_url = options.routing_key.get_secret_value(), external_url
