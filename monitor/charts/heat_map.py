@@ -11,18 +11,17 @@ from monitor.charts.svg import Axis, drawing, element, ticks, write_value
 WIDTH, HEIGHT = 960.0, 188.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 8.0, 34.0
 SHADES = 6
-_MOST_COLUMNS = 120
 _MOST_ROWS = 20
 
 
 def draw_heat_map(
     columns: Sequence[Sequence[int]], low: float, high: float, *, label: str, ends: tuple[str, str] = ("", "")
 ) -> Markup:
-    """Counts by bin from ``low`` to ``high`` of each run, oldest first; neighbours are added up where there are too many.
+    """Counts by bin from ``low`` to ``high`` of each run, oldest first; neighbouring bins added up where they are too many.
 
     ``ends``: what is said below the first and the last column.
     """
-    folded = [_fold(column, _MOST_ROWS) for column in _thin(columns)]
+    folded = [_fold(column, _MOST_ROWS) for column in columns]
     if not folded:
         return Markup()
     width = (WIDTH - LEFT - RIGHT) / len(folded)
@@ -46,13 +45,6 @@ def draw_heat_map(
         for said, x, anchor in zip(ends, (LEFT, WIDTH - RIGHT), ("start", "end"), strict=True)
     ]
     return drawing(WIDTH, HEIGHT, label, *axis, *drawn)
-
-
-def _thin(columns: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Columns side by side added up, until they are few enough."""
-    group = -(-len(columns) // _MOST_COLUMNS) if columns else 1
-    groups = (columns[start : start + group] for start in range(0, len(columns), group))
-    return [[sum(counts) for counts in zip(*each, strict=True)] for each in groups]
 
 
 def _fold(column: Sequence[int], most: int) -> list[int]:

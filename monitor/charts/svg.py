@@ -12,13 +12,11 @@ from markupsafe import Markup, escape
 
 def element(name: str, /, *children: object, **attributes: object) -> Markup:
     """One element; ``class_`` is `class`, other underscores are hyphens, numbers have one decimal, None leaves out."""
-    said = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inner = "".join(child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children)
-    return Markup(f"<{name}{said}>{inner}</{name}>")  # noqa: S704 - names are ours, all else is escaped
+    known = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items() if value is not None)
+    said = "".join([f' {key}="{_written(value)}"' for key, value in known])
+    inner = "".join([child if isinstance(child, Markup) else escape(_printable(str(child))) for child in children])
+    made = f"<{name}{said}>{inner}</{name}>" if inner else f"<{name}{said}/>"
+    return Markup(made)  # noqa: S704 - names are ours, all else is escaped
 
 
 def link_to(url: str | None, shown: str) -> str:
@@ -38,7 +36,6 @@ def drawing(width: float, height: float, label: str, *children: object, class_: 
         role=role,
         aria_label=label,
         class_=class_,
-        preserveAspectRatio="xMinYMid meet",
     )
 
 
@@ -47,8 +44,8 @@ def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Mar
     return element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), **attributes)
 
 
-def _number(value: object) -> str:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _printable(str(value))
+def _written(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape(_printable(str(value)))
 
 
 def _printable(text: str) -> str:

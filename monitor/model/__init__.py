@@ -47,6 +47,7 @@ from monitor.model.notifications import (
 )
 from monitor.model.pages import (
     Attempt,
+    FiringChange,
     IncidentHistory,
     SegmentMeans,
     SeriesKey,

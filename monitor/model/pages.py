@@ -36,6 +36,17 @@ class SeriesPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FiringChange:
+    """In the run of a slot a firing began, or it ended; ``key``: of its incident."""
+
+    alert: str
+    segment: str
+    slot: datetime
+    is_start: bool
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMeans:
     """One segment's mean in each of the newest ok runs, oldest first; None where nobody was compared."""
 

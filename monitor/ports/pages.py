@@ -7,14 +7,15 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.model import (
+    AlertState,
     CoverageRow,
     Explanation,
+    FiringChange,
     Histogram,
     IncidentHistory,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
-    Transition,
     UserLists,
     UserRun,
 )
@@ -49,8 +50,11 @@ class PageStore(Protocol):
     def explanation(self, run_id: int) -> Explanation | None:
         """Why the run's mean fell, where that is stored."""
 
-    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[Transition, ...]:
-        """Transitions of the slots from ``since`` to ``until``, of one segment or of all, in the order they were stored."""
+    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[FiringChange, ...]:
+        """Firings that began or ended from ``since`` to ``until``, of one segment or of all, in the order they were stored."""
+
+    def firing_states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
+        """Alerts that fire, of one comparison or of all."""
 
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         """Scores of the user in those of the newest ``runs`` that kept any, oldest first."""

@@ -314,8 +314,8 @@ class Maintenance(Protocol):
         comparison's newest and those that may still get relevance. Scores on PostgreSQL go by whole days.
         """
 
-    def sizes(self) -> Mapping[DataKind, int]:
-        """Bytes on disk of each kind of data."""
+    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
+        """Bytes on disk of each kind of data; not ``anew``: as last measured here, for SQLite reads most of its file for it."""
 
 
 class Store(Closable, Protocol):

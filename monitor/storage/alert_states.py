@@ -135,17 +135,14 @@ def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey
     return {key_of(state): state for name in names for state in read_states(connection, name)}
 
 
-def read_states(connection: Connection, comparison: str | None) -> tuple[AlertState, ...]:
-    """Alert states of one comparison or of all, by comparison, alert and segment."""
+def read_states(connection: Connection, comparison: str | None, *, state: State | None = None) -> tuple[AlertState, ...]:
+    """Alert states of one comparison or of all, and of one state where it is given, by comparison, alert and segment."""
     query = select(alert_states).order_by(alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment)
     if comparison is not None:
         query = query.where(alert_states.c.comparison == comparison)
+    if state is not None:
+        query = query.where(alert_states.c.state == state)
     return tuple(from_row(AlertState, row) for row in connection.execute(query))
-
-
-def firing_states(connection: Connection, comparison: str) -> tuple[AlertState, ...]:
-    """The comparison's alerts that fire."""
-    return tuple(state for state in read_states(connection, comparison) if state.state is State.FIRING)
 
 
 def read_firing(connection: Connection, comparison: str | None = None) -> tuple[Transition, ...]:

@@ -15,7 +15,6 @@ from monitor.model import ACCEPTED, AlertState, Silence, State, Transition
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
     announce,
-    firing_states,
     in_free_slots,
     key_of,
     read_accepted,
@@ -175,7 +174,7 @@ def _lock_firing(
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}
     return [
         (state, starts[state.dedup_key])
-        for state in firing_states(connection, comparison)
+        for state in read_states(connection, comparison, state=State.FIRING)
         if (state.alert, state.segment) in wanted and state.dedup_key in starts
     ]
 

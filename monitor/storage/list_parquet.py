@@ -24,6 +24,8 @@ from monitor.model import Arm, KeptLists, RankingTable
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000
 """Most users, and about the most items, of one piece."""
+END_BYTES = 1 << 16
+"""Last bytes of a piece, which say what it holds unless there are very many segments."""
 _NAMES = b"segments"
 _CHECKED = 4  # bytes of the checksum before each piece
 
@@ -48,6 +50,15 @@ def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     baseline, candidate = (_table(wholes[arm]) for arm in Arm)
     _require(baseline.users.equals(candidate.users), "the arms' users differ")
     return KeptLists(baseline=baseline, candidate=candidate, segments=_segments(wholes[Arm.BASELINE]))
+
+
+def may_hold(end: bytes, user: str) -> bool:
+    """Whether the piece with these last bytes may have the user: by the first and last id, which Parquet writes behind all."""
+    try:
+        users = pq.read_metadata(pa.BufferReader(end)).row_group(0).column(0).statistics
+    except (ValueError, IndexError, OSError):
+        return True  # the bytes do not reach that far, or are damaged, which reading the piece says
+    return users is None or not users.has_min_max or users.min <= user <= users.max
 
 
 def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import Connection, Select, and_, delete, exists, false, func, or_, select
+from sqlalchemy import Connection, LargeBinary, Select, and_, delete, exists, false, func, or_, select, type_coerce
 
 from monitor.errors import DatabaseError
 from monitor.model import METRIC_LABELS, Arm, KeptLists, RuleKind, RunResult, RunStatus, State, UserLists
@@ -65,14 +65,19 @@ def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
-    """Both lists of one user of the run; None where they were not kept. Pieces are read one after the other."""
+    """Both lists of one user of the run; None where they were not kept. Of the pieces, which are large, few are read whole."""
     from monitor.storage import list_parquet
 
+    of_run, arm, part = kept_lists.c.run_id == run_id, kept_lists.c.arm, kept_lists.c.part
+    end = func.substr(kept_lists.c.payload, func.length(kept_lists.c.payload) - list_parquet.END_BYTES + 1)
+    ends = connection.execute(select(arm, part, type_coerce(end, LargeBinary)).where(of_run).order_by(part)).all()
     found: dict[Arm, tuple[str, ...]] = {}
-    query = select(kept_lists.c.arm, kept_lists.c.payload).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
-    for arm, payload in connection.execution_options(stream_results=True).execute(query):
-        if arm not in found and (items := list_parquet.find_user(payload, user)) is not None:
-            found[arm] = items
+    for of_arm, number, its_end in ends:
+        if of_arm in found or not list_parquet.may_hold(its_end, user):
+            continue
+        payload = connection.scalar(select(kept_lists.c.payload).where(of_run, arm == of_arm, part == number))
+        if payload is not None and (items := list_parquet.find_user(payload, user)) is not None:
+            found[of_arm] = items
     return UserLists(baseline=found[Arm.BASELINE], candidate=found[Arm.CANDIDATE]) if len(found) == len(Arm) else None
 
 

@@ -29,6 +29,7 @@ class SqlMaintenance:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._sizes: Mapping[DataKind, int] = {}
 
     def prepare(self, *, create: bool) -> None:
         """Require a schema that fits; with ``create`` a database without our tables gets them first."""
@@ -75,6 +76,8 @@ class SqlMaintenance:
         pruned = prune(self._database, cutoffs, now)
         return replace(pruned, by_kind=database_size.rows_by_kind(pruned.rows))
 
-    def sizes(self) -> Mapping[DataKind, int]:
-        with self._database.read() as connection:
-            return database_size.bytes_by_kind(connection)
+    def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
+        if anew or not self._sizes:
+            with self._database.read() as connection:
+                self._sizes = database_size.bytes_by_kind(connection)
+        return self._sizes

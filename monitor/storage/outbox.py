@@ -15,8 +15,8 @@ from monitor.storage.alert_states import (
     IS_LASTING_START,
     IS_START,
     WAITING,
-    firing_states,
     read_firing,
+    read_states,
     transition_of_row,
 )
 from monitor.storage.alert_store import read_silences
@@ -79,7 +79,7 @@ class SqlOutbox:
     ) -> FiringSnapshot:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
-            states = firing_states(connection, comparison)
+            states = read_states(connection, comparison, state=State.FIRING)
             asked = [*changes, *firing]
             known = _known_rows(connection, receiver, comparison, asked)
             silences = read_silences(connection, ending_after=now)

@@ -9,24 +9,28 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, or_, select
+from sqlalchemy import Connection, Row, Select, Text, and_, or_, select, type_coerce
+from sqlalchemy.sql.functions import coalesce
 
 from monitor.model import (
+    AlertState,
     Attempt,
     CoverageRow,
     Explanation,
+    FiringChange,
     Histogram,
     IncidentHistory,
     RunStatus,
     SegmentMeans,
     SeriesKey,
     SeriesPoint,
-    Transition,
+    State,
     UserLists,
     UserRun,
     normal_band,
 )
-from monitor.storage.alert_states import transition_of_row
+from monitor.storage.alert_states import read_states, transition_of_row
+from monitor.storage.column_types import unescape
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.explanations import explanations_of
 from monitor.storage.list_pieces import lists_of_user
@@ -107,18 +111,19 @@ class SqlPageStore:
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
             ids = [row.id for row in connection.execute(_newest_ok(comparison, until, runs))][::-1]
-            query = select(summaries.c.run_id, summaries.c.segment, summaries.c.mean, summaries.c.n)
+            # Each name comes once a run: it is taken as it is stored, and read once.
+            stored = type_coerce(summaries.c.segment, Text)
+            query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
             is_wanted = and_(summaries.c.run_id.in_(ids), summaries.c.metric == metric)
             rows = connection.execute(query.where(is_wanted).order_by(summaries.c.position)).all()
-        means: dict[str, dict[int, Any]] = defaultdict(dict)
-        for row in rows:
-            means[row.segment][row.run_id] = row
+        means: dict[str, dict[int, float | None]] = defaultdict(lambda: dict.fromkeys(ids))
+        users: dict[str, int] = {}
+        for run_id, segment, mean, n in rows:
+            means[segment][run_id] = mean
+            if run_id == ids[-1]:
+                users[segment] = n
         return tuple(
-            SegmentMeans(
-                segment=segment,
-                users=of_run[ids[-1]].n if ids[-1] in of_run else 0,
-                means=tuple(of_run[each].mean if each in of_run else None for each in ids),
-            )
+            SegmentMeans(segment=unescape(segment), users=users.get(segment, 0), means=tuple(of_run.values()))
             for segment, of_run in means.items()
         )
 
@@ -131,14 +136,24 @@ class SqlPageStore:
         with self._database.read() as connection:
             return explanations_of(connection, [run_id]).get(run_id)
 
-    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[Transition, ...]:
-        query = select(transitions).where(
-            transitions.c.comparison == comparison, transitions.c.scheduled_for.between(since, until)
+    def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[FiringChange, ...]:
+        is_start, key = transitions.c.to_state == State.FIRING, coalesce(transitions.c.incident, transitions.c.dedup_key)
+        query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, is_start, key).where(
+            transitions.c.comparison == comparison,
+            transitions.c.scheduled_for.between(since, until),
+            is_start != (transitions.c.from_state == State.FIRING),
         )
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
         with self._database.read() as connection:
-            return tuple(map(transition_of_row, connection.execute(query.order_by(transitions.c.id))))
+            return tuple(
+                FiringChange(alert=alert, segment=of_segment, slot=slot, is_start=starts, key=of_incident)
+                for alert, of_segment, slot, starts, of_incident in connection.execute(query.order_by(transitions.c.id))
+            )
+
+    def firing_states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
+        with self._database.read() as connection:
+            return read_states(connection, comparison, state=State.FIRING)
 
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         with self._database.read() as connection:

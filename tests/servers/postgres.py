@@ -86,11 +86,13 @@ def _create(home: Path, account: str | None) -> Path:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
+def running_postgres(*, in_memory: bool = True) -> Iterator[PostgresServer]:
     """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
     program, account = require("postgres"), unprivileged()
     # Each fresh database is a thousand files: in memory they take a fifth off the tests of storage.
-    in_memory = _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM
+    in_memory = (
+        in_memory and _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _ROOM
+    )
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-", dir=_IN_MEMORY if in_memory else None))
     data, server = _create(home, account), PostgresServer(port=free_port())
     settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}

@@ -41,3 +41,4 @@ def test_sizes_tell_the_bytes_of_each_kind(store: SqlStore) -> None:
     assert tuple(found) == tuple(DataKind)
     assert 6_000 * 30 < found[DataKind.SCORES] < 6_000 * 300
     assert 0 < found[DataKind.EVIDENCE] < found[DataKind.SCORES]
+    assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)

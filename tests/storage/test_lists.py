@@ -180,6 +180,30 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: 
     assert last_lists(store, SLOT + DAY, "other") is None
 
 
+@pytest.mark.parametrize("end", [list_parquet.END_BYTES, 10])
+def test_a_user_is_found_by_reading_the_pieces_that_may_have_it(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, end: int
+) -> None:
+    monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(list_parquet, "END_BYTES", end)
+    read: list[str] = []
+    find = list_parquet.find_user
+
+    def found_in(payload: bytes, user: str) -> tuple[str, ...] | None:
+        read.append(user)
+        return find(payload, user)
+
+    monkeypatch.setattr(list_parquet, "find_user", found_in)
+    users = {f"u{number}": [number] for number in range(8)}
+    run_id = kept(store, lists=lists(users, users))
+    for user in ("u0", "u5", "u7"):
+        found = store.pages.user_lists(run_id, user)
+        assert found is not None
+        assert found.baseline == found.candidate == (user[1:],)
+    assert store.pages.user_lists(run_id, "v") is None
+    assert len(read) == 6 if end > 10 else len(read) > 6
+
+
 def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:
     kept(store, SLOT)
     second = kept(store, SLOT + HOUR)

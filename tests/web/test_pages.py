@@ -240,3 +240,22 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run() -> None:
         shown = ask("/api/v1/comparisons").json()
     assert [(row["name"], row["standing"]) for row in shown["rows"]] == [("c", "firing"), ("a", "no data"), ("b", "quiet")]
     assert shown["counts"] == {"firing": 1, "no data": 1, "pending": 0, "learning": 0, "quiet": 1}
+
+
+def test_of_very_many_comparisons_those_that_stand_best_are_a_name_in_a_list() -> None:
+    latest = [published.latest(run=published.run(comparison=f"c{number:03}"), states=()) for number in range(160)]
+    with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
+        body = ask("/").text
+    assert re.findall(r'<tr data-name="(\w+)"', body) == ["z", *(f"c{number:03}" for number in range(149))]
+    assert re.findall(r'<li data-name="(\w+)"><a href="/c/(\w+)"', body) == [
+        (name, name) for name in map("c{:03}".format, range(149, 160))
+    ]
+
+
+def test_a_row_of_the_overview_follows_what_was_published_last() -> None:
+    shown = [published.latest(states=())]
+    with browsing(published.pages(latest=lambda: shown)) as ask:
+        standings = [ask("/api/v1/comparisons").json()["rows"][0]["standing"]]
+        shown[0] = published.latest()
+        standings.append(ask("/api/v1/comparisons").json()["rows"][0]["standing"])
+    assert standings == ["quiet", "firing"]

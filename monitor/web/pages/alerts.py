@@ -15,7 +15,6 @@ from monitor.model import (
     IncidentHistory,
     Message,
     Silence,
-    State,
     Transition,
 )
 from monitor.pipeline.delivery import brief_message
@@ -77,7 +76,7 @@ class AlertPage:
 def read_alerts_page(site: Site, _: Query) -> AlertsPage:
     """Incidents of all comparisons."""
     now, store = site.clock.now(), site.store.alerts
-    states = {each.dedup_key: each for each in store.states() if each.state is State.FIRING}
+    states = {each.dedup_key: each for each in site.store.pages.firing_states()}
     by_key: dict[str, list[Transition]] = {}
     for each in (*store.firing(), *store.transitions(comparison=None, limit=_RECENT)):
         if (key := each.incident or each.dedup_key) and each.is_announced:
@@ -100,8 +99,8 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         msg = f"no incident {key}: it never was, or is deleted"
         raise AbsentPageError(msg)
     comparison = history.transitions[0].comparison
-    states = (each for each in site.store.alerts.states(comparison) if key in (each.incident, each.dedup_key))
-    firing = {each.dedup_key: each for each in states if each.state is State.FIRING}
+    states = site.store.pages.firing_states(comparison)
+    firing = {each.dedup_key: each for each in states if key in (each.incident, each.dedup_key)}
     lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
     now, policy = site.clock.now(), site.policy()
     whys = ((each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now)) for each in lasting)

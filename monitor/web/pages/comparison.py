@@ -12,6 +12,7 @@ from monitor.model import (
     ArmScore,
     Comparison,
     CoverageRow,
+    FiringChange,
     FixedLimit,
     Histogram,
     LatestRun,
@@ -20,7 +21,6 @@ from monitor.model import (
     SeriesPoint,
     Silence,
     State,
-    Transition,
 )
 from monitor.presentation import score_by_chance
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
@@ -169,21 +169,21 @@ def _fall(part: SegmentMeans) -> float:
     return sorted(before)[len(before) // 2] - now
 
 
-def _spans(changes: Sequence[Transition], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
+def _spans(changes: Sequence[FiringChange], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
     """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
     begun: dict[str, AlertSpan] = {}
     ended: list[AlertSpan] = []
     for each in changes:
         if each.is_start:
-            begun[each.alert] = _span(each, each.slot)
-        elif each.is_end:
-            ended.append(replace(begun.pop(each.alert, _span(each, since)), end=each.slot))
-    lasting = [_span(each, each.since) for each in states if each.state is State.FIRING and each.alert not in begun]
-    return (*ended, *begun.values(), *lasting)
+            begun[each.alert] = _span(each, each.slot, each.key)
+        else:
+            ended.append(replace(begun.pop(each.alert, _span(each, since, each.key)), end=each.slot))
+    firing = (each for each in states if each.state is State.FIRING and each.alert not in begun)
+    return (*ended, *begun.values(), *(_span(each, each.since, each.incident or each.dedup_key) for each in firing))
 
 
-def _span(of: Transition | AlertState, start: datetime) -> AlertSpan:
-    return AlertSpan(alert=of.alert, segment=of.segment, start=start, end=None, key=of.incident or of.dedup_key)
+def _span(of: FiringChange | AlertState, start: datetime, key: str | None) -> AlertSpan:
+    return AlertSpan(alert=of.alert, segment=of.segment, start=start, end=None, key=key)
 
 
 def _may_silence(silence: Silence, name: str) -> bool:

@@ -29,7 +29,7 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     now, outbox = site.clock.now(), site.store.outbox
     return DaemonPage(
         status=site.status(),
-        sizes={str(kind): size for kind, size in site.store.maintenance.sizes().items()},
+        sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
         pending=outbox.pending(now),
         held=outbox.held(now),
         deliveries=outbox.deliveries(receiver=None, settled=_DELIVERIES, limit=_DELIVERIES),

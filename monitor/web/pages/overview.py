@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -81,14 +81,16 @@ _SEVERITIES = list(Severity)
 
 def read_overview_page(site: Site, _: Query) -> Overview:
     """From memory alone, so that it is there while the database is away."""
-    now = site.clock.now()
+    now, configured = site.clock.now(), site.comparisons()
     found = {each.run.comparison: each for each in site.latest()}
-    rows = [_row(site, each, now) for each in found.values()]
+    rows = [_row(site, each, configured.get(name), now) for name, each in found.items()]
     rows += [
         ComparisonRow(name=name, standing=Standing.NO_DATA, reason="no run has ended yet")
-        for name in site.comparisons()
+        for name in configured
         if name not in found
     ]
+    for gone in site.rows.keys() - found.keys():
+        site.rows.pop(gone, None)
     rows.sort(key=_badness)
     counts = {str(standing): sum(row.standing is standing for row in rows) for standing in Standing}
     return Overview(rows=tuple(rows), counts=counts, notice=site.notice(), at=now)
@@ -99,9 +101,19 @@ def _badness(row: ComparisonRow) -> tuple[int, int, int, str]:
     return _ORDER.index(row.standing), worst, -len(row.firing) - row.more, row.name
 
 
-def _row(site: Site, latest: LatestRun, now: datetime) -> ComparisonRow:
+def _row(site: Site, latest: LatestRun, configured: Comparison | None, now: datetime) -> ComparisonRow:
+    """The row as it was made before, where nothing but the time has changed: a comparison may have thousands of states."""
+    known = site.rows.get(latest.run.comparison)
+    if known is None or known[0] is not latest or known[1] is not configured:
+        known = site.rows[latest.run.comparison] = (latest, configured, _new_row(latest, configured))
+    return replace(known[2], age_s=(now - latest.run.slot).total_seconds())
+
+
+def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     run, firing = latest.run, firing_of(latest.states)
     metric = latest.leading_metric
+    watched = (drop_rule(configured, metric), ALL)
+    learned = next((each for each in latest.expectations if (each.alert, each.segment) == watched), None)
     summary = next((each for each in latest.summaries if (each.segment, each.metric) == (ALL, metric)), None)
     return ComparisonRow(
         name=run.comparison,
@@ -110,12 +122,11 @@ def _row(site: Site, latest: LatestRun, now: datetime) -> ComparisonRow:
         more=max(0, len(firing) - _MOST_FIRING),
         metric=metric,
         similarity=None if summary is None else summary.mean,
-        normal=_normal(latest, drop_rule(site.comparison(run.comparison), metric)),
+        normal=(None, None) if learned is None else normal_band(learned.expected, learned.limit, learned.opposite),
         recent=tuple(mean for _, mean in latest.recent),
         asked=run.asked or 0,
         paired=run.paired or 0,
         slot=run.slot,
-        age_s=(now - run.slot).total_seconds(),
         reason=run.reason,
         sentence=None if latest.explanation is None or not firing else latest.explanation.sentence,
     )
@@ -124,9 +135,9 @@ def _row(site: Site, latest: LatestRun, now: datetime) -> ComparisonRow:
 def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     """What fires, by alert: most severe first, those for all users before those for segments, older before newer."""
     by_alert: dict[str, list[AlertState]] = {}
-    for state in sorted(states, key=lambda each: (each.segment != ALL, each.since, each.segment)):
-        if state.state is State.FIRING:
-            by_alert.setdefault(state.alert, []).append(state)
+    lasting = [each for each in states if each.state is State.FIRING]
+    for state in sorted(lasting, key=lambda each: (each.segment != ALL, each.since, each.segment)):
+        by_alert.setdefault(state.alert, []).append(state)
     firing = [
         Firing(
             alert=alert,
@@ -160,9 +171,3 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
         if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
             return rule.alert
     return None
-
-
-def _normal(latest: LatestRun, alert: str | None) -> tuple[float | None, float | None]:
-    """From where to where the newest mean of all users was normal, None where that side is open."""
-    found = next((each for each in latest.expectations if (each.alert, each.segment) == (alert, ALL)), None)
-    return (None, None) if found is None else normal_band(found.expected, found.limit, found.opposite)

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from monitor.charts import (
     Band,
@@ -29,11 +29,7 @@ from monitor.charts import (
 )
 from monitor.charts.slope_chart import draw_thumbnail
 from monitor.charts.svg import element, link_to
-from monitor.model import (
-    Coverage,
-    Explanation,
-    UserRun,
-)
+from monitor.model import Coverage, Explanation, UserRun
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
@@ -162,6 +158,24 @@ def show_instant(value: datetime | None) -> str:
     return "never" if value is None else f"{value:%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "", kind: str = "") -> Markup:
+    """A table; a column whose name ends in `>` holds numbers. ``kind``: `rows` stands one below the other on telephones.
+
+    Made here and not by a template, which takes four times as long for each of thousands of cells.
+    """
+    names = [escape(column.rstrip(">")) for column in columns]
+    classes = [' class="n"' if column.endswith(">") else "" for column in columns]
+    heads = "".join([f'<th scope="col"{class_}>{name}</th>' for name, class_ in zip(names, classes, strict=True)])
+    begins = [
+        f'<td data-label="{name}"{class_}>' if kind else f"<td{class_}>" for name, class_ in zip(names, classes, strict=True)
+    ]
+    lines = ([f"{begin}{escape(_spell_out(cell))}</td>" for begin, cell in zip(begins, row, strict=True)] for row in rows)
+    body = "".join([f"<tr>{''.join(line)}</tr>\n" for line in lines])
+    whole = f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>"
+    drawn = element("table", Markup(whole), class_=kind or None)  # noqa: S704 - each part is escaped
+    return element("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
+
+
 def _rows_of(shown: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     """A row of a table for each of what is shown: its attributes of these names, a dot before those of an attribute."""
     return [tuple(_show(attrgetter(name)(each)) for name in names) for each in shown]
@@ -243,7 +257,7 @@ def _templates() -> jinja2.Environment:
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
         *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _schedule_rows),
-        *(_size_rows, _receiver_rows, link_to, linked_rows),
+        *(_size_rows, _receiver_rows, _table, link_to, linked_rows),
         *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each

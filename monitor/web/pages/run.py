@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.model import ArmScore, Coverage, Evidence, Explanation, Run, Summary, Transition, items_of
+from monitor.model import ArmScore, Coverage, Evidence, Explanation, FiringChange, Run, Summary, items_of
 from monitor.web.pages.site import Query, Site, require_slot
 
 
@@ -39,7 +39,8 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     name, slot = query.path["name"], require_slot(query.path["slot"])
     site.require(name)
     run = site.run_at(name, slot)
-    record = site.store.history.record(run.id)
+    latest = site.latest_of(name)
+    record = latest if latest and latest.run == run else site.store.history.record(run.id)
     before, after = site.store.pages.neighbours(name, slot)
     former = site.store.pages.means(site.run_at(name, before).id) if before else {}
     evidence = site.store.history.evidence(run.id)
@@ -64,11 +65,11 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         titles=site.titles(name, slot, items_of(evidence)),
         urls=site.item_urls(name, [each.item for each in (*told.gained, *told.lost)] if told else ()),
         began=_count_by_alert(each for each in changes if each.is_start),
-        ended=_count_by_alert(each for each in changes if each.is_end),
-        incident=next((each.incident or each.dedup_key for each in changes if each.is_start), None),
+        ended=_count_by_alert(each for each in changes if not each.is_start),
+        incident=next((each.key for each in changes if each.is_start), None),
     )
 
 
-def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
+def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
     """Alerts and for how many segments, most first."""
     return tuple(Counter(each.alert for each in changes).most_common())

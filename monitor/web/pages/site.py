@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from monitor.alerts import NotificationPolicy
@@ -61,6 +63,8 @@ class Site:
     """What a user goes by in all that is stored, of the id that a person asks for."""
     prefix: str = ""
     """Path below which the pages lie, where a proxy adds one."""
+    rows: dict[str, tuple[LatestRun, Comparison | None, Any]] = field(default_factory=dict)
+    """Rows of the overview, each with what it was made of."""
 
     def comparison(self, name: str) -> Comparison | None:
         """The comparison as it is configured; None where only runs of it are left."""
@@ -116,11 +120,13 @@ def comparison_url(name: str, **chosen: object) -> str:
     return f"/c/{_part(name)}{_query(chosen)}"
 
 
+@lru_cache(maxsize=4096)
 def run_url(name: str, slot: datetime, **chosen: object) -> str:
     """The page of a run."""
     return f"/c/{_part(name)}/runs/{format_instant(slot)}{_query(chosen)}"
 
 
+@lru_cache(maxsize=4096)
 def user_url(name: str, user: str, slot: datetime | None = None) -> str:
     """The page of a user, in the newest run where no slot is given."""
     chosen = {} if slot is None else {"slot": format_instant(slot)}
