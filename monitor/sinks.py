@@ -15,7 +15,6 @@ from monitor.errors import OutputError
 from monitor.files import replacing
 from monitor.model import Scores
 from monitor.options import ConfigPath, OneOf, Options
-from monitor.ports import ScoreSink
 from monitor.slot_templates import check_placeholders, fill_slot
 
 if TYPE_CHECKING:
@@ -43,14 +42,9 @@ class ScoresToOptions(OneOf):
     file: ScoreFileOptions | None = Field(default=None, description="A Parquet file a slot.")
 
 
-def open_score_sink(options: ScoresToOptions) -> ScoreSink:
-    """The place that the options name; nothing is written yet."""
-    return ScoreFiles(path=options.given.path)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreFiles(ScoreSink):
-    """One file a slot; ``path`` is a template. Users stand in the order in which they came."""
+class ScoreFiles:
+    """Port ScoreSink over files; ``path`` is a template. Users stand in the order in which they came."""
 
     path: str
 
@@ -73,6 +67,9 @@ class ScoreFiles(ScoreSink):
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
             msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
             raise OutputError(msg) from None
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:

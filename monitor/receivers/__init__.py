@@ -1,7 +1,7 @@
 """Receivers of notifications: one module for each vendor, its options beside its code.
 
-`ReceiverOptions` is the registry. A new receiver is a module with a `ReceiverEntry` and its line there; names and opening
-follow from the entry, treatment from the receiver.
+`ReceiverOptions` is the registry. A new receiver is a module with a `ReceiverEntry` and its line there, and one in the table of
+what is opened; names follow from the entry, treatment from the receiver.
 """
 
 from __future__ import annotations

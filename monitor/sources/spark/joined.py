@@ -13,7 +13,7 @@ import pyarrow as pa
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers, JoinRequest, Pull, PullRequest, UserTable
-from monitor.ports import JoinedSource, Measurer, Source, UserSource
+from monitor.ports import Measurer
 from monitor.sources.columns import MAX_ID_LENGTH, one_array, require_columns, user_column
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
@@ -46,8 +46,8 @@ def join_in_spark(
     return JoinedTables(lists, users, dimensions)
 
 
-class OnlyJoined(Source, UserSource):
-    """What is asked of tables that are not joined."""
+class OnlyJoined:
+    """What is asked of tables that are not joined. Ports: Source, UserSource."""
 
     def __init__(self, _: SparkOptions) -> None:
         pass
@@ -60,17 +60,23 @@ class OnlyJoined(Source, UserSource):
         """SourceError."""
         raise SourceError(_NOT_PULLED)
 
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 _NOT_PULLED = (
     "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must all be spark, of one server"
 )
 
 
-class JoinedTables(JoinedSource):
-    """Tables of lists by name, see `SourceKind`, and a table of users; nothing is held between reads."""
+class JoinedTables:
+    """Tables of lists by name, see `SourceKind`, and a table of users. Port: JoinedSource."""
 
     def __init__(self, lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]) -> None:
         self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
+
+    def close(self) -> None:
+        """Nothing is held between reads."""
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:

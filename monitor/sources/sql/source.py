@@ -11,8 +11,6 @@ from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.options import format_duration
-from monitor.ports import Source
-from monitor.ports.sources import Closable
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.sql.read_only_database import ReadOnlyDatabase, statement_of
@@ -26,7 +24,7 @@ from monitor.sources.table_readers import (
 )
 
 
-class SqlTable(Closable):
+class SqlTable:
     """One query or table of a database, read whole in one statement. Port: Table."""
 
     max_bytes = None  # the number of rows is bounded
@@ -53,9 +51,12 @@ class SqlTable(Closable):
             msg = f"{database.where} did not give all rows within {limit}: raise timeout, or select fewer"
             raise SourceError(msg, permanent=False) from None
 
+    def close(self) -> None:
+        """Every reading has a connection of its own."""
 
-class SqlSource(Source):
-    """One arm's lists from a database; every reading has a connection of its own.
+
+class SqlSource:
+    """One arm's lists from a database. Port: Source.
 
     When the deadline passes, users of statements that had ended keep their lists, the others are ``timeout``.
     """
@@ -73,6 +74,9 @@ class SqlSource(Source):
         if late := [user for users in waiting for user in users]:
             return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
         return pull
+
+    def close(self) -> None:
+        """Every reading has a connection of its own."""
 
     def _statements_of(self, request: PullRequest) -> deque[list[str]]:
         """The users of each statement."""
