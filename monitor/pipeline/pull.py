@@ -27,7 +27,7 @@ from monitor.model import (
     UserBatch,
 )
 from monitor.pairing.ids import find_users
-from monitor.pipeline.pseudonyms import HiddenMeasurer, Pseudonyms
+from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import split_users
 from monitor.ports import (
     ItemTitleSource,
@@ -64,6 +64,10 @@ class Arms:
     joined: JoinedSource | None = None
     scores_to: ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
+
+    def hide(self, users: UserBatch) -> UserBatch:
+        """The same users by what they go by."""
+        return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
     def close(self) -> None:
         """Close all of them."""
@@ -118,17 +122,12 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in () if isinstance(joined, RemoteAnswers) else joined.batches(size):
-                known = arms.pseudonyms.hide_batch(batch) if arms.pseudonyms else batch
-                yield replace(known, weights=weights.answer, relevance=relevance.answer)
-
-        def measured(measurer: Measurer, size: int) -> Iterator[bytes]:
-            there = HiddenMeasurer(measurer, arms.pseudonyms) if arms.pseudonyms else measurer
-            return joined.measured(there, size) if isinstance(joined, RemoteAnswers) else iter(())
+                yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
 
         yield Answers(
             asked=joined.asked,
             batches=batches,
-            measured=measured if isinstance(joined, RemoteAnswers) else None,
+            measured=joined.measured if isinstance(joined, RemoteAnswers) else None,
             lacks=(*filter(None, lacks), *joined.lacks),
             weights=weights.answer,
             relevance=relevance.answer,
@@ -182,7 +181,7 @@ def pull_all(
         relevance=relevance.answer,
         again=again.answer,
     )
-    users = arms.pseudonyms.hide_batch(users) if arms.pseudonyms else users
+    users = arms.hide(users)
     users = users if last is None else replace(users, again=Pull(rankings=last, failures={}))
     return Answers(
         asked=AskedUsers(count=len(panel), segments=tuple(panel.segments)),
