@@ -50,10 +50,9 @@ class Wiring:
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
 
-    @property
-    def find_user(self) -> Callable[[str], str]:
+    def find_user(self, asked: str) -> str:
         """What a user goes by in all that is stored, of the id that a person asks for."""
-        return str if self.pseudonyms is None else self.pseudonyms.find
+        return asked if self.pseudonyms is None else self.pseudonyms.find(asked)
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
