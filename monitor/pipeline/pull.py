@@ -136,12 +136,8 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
     """Draw the panel from the users' source, by their ids."""
-    listing = BackgroundCall(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
-    try:
-        table = listing.wait(Deadline.after(timeout_s))
-    except OverdueError:
-        msg = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
-        raise SourceError(msg, permanent=False) from None
+    late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return draw(table, comparison, slot)
     # What a run keeps is drawn by what users go by, and has to find the fixed users of the panel.
@@ -204,6 +200,14 @@ def pull_titles(
     titles = _Extra("item_titles", source, lambda each: each.titles(slot, items))
     lack = titles.wait(Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids")
     return titles.answer or {}, lack
+
+
+def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
+    """What a source answers; SourceError with the text ``late`` where it has not by then."""
+    try:
+        return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
+    except OverdueError:
+        raise SourceError(late, permanent=False) from None
 
 
 class _Extra(Generic[T]):

@@ -15,8 +15,8 @@ from monitor.export import PrometheusPublisher
 from monitor.model import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms
-from monitor.ports import Clock, Receiver, RunWatcher, Store
-from monitor.receivers import open_pings, open_receivers
+from monitor.ports import Clock, Receiver, Store
+from monitor.receivers import RunPings, open_pings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
@@ -48,12 +48,11 @@ class Wiring:
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
-    pings: tuple[RunWatcher, ...] = ()
+    pings: tuple[RunPings, ...] = ()
 
-    @property
-    def find_user(self) -> Callable[[str], str]:
+    def find_user(self, asked: str) -> str:
         """What a user goes by in all that is stored, of the id that a person asks for."""
-        return str if self.pseudonyms is None else self.pseudonyms.find
+        return asked if self.pseudonyms is None else self.pseudonyms.find(asked)
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
