@@ -17,10 +17,9 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_records,
-    print_written,
     require_writable,
     scores_line,
-    write_whole,
+    write_page,
 )
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError, SourceError
@@ -97,8 +96,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
     names = {} if titles is None else _read_titles(titles, found.worst)
     if html is not None:
-        write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}", names))
-        print_written(html)
+        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k, names)])
     found = replace(found, worst=found.worst[:worst])
     if as_json:
         print_json({**_as_dict(found, k), "titles": names})
@@ -185,19 +183,18 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
     return [{"segment": row.segment, "metric": name, **facts} for name, facts in _metric_dicts(found, row).items()]
 
 
-def _as_page(found: FileComparison, k: int, title: str, names: Mapping[str, str]) -> str:
-    """The same as one HTML file."""
+def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
+    """The same as its page shows it."""
     from monitor.charts import Bar, draw_bars
     from monitor.frames.pair_scores import draw_pair
     from monitor.frames.summary import draw_distribution
-    from monitor.web.pages.report import Section, in_one_file
 
     rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]
     kinds = found.apart[ALL].kinds.items()
     bars = [
         Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total") for kind, share in kinds if share
     ]
-    page = {
+    return {
         "lines": (*_who(found, k), _chance_line(found)),
         "changes": [(row.segment, _changes_line(found.apart[row.segment])) for row in found.coverage.rows if row.paired],
         "kinds": draw_bars(bars, label="lists by what became of them"),
@@ -205,7 +202,6 @@ def _as_page(found: FileComparison, k: int, title: str, names: Mapping[str, str]
         "metrics": cells_of(rows, f"segment {_COLUMNS}"),
         "users": [(each.user, draw_pair(each.baseline, each.candidate, names, scores_line(each)).body) for each in found.worst],
     }
-    return in_one_file(title, [Section(address="", title=title, template="compared.html", page=page)])
 
 
 def _chance_line(found: FileComparison) -> str:

@@ -211,6 +211,14 @@ def write_whole(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -> None:
+    """Write what this template makes of each page as one HTML file that needs nothing else, and print where it lies."""
+    from monitor.web.pages.report import Section, in_one_file
+
+    write_whole(path, in_one_file(title, (Section(address="", title=title, template=template, page=page) for page in pages)))
+    print_written(path)
+
+
 def print_written(path: Path) -> None:
     """Print on standard error where the output lies now: standard output may be a table, or the file itself."""
     typer.echo(f"written: {escape_controls(str(path))}", err=True)

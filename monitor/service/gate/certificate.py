@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from monitor.model import format_instant
@@ -36,6 +36,7 @@ class Certificate:
     words: str
     version: str
     at: datetime
+    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)  # ``segments`` as of some slots
 
     @property
     def level(self) -> float:
