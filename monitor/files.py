@@ -68,6 +68,17 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
     return bytes(content)
 
 
+def describe_exposure(path: str | os.PathLike[str], told: str, remedy: str) -> str | None:
+    """What to say where every account of this machine may read the file: ``told`` is what that means; None where none may."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - takes text too
+    except OSError:
+        return None
+    if not mode & stat.S_IROTH:
+        return None
+    return f"{os.fspath(path)} has mode {mode:04o}, so every account of this machine {told}: {remedy}"
+
+
 def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Replace the file by this content at once, or make it, see `replacing`; OSError names the path as it was given."""
     try:

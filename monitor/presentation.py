@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import zip_longest
 
 from monitor.errors import MetricError
 from monitor.metrics import expected_by_chance, parse
@@ -21,6 +22,14 @@ class TextTable:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+def side_by_side(baseline: Sequence[str], candidate: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Both items of each rank, empty where a list has ended, and where the candidate's was: ``was 3``, ``new``, or empty."""
+    before = {item: rank for rank, item in enumerate(baseline, start=1)}
+    for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
+        was = before.get(right)
+        yield left, right, "" if not right or was == rank else f"was {was}" if was else "new"
 
 
 def explanation_title(explanation: Explanation) -> str:

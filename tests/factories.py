@@ -107,7 +107,7 @@ def comparison(**changes: Any) -> Comparison:
         sample=None,
         seed=0,
         max_segment_values=50,
-        deadline=timedelta(seconds=10),
+        deadline=timedelta(minutes=10),
         keep_scores=Keep.ALL,
         evidence_users=3,
     )

@@ -138,7 +138,7 @@ def test_the_guide_names_every_environment_variable_that_the_program_reads() -> 
 def test_what_run_once_leaves_out_is_documented() -> None:
     documented = section(DEPLOYING, "Without a daemon")
     assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in documented} == set()
-    wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith(("--textfile", "--push"))}
+    wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith("--textfile")}
     assert {name for name in wanted if name not in documented} == set()
 
 

@@ -52,6 +52,7 @@ class Level:
     value: float
     name: str
     kind: str
+    is_always_drawn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def draw_series(
     values = [point.value for point in points] + [edge for band in bands[-1:] for edge in (band.low, band.high)]
     seen = axis_of(values, HEIGHT - BOTTOM, TOP)
     reach = (seen.high - seen.low) / 2
-    near = [level for level in levels if seen.low - reach <= level.value <= seen.high + reach]
+    near = [level for level in levels if level.is_always_drawn or seen.low - reach <= level.value <= seen.high + reach]
     y = axis_of([*values, *(level.value for level in near)], HEIGHT - BOTTOM, TOP)
     return drawing(
         WIDTH,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -16,13 +17,12 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_records,
-    print_written,
     require_writable,
     scores_line,
-    write_whole,
+    write_page,
 )
 from monitor.cli.parameters import AsJson
-from monitor.errors import InputError, MetricError
+from monitor.errors import InputError, MetricError, SourceError
 
 ALL = "all"
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from monitor.metrics import Metric
-    from monitor.model import CoverageRow
+    from monitor.model import CoverageRow, Evidence
     from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
 
@@ -80,8 +80,8 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     In all, by segment, and side by side for the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
-    from monitor.service.analysis.file_comparison import ComparedFiles, compare_files, read_titles
-    from monitor.sources.file import FileItemTitlesOptions, FileSourceOptions, FileUsersOptions
+    from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
+    from monitor.sources.file import FileSourceOptions, FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     lists = {"user": user, "items": None if item or rank else items, "item": item, "rank": rank, "scores": scores}
@@ -94,12 +94,9 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     if html is not None:
         require_writable(html)
     found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
-    names: Mapping[str, str] = {}
-    if titles is not None:
-        names = read_titles(_options(FileItemTitlesOptions, titles, {"item": "item_id", "title": "title"}), found.worst)
+    names = {} if titles is None else _read_titles(titles, found.worst)
     if html is not None:
-        write_whole(html, _as_page(found, k, f"{baseline.name} and {candidate.name}", names))
-        print_written(html)
+        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k, names)])
     found = replace(found, worst=found.worst[:worst])
     if as_json:
         print_json({**_as_dict(found, k), "titles": names})
@@ -129,6 +126,18 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
             msg = f"{metric} needs {metric.need}: name it in a configuration, or measure it with monitor.compare_many in Python"
             raise MetricError(msg)
     return metrics
+
+
+def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+    from monitor.model import items_of
+    from monitor.sources.file import FileItemTitlesOptions
+    from monitor.sources.file.source import file_item_titles
+
+    source = file_item_titles(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
+    try:
+        return source.titles(datetime.now(UTC), items_of(users))
+    except SourceError as error:
+        raise InputError(str(error)) from None
 
 
 def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | None]) -> AnyOptions:
@@ -174,19 +183,18 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
     return [{"segment": row.segment, "metric": name, **facts} for name, facts in _metric_dicts(found, row).items()]
 
 
-def _as_page(found: FileComparison, k: int, title: str, names: Mapping[str, str]) -> str:
-    """The same as one HTML file."""
+def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
+    """The same as its page shows it."""
     from monitor.charts import Bar, draw_bars
     from monitor.frames.pair_scores import draw_pair
     from monitor.frames.summary import draw_distribution
-    from monitor.web.pages.report import Section, in_one_file
 
     rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]
     kinds = found.apart[ALL].kinds.items()
     bars = [
         Bar(name=kind.replace("_", " "), amount=share, figure=_percent(share), kind="total") for kind, share in kinds if share
     ]
-    page = {
+    return {
         "lines": (*_who(found, k), _chance_line(found)),
         "changes": [(row.segment, _changes_line(found.apart[row.segment])) for row in found.coverage.rows if row.paired],
         "kinds": draw_bars(bars, label="lists by what became of them"),
@@ -194,7 +202,6 @@ def _as_page(found: FileComparison, k: int, title: str, names: Mapping[str, str]
         "metrics": cells_of(rows, f"segment {_COLUMNS}"),
         "users": [(each.user, draw_pair(each.baseline, each.candidate, names, scores_line(each)).body) for each in found.worst],
     }
-    return in_one_file(title, [Section(address="", title=title, template="compared.html", page=page)])
 
 
 def _chance_line(found: FileComparison) -> str:

@@ -93,13 +93,13 @@ def check_config(
         if (exposed := settings.privacy.exposure) is not None:
             print_line(f"privacy: {exposed}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
-    if any(preview.troubles or not preview.evidence for preview in previews):
+    if not all(preview.evidence for preview in previews):
         raise typer.Exit(SOURCE_EXIT)
 
 
 def _print_preview(preview: Preview) -> None:
     print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.measuring.k}")
-    for trouble in (*preview.troubles, *filter(None, [preview.untitled])):
+    for trouble in preview.troubles:
         print_line(f"  {trouble}")
     if preview.coverage is not None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
@@ -115,11 +115,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "comparison": preview.comparison.name,
         "slot": preview.slot,
         "k": preview.comparison.measuring.k,
-        "troubles": [
-            *preview.troubles,
-            *(f"{arm}: {note}" for (arm, _), note in preview.notes.items()),
-            *filter(None, [preview.untitled]),
-        ],
+        "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
         "titles": preview.titles,

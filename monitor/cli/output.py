@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -175,25 +174,17 @@ def progress() -> Progress:
     )
 
 
-def _side_by_side(evidence: Evidence, titles: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
-    """Rank, both items with their titles, and where the candidate's item stood in the baseline's list."""
-    from monitor.model import items_of
-
-    before = {item: rank for rank, item in enumerate(evidence.baseline, start=1)}
-    names = {item: f"{titles[item]} ({item})" for item in items_of([evidence]) if item in titles}
-    rows = []
-    for rank, (left, right) in enumerate(zip_longest(evidence.baseline, evidence.candidate, fillvalue=""), start=1):
-        was = before.get(right)
-        moved = "" if not right or was == rank else f"was {was}" if was else "new"
-        rows.append((str(rank), names.get(left, left), names.get(right, right), moved))
-    return rows
-
-
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
     """Print both lists of each user side by side, with the scores."""
+    from monitor.presentation import side_by_side
+
+    def name(item: str) -> str:
+        return f"{titles[item]} ({item})" if item in titles else item
+
     for each in users:
+        lists = enumerate(side_by_side(each.baseline, each.candidate), start=1)
+        rows = [(str(rank), name(left), name(right), moved) for rank, (left, right, moved) in lists]
         print_line()
-        rows = _side_by_side(each, titles)
         print_table(("", "baseline", "candidate", ""), rows, title=f"user {each.user}   {scores_line(each)}")
 
 
@@ -218,6 +209,15 @@ def write_whole(path: Path, text: str) -> None:
         stream.flush()
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -> None:
+    """Write what this template makes of each page as one HTML file that needs nothing else, and print where it lies."""
+    from monitor.web.pages.report import Section, in_one_file
+
+    sections = [Section(address="", title=title, template=template, page=page) for page in pages]
+    write_whole(path, in_one_file(title, sections))
+    print_written(path)
 
 
 def print_written(path: Path) -> None:

@@ -21,12 +21,15 @@ from monitor.cli.output import (
     print_line,
     print_table,
     require_writable,
+    write_page,
     write_whole,
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from monitor.sequential import GateResult
     from monitor.service.gate import Certificate
 
@@ -91,6 +94,7 @@ def gate(  # noqa: PLR0913 - the command's options
         float | None, typer.Option(help="Score that counts as no excess, in place of the noise floor or of identical lists.")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Write the certificate, JSON, to this file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the certificate to this HTML file too, with charts.")] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -116,9 +120,12 @@ def gate(  # noqa: PLR0913 - the command's options
         since=None if since is None else parse_instant(since),
         reference=reference,
     )
-    if certificate is not None:
-        require_writable(certificate)
-    found = decide(settings, question)
+    for path in (certificate, html):
+        if path is not None:
+            require_writable(path)
+    found = decide(settings, question, most_looks=0 if html is None else _MOST_LOOKS)
+    if html is not None:
+        write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])
     _show(found, certificate, as_json=as_json)
     raise typer.Exit(VERDICT_EXITS[found.verdict.value])
 
@@ -133,20 +140,61 @@ def _show(found: Certificate, certificate: Path | None, *, as_json: bool) -> Non
         _print(found)
 
 
+_MOST_LOOKS, _MOST_CHARTS = 24, 6
+_COLUMNS = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
+
+
 def _print(found: Certificate) -> None:
+    for line in _asked(found):
+        print_line(line)
+    if found.segments:
+        print_table(_COLUMNS, map(_row, found.segments))
+        print_line(_enough(found))
+    print_line(f"{found.verdict.value.upper()}: {found.words}")
+
+
+def _asked(found: Certificate) -> list[str]:
+    """What was asked, and of which runs."""
     from monitor.service.gate import LEFT_OUT_TEXTS
 
     question = found.question
-    print_line(f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}")
-    print_line(f"judged: {found.question.excess}")
-    print_line(_runs_line(found))
-    for reason, count in found.left_out.items():
-        print_line(f"left out: {count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[reason]}")
-    if found.segments:
-        columns = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
-        print_table(columns, (_row(each) for each in found.segments))
-        print_line(f"safe, breach: log10 of the evidence for each; {-math.log10(question.alpha):.2f} is enough by itself")
-    print_line(f"{found.verdict.value.upper()}: {found.words}")
+    asked = f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}"
+    left_out = (f"{count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[why]}" for why, count in found.left_out.items())
+    return [asked, f"judged: {question.excess}", _runs_line(found), *(f"left out: {each}" for each in left_out)]
+
+
+def _enough(found: Certificate) -> str:
+    return f"safe, breach: log10 of the evidence for each; {-math.log10(found.question.alpha):.2f} is enough by itself"
+
+
+def _as_page(found: Certificate) -> dict[str, object]:
+    """The certificate as its page shows it: segments that decided come first."""
+    order = sorted(range(len(found.segments)), key=lambda place: found.segments[place].verdict is not found.verdict)
+    return {
+        "found": found,
+        "lines": _asked(found),
+        "enough": _enough(found),
+        "segments": (_COLUMNS, [_row(found.segments[place]) for place in order]),
+        "charts": [(found.segments[place].segment, _draw_course(found, place)) for place in order[:_MOST_CHARTS]],
+    }
+
+
+def _draw_course(found: Certificate, place: int) -> Markup:
+    """The confidence sequence of one segment: mean and bounds, look after look, against the margin."""
+    from monitor.charts import Band, Level, Point, draw_series
+
+    looks = [(slot, segments[place]) for slot, segments in found.course.items()]
+    points = [
+        Point(
+            at=slot,
+            value=each.mean_best,
+            note=f"{instant(slot)}, {each.users:,} users: {number(each.low)} to {number(each.high)}, {each.verdict.value}",
+        )
+        for slot, each in looks
+    ]
+    bands = [Band(at=slot, low=each.low, high=each.high) for slot, each in looks]
+    margin = Level(value=found.question.margin, name="margin", kind="limit", is_always_drawn=True)
+    return draw_series(points, label=f"mean excess of {looks[-1][1].segment} by run", bands=bands, levels=[margin])
 
 
 def _runs_line(found: Certificate) -> str:

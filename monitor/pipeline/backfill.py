@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric
 from monitor.model import Comparison, RelevanceTable, Run, Summary
+from monitor.pipeline.pull import ask_in_time
 from monitor.pipeline.run_scores import draw_scores
 from monitor.pipeline.score import relevance_metrics, score_kept_lists, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store
@@ -62,14 +62,9 @@ def backfill_relevance(
 
 
 def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
-    timeout_s = comparison.measuring.deadline.total_seconds()
-    try:
-        # It may take no longer than a run.
-        call = BackgroundCall(partial(source.relevance, slot), name=f"{comparison.name}-relevance")
-        return call.wait(Deadline.after(timeout_s))
-    except OverdueError:
-        msg = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
-        raise SourceError(msg, permanent=False) from None
+    timeout_s = comparison.measuring.deadline.total_seconds()  # it may take no longer than a run
+    late = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
+    return ask_in_time(partial(source.relevance, slot), timeout_s, late)
 
 
 def _fill(

@@ -13,7 +13,7 @@ import pandas as pd
 from monitor.errors import UserDataError
 from monitor.model import Pull, RelevanceTable, UserBatch
 from monitor.pairing.ids import find_users
-from monitor.ports import Measurer, RelevanceSource
+from monitor.ports import RelevanceSource
 
 _MARK, _DIGITS = "hmac-", 32
 _PSEUDONYM = re.compile(f"{_MARK}[0-9a-f]{{{_DIGITS}}}")
@@ -61,22 +61,6 @@ class Pseudonyms:
             candidate=pulled(batch.candidate),
             again=None if batch.again is None else pulled(batch.again),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenMeasurer:
-    """Hides users where the lists are, before anything is measured. Port: Measurer."""
-
-    measurer: Measurer
-    pseudonyms: Pseudonyms
-
-    def measure(self, users: UserBatch) -> bytes:
-        """What is found of some users."""
-        return self.measurer.measure(self.pseudonyms.hide_batch(users))
-
-    def merge(self, parts: Iterable[bytes]) -> bytes:
-        """What is found of the users of all of these parts together."""
-        return self.measurer.merge(parts)
 
 
 @dataclass(frozen=True, slots=True)

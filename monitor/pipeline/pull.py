@@ -27,7 +27,7 @@ from monitor.model import (
     UserBatch,
 )
 from monitor.pairing.ids import find_users
-from monitor.pipeline.pseudonyms import HiddenMeasurer, Pseudonyms
+from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import split_users
 from monitor.ports import (
     ItemTitleSource,
@@ -64,6 +64,10 @@ class Arms:
     joined: JoinedSource | None = None
     scores_to: ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
+
+    def hide(self, users: UserBatch) -> UserBatch:
+        """The same users by what they go by."""
+        return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
     def close(self) -> None:
         """Close all of them."""
@@ -118,17 +122,12 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in () if isinstance(joined, RemoteAnswers) else joined.batches(size):
-                known = arms.pseudonyms.hide_batch(batch) if arms.pseudonyms else batch
-                yield replace(known, weights=weights.answer, relevance=relevance.answer)
-
-        def measured(measurer: Measurer, size: int) -> Iterator[bytes]:
-            there = HiddenMeasurer(measurer, arms.pseudonyms) if arms.pseudonyms else measurer
-            return joined.measured(there, size) if isinstance(joined, RemoteAnswers) else iter(())
+                yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
 
         yield Answers(
             asked=joined.asked,
             batches=batches,
-            measured=measured if isinstance(joined, RemoteAnswers) else None,
+            measured=joined.measured if isinstance(joined, RemoteAnswers) else None,
             lacks=(*filter(None, lacks), *joined.lacks),
             weights=weights.answer,
             relevance=relevance.answer,
@@ -137,12 +136,8 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
     """Draw the panel from the users' source, by their ids."""
-    listing = BackgroundCall(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
-    try:
-        table = listing.wait(Deadline.after(timeout_s))
-    except OverdueError:
-        msg = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
-        raise SourceError(msg, permanent=False) from None
+    late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return draw(table, comparison, slot)
     # What a run keeps is drawn by what users go by, and has to find the fixed users of the panel.
@@ -182,7 +177,7 @@ def pull_all(
         relevance=relevance.answer,
         again=again.answer,
     )
-    users = arms.pseudonyms.hide_batch(users) if arms.pseudonyms else users
+    users = arms.hide(users)
     users = users if last is None else replace(users, again=Pull(rankings=last, failures={}))
     return Answers(
         asked=AskedUsers(count=len(panel), segments=tuple(panel.segments)),
@@ -205,6 +200,14 @@ def pull_titles(
     titles = _Extra("item_titles", source, lambda each: each.titles(slot, items))
     lack = titles.wait(Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids")
     return titles.answer or {}, lack
+
+
+def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
+    """What a source answers; SourceError with the text ``late`` where it has not by then."""
+    try:
+        return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
+    except OverdueError:
+        raise SourceError(late, permanent=False) from None
 
 
 class _Extra(Generic[T]):

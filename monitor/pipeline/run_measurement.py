@@ -107,7 +107,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     with _answers(comparison, asked, slot, watch, deadline, floor) as answers:
         gather = partial(_gather, gathered, comparison, keep)
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
-        _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep), watch, size)
+        _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms), watch, size)
     sample = found.sample()
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)

@@ -36,6 +36,7 @@ from monitor.model import (
 )
 from monitor.pairing.listed_items import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
+from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Answers
 from monitor.pipeline.run_scores import draw_scores, join_scores
 from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumulator
@@ -147,11 +148,19 @@ class _Unpacking:
 class RemoteMeasurer:
     """Measures users as `RunAccumulator` does here, and packs what it found. Port: Measurer; can be pickled.
 
-    ``keep``: whose scores are to come back.
+    ``keep``: whose scores are to come back; ``pseudonyms``: what users go by before anything is measured.
     """
 
-    def __init__(self, comparison: Comparison, answers: Answers, sampled_users: int, keep: Keep | int) -> None:
+    def __init__(
+        self,
+        comparison: Comparison,
+        answers: Answers,
+        sampled_users: int,
+        keep: Keep | int,
+        pseudonyms: Pseudonyms | None = None,
+    ) -> None:
         self._comparison = comparison
+        self._pseudonyms = pseudonyms
         self._asked = answers.asked
         self._weights, self._relevance = answers.weights, answers.relevance
         self._sampled_users = sampled_users
@@ -159,6 +168,7 @@ class RemoteMeasurer:
 
     def measure(self, users: UserBatch) -> bytes:
         """What is found of some users."""
+        users = users if self._pseudonyms is None else self._pseudonyms.hide_batch(users)
         return self._gathered(lambda found: found.add(replace(users, weights=self._weights, relevance=self._relevance)))
 
     def merge(self, parts: Iterable[bytes]) -> bytes:

@@ -6,7 +6,7 @@ All instants are aware UTC datetimes. Implementations translate their vendor's e
 from datetime import datetime
 from typing import Protocol
 
-from monitor.ports.notification import DeliveryCounter, Receiver, RunWatcher
+from monitor.ports.notification import DeliveryCounter, Receiver
 from monitor.ports.pages import PageStore
 from monitor.ports.score_sinks import ScoreSink, ScoreSpool
 from monitor.ports.sources import (

@@ -1,4 +1,4 @@
-"""Who is notified: receivers of alerts and watchers of runs, and who counts deliveries."""
+"""Who is notified, and who counts what became of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.errors import DeliveryTrouble
-from monitor.model import Claim, Message, Treatment
+from monitor.model import Message, Treatment
 
 
 class Receiver(Protocol):
@@ -29,19 +29,6 @@ class Receiver(Protocol):
         ``permanent`` if it never will be, ``of_message`` if that is due to its content, ``may_be_known`` if it may have
         arrived all the same.
         """
-
-
-class RunWatcher(Protocol):
-    """A service that is pinged about each run, and alerts when pings stay away. Never raises, never holds up a run."""
-
-    def run_started(self, claim: Claim) -> None:
-        """A run has begun."""
-
-    def run_finished(self, claim: Claim, failure: str | None) -> None:
-        """It has ended: well for None, else why not; a run that is ``insufficient`` has not ended well."""
-
-    def close(self, timeout_s: float) -> None:
-        """Send what still waits, for so long at most, and release what is held; may be called twice."""
 
 
 class DeliveryCounter(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from monitor.options import OneOf
-from monitor.ports import Receiver, RunWatcher
+from monitor.ports import Receiver
 from monitor.receivers.alertmanager import AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions
 from monitor.receivers.email import EmailOptions
@@ -46,6 +46,6 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
 
 def open_pings(
     options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] = lambda *_: None
-) -> tuple[RunWatcher, ...]:
+) -> tuple[RunPings, ...]:
     """One dead-man ping for each entry. Nothing is sent yet. ``on_outcome`` gets the outcome of each, see `RunPings`."""
     return tuple(RunPings(entry, on_outcome=on_outcome) for entry in options)

@@ -57,8 +57,9 @@ log = structlog.get_logger(__name__)
 
 
 class RunPings:
-    """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and returns whether it was called off.
+    """Pings one URL about each run. Never raises, never holds up a run.
 
+    ``rest`` waits so many seconds, and returns whether it was called off.
     ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
     """
 

@@ -15,8 +15,8 @@ from monitor.export import PrometheusPublisher
 from monitor.model import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms
-from monitor.ports import Clock, Receiver, RunWatcher, Store
-from monitor.receivers import open_pings, open_receivers
+from monitor.ports import Clock, Receiver, Store
+from monitor.receivers import RunPings, open_pings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
@@ -48,12 +48,11 @@ class Wiring:
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
-    pings: tuple[RunWatcher, ...] = ()
+    pings: tuple[RunPings, ...] = ()
 
-    @property
-    def find_user(self) -> Callable[[str], str]:
+    def find_user(self, asked: str) -> str:
         """What a user goes by in all that is stored, of the id that a person asks for."""
-        return str if self.pseudonyms is None else self.pseudonyms.find
+        return asked if self.pseudonyms is None else self.pseudonyms.find(asked)
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
@@ -89,7 +88,8 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
     """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
     if (exposed := settings.privacy.exposure) is not None:
         log.warning("key of users readable by every account", reason=exposed)
-    pseudonyms = pseudonyms_of(settings)
+    key_file = settings.privacy.key_file
+    pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     return Wiring(
         settings=settings,
         watched={options.name: watch(options, settings, pseudonyms) for options in settings.comparisons},
@@ -112,17 +112,7 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
     )
 
 
-def pseudonyms_of(settings: Settings) -> Pseudonyms | None:
-    """What users go by; None where they go by their ids. ConfigError when the key cannot be read any more."""
-    path = settings.privacy.key_file
-    try:
-        return None if path is None else Pseudonyms(read_key(path))
-    except ValueError as error:
-        msg = f"privacy.key_file: {error}"
-        raise ConfigError(msg) from None
-
-
-def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None) -> Watched:
+def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None = None) -> Watched:
     """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one."""
     again = _second_lists(options)
     relevance = open_relevance(options.relevance) if options.relevance else None

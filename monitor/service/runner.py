@@ -21,12 +21,13 @@ from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.pipeline.run_scores import RunScores
-from monitor.ports import Clock, RunWatcher, ScoreSpool, Store
+from monitor.ports import Clock, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 
 if TYPE_CHECKING:  # prometheus_client takes a while to import
     from monitor.export import PrometheusPublisher
+    from monitor.receivers.pings import RunPings
 
 T = TypeVar("T")
 
@@ -115,7 +116,7 @@ class Runner:
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None
     patience_s: float = 120.0
-    pings: tuple[RunWatcher, ...] = ()
+    pings: tuple[RunPings, ...] = ()
     claims: dict[int, Claim] = field(default_factory=dict)
 
     def run(

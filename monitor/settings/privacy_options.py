@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import stat
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from monitor.files import read_bounded
+from monitor.files import describe_exposure, read_bounded
 from monitor.options import ConfigPath, Options
 
 LEAST_BYTES = 32
@@ -61,10 +59,5 @@ class PrivacyOptions(Options):
     @property
     def exposure(self) -> str | None:
         """What to say where every account of this machine may read the key; None where there is nothing."""
-        try:
-            mode = 0 if self.key_file is None else stat.S_IMODE(Path(self.key_file).stat().st_mode)
-        except OSError:
-            return None
-        if not mode & stat.S_IROTH:
-            return None
-        return f"{self.key_file} has mode {mode:04o}, so every account of this machine can tell who users are: chmod go= it"
+        path = self.key_file
+        return None if path is None else describe_exposure(path, "can tell who users are", f"chmod go= {path}")

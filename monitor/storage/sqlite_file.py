@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 from sqlalchemy import URL
 
 from monitor.errors import DatabaseError
+from monitor.files import describe_exposure
 from monitor.model import format_instant
 from monitor.storage.database_url import file_of
 
@@ -49,13 +49,7 @@ def make_private(file: Path) -> None:
 def exposure(url: URL) -> str | None:
     """What to say where every account of this machine may read the file of a SQLite database; None where there is nothing."""
     file = file_of(url)
-    try:
-        mode = 0 if file is None else stat.S_IMODE(file.stat().st_mode)
-    except OSError:
-        return None
-    if not mode & stat.S_IROTH:
-        return None
-    return f"{file} has mode {mode:04o}, so every account of this machine may read users and lists in it: chmod o= {file}*"
+    return None if file is None else describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 import forking
 from monitor.cli.main import app
+from servers.chromium import shown_in_browser
 from service.lists_world import APART, write_lists, write_world
 
 
@@ -104,6 +105,22 @@ def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for
     again = json.loads(gate("--json").stdout)
     assert found | {"at": None} == again | {"at": None}
     assert sorted(path.name for path in world.iterdir() if "certificate" in path.name) == ["certificate.json"]
+
+
+@pytest.mark.usefixtures("world")
+def test_as_a_page_it_has_the_verdict_its_figures_and_the_confidence_sequence_against_the_margin() -> None:
+    printed = gate()
+    done = gate("--html", "gate.html")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, printed.stdout, "written: gate.html\n")
+    shown = shown_in_browser(Path("gate.html"))
+    assert "Gate: safe" in shown["text"]
+    *lines, words = printed.stdout.splitlines()
+    assert all(" ".join(line.split()) in shown["text"] for line in (*lines[:3], words.removeprefix("SAFE: ")))
+    first, newest = shown["notes"]
+    assert first.startswith("2024-01-08T00:00:00Z, 40 users: 0.0000 to ")
+    bounds = lines[4].split()[4:6]
+    assert newest == f"2024-01-09T00:00:00Z, 80 users: {bounds[0]} to {bounds[1]}, safe"
+    assert shown["levels"] == ["margin"]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:
     execute(FULL, asked, claim(), Memory(), StillClock())
     requests = [source.requests[0] for source in (asked.baseline, asked.candidate) if isinstance(source, Canned)]
     assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a"], 2, SLOT)] * 2
-    assert all(0 < each.timeout_s <= 10 for each in requests)
+    assert all(0 < each.timeout_s <= 600 for each in requests)
 
 
 def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> None:

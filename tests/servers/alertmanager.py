@@ -72,7 +72,7 @@ class AlertmanagerServer:
 
     def await_ready(self) -> None:
         """Until it answers, and in a cluster has settled, before which it would notify nobody."""
-        ends_at = time.monotonic() + 20
+        ends_at = time.monotonic() + 120
         while not self._is_ready():
             assert time.monotonic() < ends_at, (self._directory / "log").read_text()
             assert self._process is not None

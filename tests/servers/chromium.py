@@ -124,3 +124,24 @@ def browsing() -> Iterator[Browser]:
                 browser.call("Browser.close")
             finally:
                 process.kill()
+
+
+_SHOWN = """({text: document.body.innerText,
+    notes: [...document.querySelectorAll('svg circle title')].map((each) => each.textContent),
+    spans: [...document.querySelectorAll('svg .span title')].map((each) => each.textContent),
+    levels: [...document.querySelectorAll('svg .level + text')].map((each) => each.textContent),
+    wide: document.documentElement.scrollWidth - innerWidth})"""
+
+
+def shown_in_browser(file: Path) -> dict[str, Any]:
+    """Text and charts of one file, opened from disk: it asks for nothing else, complains of nothing and fits its window."""
+    with browsing() as browser:
+        tab = browser.open_tab()
+        tab.go(file.absolute().as_uri())
+        shown: dict[str, Any] = tab.run(_SHOWN)
+        told = browser.events
+    asked = {each["params"]["request"]["url"] for each in told if each["method"] == "Network.requestWillBeSent"}
+    assert asked == {file.absolute().as_uri()}
+    assert [each for each in told if each["method"] in TROUBLE] == []
+    assert shown["wide"] == 0
+    return shown

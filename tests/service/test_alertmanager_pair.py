@@ -77,7 +77,7 @@ class Pair:
 
     def await_that(self, claim: Callable[[], bool], what: str) -> None:
         """Wake the loops over and over, as runs do, until it holds."""
-        ends_at = time.monotonic() + 25
+        ends_at = time.monotonic() + 120
         while not claim():
             assert time.monotonic() < ends_at, f"not in time: {what}; said: {self.pages.said}"
             for loop in self.loops:

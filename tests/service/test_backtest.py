@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from drift_lists import compare, lists_folder, run_cli, write_config
 from monitor.cli.main import app
 from monitor.model import RunStatus, Transition
+from monitor.model.rules import Subject
 from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_rules
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.storage import open_store
+from servers.chromium import shown_in_browser
 
 pytestmark = pytest.mark.early
 
@@ -204,3 +206,18 @@ def test_the_table_names_every_page_and_counts_them_beside_the_stored_ones(repla
     assert "pop20: 14 stored runs judged again (14 ok)" in done.stdout
     assert "firing" in done.stdout
     assert "pages with these rules" in done.stdout
+
+
+def test_as_a_page_it_has_every_page_and_rule_and_what_rules_look_at_over_time(replayed: Path, tmp_path: Path) -> None:
+    args = ("backtest", "pop20", "--config", str(replayed), "--rules", str(replayed))
+    printed = CliRunner().invoke(app, args)
+    done = CliRunner().invoke(app, [*args, "--html", str(tmp_path / "out.html")])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, printed.stdout, f"written: {tmp_path / 'out.html'}\n")
+
+    shown, found = shown_in_browser(tmp_path / "out.html"), judge_again(replayed, names=("pop20",))["pop20"]
+    assert printed.stdout.splitlines()[0] in shown["text"]
+    assert all(f"{rule.alert}: {rule.subject.statistic}" in shown["text"] for rule in found.comparison.judging.rules)
+    means = found.measured[Subject("extended_tau", "mean")]
+    assert shown["notes"][: len(means)] == [f"{slot:%Y-%m-%dT%H:%M:%SZ}: {value:.4f}" for slot, value in means.items()]
+    fired = {f"{each.alert} would fire for {each.segment}" for each in found.transitions if each.is_start}
+    assert {each for each in shown["spans"] if "would" in each} == fired

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +21,7 @@ from service.lists_world import write_world
 
 
 class Ear:
-    """A RunWatcher that writes down what it hears."""
+    """Pings that write down what they are to tell."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str | None]] = []
@@ -45,7 +46,8 @@ def watched(*, lists: int) -> Watched:
 
 def run(store: SqlStore, lists: int) -> list[tuple[str, str | None]]:
     ear = Ear()
-    Runner(store=store, clock=StillClock(), pings=(ear,), patience_s=0.1).run(watched(lists=lists), SLOT, receivers=())
+    pings: Any = (ear,)
+    Runner(store=store, clock=StillClock(), pings=pings, patience_s=0.1).run(watched(lists=lists), SLOT, receivers=())
     return ear.heard
 
 
@@ -66,7 +68,7 @@ def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatc
         raise DatabaseError(msg)
 
     monkeypatch.setattr(store.runs, "finish", refuse)
-    ear = Ear()
+    ear: Any = Ear()
     with pytest.raises(DatabaseError):
         Runner(store=store, clock=StillClock(), pings=(ear,)).run(watched(lists=4), SLOT, receivers=())
     assert ear.heard == [("start 1", None), ("end 1", "the disk is full")]

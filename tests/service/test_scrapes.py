@@ -26,7 +26,8 @@ RELOADED_OK, RELOADED_AT = "config_last_reload_successful", "config_last_reload_
 
 
 def scrape(daemon: ServeProcess) -> Page:
-    families = parse_text(daemon.metrics())
+    """What it shows but for sizes, which come when a job of their own has ended."""
+    families = [each for each in parse_text(daemon.metrics()) if each.name != "rankwatch_database_size_bytes"]
     return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice
 
 from monitor.attribution import PART_WORDS, write_falls
 from monitor.model import ALL, Arm, Briefing, ExampleLists, Explanation, ExposedItem, Transition
-from monitor.presentation import explanation_title
+from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.safe_text import bounded_line, clean
 
 MAX_ITEMS = 5
@@ -97,20 +97,15 @@ def _name(item: ExposedItem) -> str:
 
 
 def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    ranks, kept = {item: rank for rank, item in enumerate(example.baseline, start=1)}, set(example.candidate)
+    kept = {"", *example.candidate}
 
     def show(item: str, mark: str) -> str:
-        return bounded_line(f"{clean(titles.get(item, item), _LONGEST_ITEM)}{mark}", _LONGEST_ITEM + 20)
+        told = clean(titles.get(item, item), _LONGEST_ITEM)
+        return bounded_line(f"{told} ({mark})" if mark else told, _LONGEST_ITEM + 20)
 
-    shown = zip_longest(example.baseline[:MAX_RANKS], example.candidate[:MAX_RANKS])
-    for rank, (left, right) in enumerate(shown, start=1):
-        was = ranks.get(right) if right is not None else None
-        moved = "" if was == rank else f" (was {was})" if was else " (new)"
-        yield (
-            str(rank),
-            "" if left is None else show(left, "" if left in kept else " (gone)"),
-            "" if right is None else show(right, moved),
-        )
+    shown = islice(side_by_side(example.baseline, example.candidate), MAX_RANKS)
+    for rank, (left, right, moved) in enumerate(shown, start=1):
+        yield str(rank), show(left, "" if left in kept else "gone"), show(right, moved)
     rest = [max(len(items) - MAX_RANKS, 0) for items in (example.baseline, example.candidate)]
     if any(rest):
         left, right = (f"{count:,} more" if count else "" for count in rest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -28,15 +27,14 @@ from monitor.model import (
     PartMeans,
     Summary,
     UserTable,
-    items_of,
 )
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import UserSource
-from monitor.sources.file import FileItemTitlesOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.source import FileLists, FileUsers, file_item_titles
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.file.source import FileLists, FileUsers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,15 +145,6 @@ def compare_files(
         apart=break_down_changes(pairs, metrics[0], sample.segments),
         notes=(*notes, *found.left_out),
     )
-
-
-def read_titles(options: FileItemTitlesOptions, users: Sequence[Evidence]) -> Mapping[str, str]:
-    """Titles of the items of these users. InputError when the file cannot be read."""
-    try:
-        with closing(file_item_titles(options)) as source:
-            return source.titles(datetime.now(UTC), items_of(users))
-    except SourceError as error:
-        raise InputError(str(error)) from None
 
 
 def _open(files: ComparedFiles) -> Arms:

@@ -25,7 +25,6 @@ class Preview:
     troubles: tuple[str, ...]
     notes: Mapping[tuple[Arm, CoverageReason], str]
     titles: Mapping[str, str] = field(default_factory=dict)
-    untitled: str | None = None  # why there are none
 
 
 def preview_users(watched: Watched, count: int) -> Preview:
@@ -44,8 +43,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
         slot=slot,
         coverage=found.coverage,
         evidence=found.run.evidence,
-        troubles=(),
+        troubles=tuple(filter(None, [untitled])),
         notes=found.notes,
         titles=titles,
-        untitled=untitled,
     )

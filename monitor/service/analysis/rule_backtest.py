@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.model import ACCEPTED, Comparison, RunRecord, RunStatus, Transition
+from monitor.model import ACCEPTED, ALL, Comparison, RunRecord, RunStatus, Transition
+from monitor.model.rules import Subject
 from monitor.pipeline.rejudgement import Rejudgement, complete_record
 from monitor.ports import History, Store
 
@@ -33,6 +34,7 @@ class Backtest:
 
     ``runs`` by status; ``transitions`` that the rules would have made and ``stored`` those that were made, in order;
     ``lacking`` counts, by alert, the ok runs that a rule could not judge: what it looks at was neither summarized nor kept.
+    ``measured``: values of what rules on similarity look at, over all users, by slot.
     """
 
     comparison: Comparison
@@ -40,6 +42,7 @@ class Backtest:
     transitions: tuple[Transition, ...]
     stored: tuple[Transition, ...]
     lacking: Mapping[str, int]
+    measured: Mapping[Subject, Mapping[datetime, float | None]]
 
 
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
@@ -51,6 +54,7 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
+    measured: dict[Subject, dict[datetime, float | None]] = {}
     # From the first run on: those before the period teach what is normal, and may leave alerts firing.
     for record in finished_records(comparison.name, store.history, period.end):
         whole, lacks = complete_record(comparison, record, store.history)
@@ -58,6 +62,10 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
         if period.holds(record.run.slot):
             runs[record.run.status] += 1
             transitions.extend(changed)
+            whole_of = {each.metric: each for each in whole.summaries if each.segment == ALL}
+            for metric, statistic in (rule.subject for rule in comparison.judging.similarity_rules):
+                value = whole_of[metric].value(statistic) if metric in whole_of else None
+                measured.setdefault(Subject(metric, statistic), {})[record.run.slot] = value
             if record.run.status is RunStatus.OK:
                 lacking.update(lacks)
     return Backtest(
@@ -66,6 +74,7 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
         transitions=tuple(transitions),
         stored=tuple(each for each in made if period.holds(each.slot) and each.alert != ACCEPTED),
         lacking=lacking,
+        measured=measured,
     )
 
 

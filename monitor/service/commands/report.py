@@ -11,7 +11,7 @@ from typing import NoReturn
 from monitor.errors import ConfigError
 from monitor.pipeline.pull import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.composition import Wiring, pseudonyms_of, watch
+from monitor.service.composition import Wiring, watch
 from monitor.service.daemon.titles import TitleCache
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
@@ -24,9 +24,8 @@ from monitor.web.pages.site import AbsentPageError, Site
 
 def report_of(settings: Settings, name: str, *, slot: datetime | None, since: datetime | None, until: datetime | None) -> str:
     """The report as HTML, see `make_report`."""
-    pseudonyms = pseudonyms_of(settings)
-    watched = {each.name: watch(each, settings, pseudonyms) for each in settings.comparisons if each.name == name}
-    wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings), pseudonyms=pseudonyms)
+    watched = {each.name: watch(each, settings) for each in settings.comparisons if each.name == name}
+    wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
     try:
         with opened_store(settings.database) as store:
             site = Site(
@@ -39,7 +38,6 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
                 status=_no_daemon,
                 policy=lambda: wiring.policy,
                 message_text=_no_daemon,
-                find_user=wiring.find_user,
             )
             return make_report(site, name, slot=slot, since=since, until=until)
     finally:

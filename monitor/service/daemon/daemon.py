@@ -200,7 +200,7 @@ class Daemon:
             status=self._status,
             policy=lambda: self._wiring.policy,
             message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
-            find_user=lambda user: self._wiring.find_user(user),  # noqa: PLW0108 - a reload replaces the wiring
+            find_user=lambda asked: self._wiring.find_user(asked),  # noqa: PLW0108 - a reload replaces the wiring
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(site=site, metrics=self._publisher.render, health=self, reload=self.reload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from monitor.model import format_instant
@@ -24,7 +24,10 @@ class JudgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1."""
+    """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1.
+
+    ``course``: what ``segments`` were after the runs of some slots, the last one included, where that was asked for.
+    """
 
     question: Question
     runs: tuple[JudgedRun, ...]
@@ -36,6 +39,7 @@ class Certificate:
     words: str
     version: str
     at: datetime
+    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
 
     @property
     def level(self) -> float:

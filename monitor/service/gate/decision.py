@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 
@@ -30,28 +31,32 @@ from monitor.storage import opened_store
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
-def decide(settings: Settings, question: Question) -> Certificate:
+def decide(settings: Settings, question: Question, *, most_looks: int = 0) -> Certificate:
     """Answer the question by what is stored now, see `judge_stored`."""
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
     with opened_store(settings.database) as store:
+        judge = partial(judge_stored, store.history, question, SystemClock(), most_looks=most_looks)
         if question.segments == (ALL,):
-            return judge_stored(store.history, question, SystemClock())
+            return judge()
         with closing(open_users(options.users, options.baseline)) as users:
-            return judge_stored(
-                store.history, question, SystemClock(), lambda slot: users.users(slot, tuple(options.users.segments))
-            )
+            return judge(lambda slot: users.users(slot, tuple(options.users.segments)))
 
 
-def judge_stored(history: History, question: Question, clock: Clock, users: UsersAt | None = None) -> Certificate:
+def judge_stored(
+    history: History, question: Question, clock: Clock, users: UsersAt | None = None, *, most_looks: int = 0
+) -> Certificate:
     """The certificate. InputError for a segment that no run has, and for scores out of their range.
 
-    ``users`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for.
+    ``users`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for. ``most_looks``: how
+    many looks, evenly among the runs, the certificate's course has at most.
     """
     selected = select_runs(history, question)
     sampled, left_out = _sample(selected, history, question, users)
     # Runs of a census, and those of a fixed sample, ask the same users: each is another look at them.
     looks = max(len(selected.runs), 1) if question.is_census else 1
-    segments = _judge(question, sampled, looks)
+    names = _wanted(question, list(dict.fromkeys(name for run in sampled for name in run.segments))) if sampled else []
+    segments = _judge(question, sampled, names, looks)
+    ends = {-(-len(sampled) * step // most_looks) for step in range(1, most_looks + 1)} if sampled else ()
     verdict, reason = overall_verdict(segments)
     return Certificate(
         question=question,
@@ -66,6 +71,7 @@ def judge_stored(history: History, question: Question, clock: Clock, users: User
         else explain_no_runs(question, left_out, selected.trouble),
         version=__version__,
         at=clock.now(),
+        course={sampled[end - 1].run.slot: _judge(question, sampled[:end], names, looks) for end in sorted(ends)},
     )
 
 
@@ -85,10 +91,9 @@ def _sample(
     return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}
 
 
-def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[GateResult, ...]:
+def _judge(question: Question, runs: Sequence[SampledRun], names: Sequence[str], looks: int) -> tuple[GateResult, ...]:
     if not runs:
         return ()
-    names = _wanted(question, list(dict.fromkeys(name for run in runs for name in run.segments)))
     parts = {name: [run.segments.get(name, _NOBODY) for run in runs] for name in names}
     samples = {
         name: UserSample(tally(np.concatenate([one.unit for one in part])), sum(one.missing for one in part))

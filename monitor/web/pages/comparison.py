@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -110,7 +110,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
     rows = latest.states if latest else ()
     changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
-    spans = _spans(changes, [each for each in rows if each.segment == segment], since)
+    spans = alert_spans(changes, [each for each in rows if each.segment == segment], since)
     quiet = [row for row in rows if row.state is State.QUIET]
     return ComparisonPage(
         name=name,
@@ -169,16 +169,16 @@ def _fall(part: SegmentMeans) -> float:
     return sorted(before)[len(before) // 2] - now
 
 
-def _spans(changes: Sequence[FiringChange], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
+def alert_spans(changes: Iterable[FiringChange], states: Sequence[AlertState], since: datetime) -> tuple[AlertSpan, ...]:
     """Firings that reach into the time from ``since`` on: that ended or began in it, or last by the states."""
-    begun: dict[str, AlertSpan] = {}
+    begun: dict[tuple[str, str], AlertSpan] = {}
     ended: list[AlertSpan] = []
     for each in changes:
         if each.is_start:
-            begun[each.alert] = _span(each, each.slot, each.key)
+            begun[each.alert, each.segment] = _span(each, each.slot, each.key)
         else:
-            ended.append(replace(begun.pop(each.alert, _span(each, since, each.key)), end=each.slot))
-    firing = (each for each in states if each.state is State.FIRING and each.alert not in begun)
+            ended.append(replace(begun.pop((each.alert, each.segment), _span(each, since, each.key)), end=each.slot))
+    firing = (each for each in states if each.state is State.FIRING and (each.alert, each.segment) not in begun)
     return (*ended, *begun.values(), *(_span(each, each.since, each.incident or each.dedup_key) for each in firing))
 
 

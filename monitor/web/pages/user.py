@@ -20,7 +20,6 @@ class Move:
 
     item: str
     title: str | None
-    url: str | None
     baseline: int | None
     candidate: int | None
     what: str
@@ -57,7 +56,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         raise AbsentPageError(msg)
     before, after = site.store.pages.neighbours(name, run.slot)
     items = {*lists.baseline, *lists.candidate} if lists else set()
-    titles, urls = site.titles(name, run.slot, items), site.item_urls(name, items)
+    titles = site.titles(name, run.slot, items)
     explained = site.store.pages.explanation(run.id)
     groups = explained.groups if explained else ()
     mine = next((group for group in groups if any(each.user == user for each in group.examples)), None)
@@ -68,16 +67,16 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         before=before,
         after=after,
         lists=lists,
-        moves=list_moves(lists, titles, urls) if lists else (),
+        moves=list_moves(lists, titles) if lists else (),
         titles=titles,
-        urls=urls,
+        urls=site.item_urls(name, items),
         scores=next((each.scores for each in history if each.slot == run.slot), {}),
         history=history,
         alike=tuple(each for each in mine.examples if each.user != user)[:_LIKE] if mine else (),
     )
 
 
-def list_moves(lists: UserLists, titles: Mapping[str, str], urls: Mapping[str, str]) -> tuple[Move, ...]:
+def list_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, ...]:
     """Every item of both lists, in the candidate's order and then those that it lacks."""
     before = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
     after = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
@@ -85,7 +84,6 @@ def list_moves(lists: UserLists, titles: Mapping[str, str], urls: Mapping[str, s
         Move(
             item=item,
             title=titles.get(item),
-            url=urls.get(item),
             baseline=before.get(item),
             candidate=after.get(item),
             what=describe_move(before.get(item), after.get(item)),
