@@ -44,8 +44,9 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     segment, falls = explanation.segment, explanation.falls
     # Segments of the first dimension, which explains most; they come ranked by what they fell beyond their share.
     leading = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]][:SEGMENTS]
+    pieces = tuple((each.part, f"{each.amount:.4f}", _of(each.amount, explanation.drop)) for each in explanation.causes)
     sheets = (
-        TextTable(title="Pieces of the drop", columns=("part", "drop>", "share>"), rows=_pieces(explanation)),
+        TextTable(title="Pieces of the drop", columns=("part", "drop>", "share>"), rows=pieces),
         TextTable(
             title="Segments",
             columns=("segment", "users>", "before>", "drop>", "share>", *(f"{part}>" for part in Part)),
@@ -61,7 +62,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
             columns=("lists", "users>", "share>", "before>", "distance>", "such as"),
             rows=tuple(
                 (
-                    _words(each.change),
+                    each.change.replace("_", " "),
                     f"{each.users:,}",
                     _percent(each.share),
                     "-" if each.share_before is None else _percent(each.share_before),
@@ -73,10 +74,6 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
         ),
     )
     return tuple(sheet for sheet in sheets if sheet.rows)
-
-
-def _pieces(explanation: Explanation) -> tuple[tuple[str, ...], ...]:
-    return tuple((each.part, f"{each.amount:.4f}", _of(each.amount, explanation.drop)) for each in explanation.causes)
 
 
 def _segment(fall: SegmentFall, explanation: Explanation) -> tuple[str, ...]:
@@ -97,10 +94,6 @@ def _of(amount: float, drop: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.1%}"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def score_by_chance(metric: str, run: Run) -> float | None:

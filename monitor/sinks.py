@@ -15,7 +15,6 @@ from monitor.errors import OutputError
 from monitor.files import replacing
 from monitor.model import Scores
 from monitor.options import ConfigPath, OneOf, Options
-from monitor.ports import ScoreSink
 from monitor.slot_templates import check_placeholders, fill_slot
 
 if TYPE_CHECKING:
@@ -41,11 +40,6 @@ class ScoresToOptions(OneOf):
     """Where all scores of each run are written, beside what the database keeps: exactly one of these."""
 
     file: ScoreFileOptions | None = Field(default=None, description="A Parquet file a slot.")
-
-
-def open_score_sink(options: ScoresToOptions) -> ScoreSink:
-    """The place that the options name; nothing is written yet."""
-    return ScoreFiles(path=options.given.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from factories import SLOT
 from monitor import sinks
 from monitor.errors import OutputError
 from monitor.model import Scores
-from monitor.sinks import ScoresToOptions, open_score_sink
+from monitor.sinks import ScoreFiles
 
 NAN = float("nan")
 
@@ -25,7 +25,7 @@ def batch(values: dict[str, float], users: list[str] | None = None) -> Scores:
 
 
 def write(path: Path, *batches: Scores) -> None:
-    sink = open_score_sink(ScoresToOptions.model_validate({"file": {"path": str(path)}}))
+    sink = ScoreFiles(path=str(path))
     with sink.open(SLOT, ["tau", "rbo(p=0.9)"], {"comparison": "feed", "config_hash": "abc"}) as add:
         for each in batches:
             add(each)
@@ -110,7 +110,7 @@ def test_a_path_that_no_file_can_have_is_said(tmp_path: Path) -> None:
 
 def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path: Path) -> None:
     write(tmp_path / "scores", batch({"a": 0.5}))
-    sink = open_score_sink(ScoresToOptions.model_validate({"file": {"path": str(tmp_path / "scores")}}))
+    sink = ScoreFiles(path=str(tmp_path / "scores"))
 
     with pytest.raises(ZeroDivisionError), sink.open(SLOT, ["tau", "rbo(p=0.9)"], {}) as add:  # noqa: PT012 - in the block
         add(batch({"b": 0.5}))

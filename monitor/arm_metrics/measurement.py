@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from monitor.arm_metrics.arm_lists import ArmLists, LastLists, Listing
-from monitor.arm_metrics.measures import ArmMetric
+from monitor.arm_metrics.measures import ArmLists, ArmMetric, LastLists, Listing
 from monitor.kernels.exposure import churn, compact_codes
 from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, number_repeated
 from monitor.model import CHURN, Arm, ArmScore, Lack, PairBatch

@@ -4,7 +4,7 @@ A run does `split_distances` and, where earlier lists are kept, `compare_pairs`,
 and segment, `find_fault` says what happened and to whom. No I/O, no metric.
 """
 
-from monitor.attribution.changes import OwnLists, PairChanges, compare_pairs
+from monitor.attribution.changes import PairChanges, compare_pairs
 from monitor.attribution.decomposition import OTHERS, MeanDrop, decompose_drop
 from monitor.attribution.faults import Scene, find_fault
 from monitor.attribution.groups import CHANGES, classify, find_central, group_users, share_kinds
@@ -21,4 +21,3 @@ from monitor.attribution.sentences import (
     write_falls,
     write_finding,
 )
-from monitor.model.arrays import Floats

@@ -13,8 +13,19 @@ from rich.text import Text
 
 from monitor.demo.servers import OnCall, Recommenders, serve_routes
 from monitor.demo.shop import Shop
-from monitor.demo.simulation import DemoStatus, LogNote, Simulation, is_over, unmet_expectations
-from monitor.demo.story import CHAPTER_TEXTS, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, StoryDay, next_day
+from monitor.demo.simulation import (
+    CHAPTER_TEXTS,
+    FAST_STORY,
+    NORMAL_STORY,
+    UNWATCHED_STORY,
+    DemoStatus,
+    LogNote,
+    Simulation,
+    StoryDay,
+    is_over,
+    next_day,
+    unmet_expectations,
+)
 from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace, open_workspace, write_configuration, write_users
 from monitor.service import logs
 from monitor.service.daemon.daemon import Daemon

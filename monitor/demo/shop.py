@@ -48,7 +48,8 @@ class Shop:
         users are taken for new ones and get the popular items.
         """
         random = np.random.default_rng((self._seed, day))
-        best = {arm: _best(scores + _TRAINING_ERROR * random.standard_normal(scores.shape)) for arm, scores in self._models}
+        trained = {arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape) for arm, scores in self._models}
+        best = {arm: np.argsort(-scores, axis=1)[:, :DEPTH] for arm, scores in trained.items()}
         if is_broken:
             best[Arm.CANDIDATE][self.countries == BROKEN_COUNTRY] = self._popular
         return {arm: dict(zip(self.ids, self._items[rows].tolist(), strict=True)) for arm, rows in best.items()}
@@ -62,7 +63,3 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.
     fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
     appeal: npt.NDArray[np.float64] = fit * popularity
     return appeal
-
-
-def _best(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    return np.argsort(-scores, axis=1)[:, :DEPTH]

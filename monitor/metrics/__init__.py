@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from monitor.errors import MetricError
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
-from monitor.metrics import extended_tau, footrule, kendall, rbo, relevance, sets, weighted_kendall
+from monitor.metrics import footrule, kendall, rbo, relevance, sets
 from monitor.metrics.metric import Metric, Need
 from monitor.metrics.names import read_name
 from monitor.metrics.scores import score_all
@@ -18,21 +18,21 @@ DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 TYPICAL_SHARE = 0.9
 
 METRICS: Mapping[str, type[Metric]] = {
-    "appended_tau": extended_tau.AppendedTau,
+    "appended_tau": kendall.AppendedTau,
     "average_overlap": sets.AverageOverlap,
     "cg": relevance.Cg,
     "dcg": relevance.Dcg,
     "element_weighted_footrule": footrule.ElementWeightedFootrule,
     "element_weighted_footrule_normalized": footrule.ElementWeightedFootruleNormalized,
-    "element_weighted_kendall_distance": weighted_kendall.ElementWeightedKendallDistance,
-    "element_weighted_kendall_distance_normalized": weighted_kendall.ElementWeightedKendallDistanceNormalized,
-    "element_weighted_tau": extended_tau.ElementWeightedTau,
-    "extended_tau": extended_tau.ExtendedTau,
-    "extended_tau_unscaled": extended_tau.ExtendedTauUnscaled,
+    "element_weighted_kendall_distance": kendall.ElementWeightedKendallDistance,
+    "element_weighted_kendall_distance_normalized": kendall.ElementWeightedKendallDistanceNormalized,
+    "element_weighted_tau": kendall.ElementWeightedTau,
+    "extended_tau": kendall.ExtendedTau,
+    "extended_tau_unscaled": kendall.ExtendedTauUnscaled,
     "footrule": footrule.Footrule,
     "footrule_normalized": footrule.FootruleNormalized,
     "generalized_footrule": footrule.GeneralizedFootrule,
-    "generalized_kendall_distance": weighted_kendall.GeneralizedKendallDistance,
+    "generalized_kendall_distance": kendall.GeneralizedKendallDistance,
     "jaccard": sets.Jaccard,
     "kendall_distance": kendall.KendallDistance,
     "kendall_distance_normalized": kendall.KendallDistanceNormalized,
@@ -42,7 +42,7 @@ METRICS: Mapping[str, type[Metric]] = {
     "ndcg": relevance.Ndcg,
     "ndcg_vs_baseline": relevance.NdcgVsBaseline,
     "overlap": sets.Overlap,
-    "position_weighted_kendall_distance": weighted_kendall.PositionWeightedKendallDistance,
+    "position_weighted_kendall_distance": kendall.PositionWeightedKendallDistance,
     "rbo": rbo.Rbo,
     "rbo_a": rbo.RboA,
     "rbo_b": rbo.RboB,
@@ -52,13 +52,13 @@ METRICS: Mapping[str, type[Metric]] = {
     "rbo_truncated": rbo.RboTruncated,
     "rbo_w": rbo.RboW,
     "recall": relevance.Recall,
-    "tau_ap": weighted_kendall.TauAp,
-    "tau_ap_symmetric": weighted_kendall.TauApSymmetric,
+    "tau_ap": kendall.TauAp,
+    "tau_ap_symmetric": kendall.TauApSymmetric,
     "topk_footrule": footrule.TopkFootrule,
     "topk_footrule_normalized": footrule.TopkFootruleNormalized,
     "topk_kendall": kendall.TopkKendall,
     "topk_kendall_normalized": kendall.TopkKendallNormalized,
-    "weighted_tau": weighted_kendall.WeightedTau,
+    "weighted_tau": kendall.WeightedTau,
 }
 
 

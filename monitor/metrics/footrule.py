@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from monitor.kernels.footrule import (
 from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeighted, WeightedOrderDistance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Footrule(OrderDistance):
     """How far the items in common move among each other, summed up."""
 
@@ -38,7 +36,6 @@ class Footrule(OrderDistance):
         return expect_over_shared(k, catalogue, (z * z - 1) / 3, least=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FootruleNormalized(OrderDistance):
     """How far the items in common move among each other, as a share of the most they could."""
 
@@ -53,7 +50,6 @@ class FootruleNormalized(OrderDistance):
         return expect_over_shared(k, catalogue, (z * z - 1) / 3 / np.maximum(z * z // 2, 1), least=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopkFootrule(Distance):
     """How far the items of either list move, absent ones ranked right behind the list."""
 
@@ -73,7 +69,6 @@ class TopkFootrule(Distance):
         return k * (k * k - 1) / (3 * catalogue) + (1 - k / catalogue) * k * (k + 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopkFootruleNormalized(Distance):
     """`topk_footrule` divided by its value on disjoint lists of the same lengths."""
 
@@ -90,7 +85,6 @@ class TopkFootruleNormalized(Distance):
         return (k - 1) / (3 * catalogue) + 1 - k / catalogue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedFootrule(WeightedOrderDistance):
     """How much weight the items in common move past, each counting its own weight."""
 
@@ -98,7 +92,6 @@ class ElementWeightedFootrule(WeightedOrderDistance):
     kernel = staticmethod(element_weighted_footrule)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedFootruleNormalized(WeightedOrderDistance):
     """How much weight the items in common move past, as a share of the most they could."""
 
@@ -107,7 +100,6 @@ class ElementWeightedFootruleNormalized(WeightedOrderDistance):
     high = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralizedFootrule(PositionWeighted):
     """How far the items in common move, weighted by the items and by how near the top they move."""
 

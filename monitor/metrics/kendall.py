@@ -1,4 +1,4 @@
-"""Kendall's tau and distances: order by pairs of items, every pair alike."""
+"""Kendall's tau and distances: order by pairs of items, every pair alike or weighted, and extended tau with membership."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.errors import MetricError
-from monitor.kernels.chance import expect_over_shared, expect_topk_kendall
+from monitor.kernels.chance import common_by_chance, expect_extended_surplus, expect_over_shared, expect_topk_kendall
+from monitor.kernels.kendall.element_weighted import (
+    element_weighted_kendall_distance,
+    element_weighted_kendall_distance_normalized,
+    element_weighted_tau,
+    expect_position_weighted,
+    generalized_kendall_distance,
+    position_weighted_kendall_distance,
+)
+from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
 from monitor.kernels.kendall.unweighted import (
     kendall_distance,
     kendall_distance_normalized,
@@ -17,10 +26,18 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall,
     topk_kendall_normalized,
 )
-from monitor.metrics.metric import Distance, OrderCorrelation, OrderDistance
+from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.metrics.metric import (
+    Correlation,
+    Distance,
+    Need,
+    OrderCorrelation,
+    OrderDistance,
+    PositionWeighted,
+    WeightedOrderDistance,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KendallTau(OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
@@ -30,7 +47,6 @@ class KendallTau(OrderCorrelation):
     source = "Kendall (1938, 1945)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistance(OrderDistance):
     """Pairs of common items that the lists order in opposite ways."""
 
@@ -48,7 +64,6 @@ class KendallDistance(OrderDistance):
         return expect_over_shared(k, catalogue, z * (z - 1) / 4, least=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistanceNormalized(OrderDistance):
     """Share of the pairs of common items that the lists order in opposite ways."""
 
@@ -84,7 +99,6 @@ class TopkPairs(Distance, ABC):
             raise MetricError(msg)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopkKendall(TopkPairs):
     """Pairs of items of either list that the lists order in opposite ways."""
 
@@ -102,7 +116,6 @@ class TopkKendall(TopkPairs):
         return expect_topk_kendall(k, catalogue, self.penalty)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopkKendallNormalized(TopkPairs):
     """`topk_kendall` divided by its value on disjoint lists of the same lengths, at the same ``penalty``."""
 
@@ -115,3 +128,139 @@ class TopkKendallNormalized(TopkPairs):
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: the distance is a sum over pairs of items."""
         return expect_topk_kendall(k, catalogue, self.penalty) / (k * k + self.penalty * k * (k - 1))
+
+
+class WeightedTau(OrderCorrelation):
+    """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
+
+    name = "weighted_tau"
+    kernel = staticmethod(weighted_tau)
+    ties = "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
+    source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
+
+
+class TauAp(OrderCorrelation):
+    """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
+
+    name = "tau_ap"
+    kernel = staticmethod(tau_ap)
+    is_symmetric = False
+    source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+
+
+class TauApSymmetric(OrderCorrelation):
+    """Mean of `tau_ap` with either list as the truth."""
+
+    name = "tau_ap_symmetric"
+    kernel = staticmethod(tau_ap_symmetric)
+    source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+
+
+_MOST_SHARED = 2000
+_NEGLIGIBLE = 1e-12
+
+
+class PositionWeightedKendallDistance(PositionWeighted):
+    """Pairs of common items in opposite order, those that move at the top counting most."""
+
+    name = "position_weighted_kendall_distance"
+    kernel = staticmethod(position_weighted_kendall_distance)
+
+    def bounds(self, k: int) -> tuple[float, float]:
+        """0 to all pairs of k items: no step costs more than the first, 1."""
+        return 0.0, max(1.0, k * (k - 1) / 2)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact where lists share no more than `_MOST_SHARED` items or so; None where they do."""
+        most = min(k, _MOST_SHARED)
+        if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
+            return None  # the sum costs the square of the items shared
+        values = np.zeros(k + 1)
+        values[: most + 1] = expect_position_weighted(most, self.discount)
+        return expect_over_shared(k, catalogue, values, least=2)
+
+
+class ElementWeightedKendallDistance(WeightedOrderDistance):
+    """Pairs of common items in opposite order, each counting the product of the items' weights."""
+
+    name = "element_weighted_kendall_distance"
+    kernel = staticmethod(element_weighted_kendall_distance)
+
+
+class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
+    """Share of the weight of pairs of common items that stands in opposite order."""
+
+    name = "element_weighted_kendall_distance_normalized"
+    kernel = staticmethod(element_weighted_kendall_distance_normalized)
+    high = 1.0
+
+
+class GeneralizedKendallDistance(PositionWeighted):
+    """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
+
+    name = "generalized_kendall_distance"
+    kernel = staticmethod(generalized_kendall_distance)
+    need = Need.ITEM_WEIGHTS
+
+
+class ExtendedTau(Correlation):
+    """Order and membership together, every rank alike."""
+
+    name = "extended_tau"
+    kernel = staticmethod(extended_tau)
+    disjoint = -1.0
+    one_empty = -1.0
+    uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
+    source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact: the surplus of concordant pairs is linear."""
+        norm = k * (3 * k - 1) / 2
+        return (2 * expect_extended_surplus(k, catalogue) + k * k - norm) / (norm + k * k)
+
+
+class ExtendedTauUnscaled(Correlation):
+    """Extended tau as published, its lowest value depending on the lengths."""
+
+    name = "extended_tau_unscaled"
+    kernel = staticmethod(extended_tau_unscaled)
+    disjoint = None
+    one_empty = math.nan
+    uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
+    source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016)"
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact: the surplus of concordant pairs is linear."""
+        return expect_extended_surplus(k, catalogue) / (k * (3 * k - 1) / 2)
+
+
+class AppendedTau(Correlation):
+    """Tau-b over the items of both lists, each list's mismatches tied behind the other's end."""
+
+    name = "appended_tau"
+    kernel = staticmethod(appended_tau)
+    disjoint = None
+    one_empty = math.nan
+    uneven = "exact, but a list that lacks only the last item of the other scores 1; NaN for identical lists of one item"
+    source = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), Appending mismatches"
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact: with z items in common only the (k - z)² pairs of one item here and the other there are out of balance."""
+        if k == 1:
+            return -1.0 if catalogue > 1 else None
+        z = np.arange(k + 1.0)
+        universe = 2 * k - z
+        norm = (universe * (universe - 1) - (k - z) * (k - z - 1)) / 2
+        return expect_over_shared(k, catalogue, -((k - z) ** 2) / norm)
+
+
+class ElementWeightedTau(Correlation):
+    """Order and membership together, an item of weight w counting as w items."""
+
+    name = "element_weighted_tau"
+    kernel = staticmethod(element_weighted_tau)
+    disjoint = -1.0
+    one_empty = -1.0
+    uneven = "exact: a universe of as much weight as both lists have; a proper prefix scores under 1"
+    need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der Geer (2016)"

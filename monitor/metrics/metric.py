@@ -92,7 +92,6 @@ class Metric(ABC):
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity(Metric, ABC):
     """From 0 to 1: 1 for identical lists, 0 for disjoint ones and where one is empty, unless a measure declares otherwise."""
 
@@ -103,7 +102,6 @@ class Similarity(Metric, ABC):
     one_empty = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Correlation(Metric, ABC):
     """From -1 to 1: 1 for identical lists."""
 
@@ -112,7 +110,6 @@ class Correlation(Metric, ABC):
     identical = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderCorrelation(Correlation, ABC):
     """A correlation of the order of the items in common, and of nothing else."""
 
@@ -126,7 +123,6 @@ class OrderCorrelation(Correlation, ABC):
         return 0.0 if k > 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Distance(Metric, ABC):
     """From 0, for identical lists, to no end unless a measure is normalized."""
 
@@ -136,7 +132,6 @@ class Distance(Metric, ABC):
     identical = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDistance(Distance, ABC):
     """A distance between the orders of the items in common, and of nothing else."""
 
@@ -145,7 +140,6 @@ class OrderDistance(Distance, ABC):
     uneven = ON_COMMON_ITEMS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedOrderDistance(OrderDistance, ABC):
     """One in which items have weights."""
 

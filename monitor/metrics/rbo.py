@@ -43,7 +43,6 @@ class Persistent(Similarity, ABC):
         return float(self.measure(Alignment(places.astype(rank_dtype(k))[:, None], length, length))[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TieAware(Persistent, ABC):
     """A measure that knows which items are tied."""
 
@@ -51,7 +50,6 @@ class TieAware(Persistent, ABC):
     need = Need.SCORES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rbo(Persistent):
     """Agreement at every depth, the top weighing most."""
 
@@ -65,7 +63,6 @@ class Rbo(Persistent):
         return float((1 - self.p**k) / (1 - self.p) / catalogue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboA(TieAware):
     """RBO where a tie leaves the order open: the mean over all orders.
 
@@ -79,7 +76,6 @@ class RboA(TieAware):
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboB(TieAware):
     """RBO where a tie leaves the order open, normalised as tau-b is.
 
@@ -92,7 +88,6 @@ class RboB(TieAware):
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboMax(Persistent):
     """The most RBO that the lists can have, however they go on."""
 
@@ -112,7 +107,6 @@ class RboMax(Persistent):
         return min(1.0, RboMin(p=self.p).expected_by_chance(k, catalogue) + RboRes(p=self.p).expected_by_chance(k, catalogue))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboMin(Persistent):
     """The least RBO that the lists can have, however they go on."""
 
@@ -133,7 +127,6 @@ class RboMin(Persistent):
         return float((seen + below) / catalogue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboRes(Persistent):
     """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`.
 
@@ -158,7 +151,6 @@ class RboRes(Persistent):
         return float(common_by_chance(k, catalogue) @ residual_by_common(self.p, k))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboTruncated(Persistent):
     """RBO@k, the sum over the depths seen: identical lists score 1 - p^k.
 
@@ -180,7 +172,6 @@ class RboTruncated(Persistent):
         return float(((1 - self.p**k) / (1 - self.p) - k * self.p**k) / catalogue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RboW(TieAware):
     """RBO where a tie means equality: tied items share one rank.
 

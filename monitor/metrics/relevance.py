@@ -57,7 +57,6 @@ class OfArm(Metric, ABC):
         return of_arm(alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Cg(OfArm):
     """Sum of the grades of the items listed."""
 
@@ -81,7 +80,6 @@ class Discounted(OfArm, ABC):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dcg(Discounted):
     """Gains of the items listed, the top counting most.
 
@@ -95,7 +93,6 @@ class Dcg(Discounted):
     uneven = "exact: a place without an item adds nothing"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ndcg(Discounted):
     """DCG by that of the user's best possible list.
 
@@ -129,7 +126,6 @@ class NdcgVsBaseline(Similarity):
         return expected_ndcg_vs_baseline(k, catalogue, self.gain)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Map(OfArm):
     """Average precision, whose mean is the MAP.
 
@@ -142,7 +138,6 @@ class Map(OfArm):
     source = "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Mrr(OfArm):
     """1 / rank of the first relevant item, whose mean is the MRR."""
 
@@ -152,7 +147,6 @@ class Mrr(OfArm):
     source = "Voorhees (1999), The TREC-8 question answering track report"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(OfArm):
     """Share of the user's relevant items that are listed."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from monitor.kernels.chance import common_by_chance
@@ -11,7 +9,6 @@ from monitor.kernels.sets import average_overlap, jaccard, overlap
 from monitor.metrics.metric import Similarity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AverageOverlap(Similarity):
     """Overlap averaged over the depths, so that the top counts more."""
 
@@ -25,7 +22,6 @@ class AverageOverlap(Similarity):
         return (k + 1) / (2 * catalogue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Jaccard(Similarity):
     """Membership alone: common items by the items of both lists together."""
 
@@ -40,7 +36,6 @@ class Jaccard(Similarity):
         return float(common_by_chance(k, catalogue) @ (common / (2 * k - common)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap(Similarity):
     """Membership alone: common items by the length of the longer list."""
 

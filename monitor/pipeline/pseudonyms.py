@@ -23,7 +23,7 @@ _PSEUDONYM = re.compile(f"{_MARK}[0-9a-f]{{{_DIGITS}}}")
 class Pseudonyms:
     """The first 128 bits of the HMAC-SHA-256 of ids in UTF-8: ``hmac-`` and 32 hexadecimal digits. Can be pickled.
 
-    About 2.5 s of one core for a million users.
+    About 2 s of one core for a million users.
     """
 
     key: bytes = field(repr=False)

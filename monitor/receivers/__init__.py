@@ -1,22 +1,22 @@
 """Receivers of notifications: one module for each vendor, its options beside its code.
 
-`ReceiverOptions` is the registry. A new receiver is a module with a `ReceiverEntry` and its line there; names and opening
-follow from the entry, treatment from the receiver.
+`ReceiverOptions` is the registry. A new receiver is a module with a `ReceiverEntry` and its line there, and one in the table of
+what is opened; names follow from the entry, treatment from the receiver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from monitor.options import OneOf
 from monitor.ports import Receiver
-from monitor.receivers.alertmanager import AlertmanagerOptions
-from monitor.receivers.apprise import AppriseOptions
-from monitor.receivers.email import EmailOptions
-from monitor.receivers.pagerduty import PagerDutyOptions
+from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
+from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
+from monitor.receivers.email import Email, EmailOptions
+from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
-from monitor.receivers.slack import SlackOptions
-from monitor.receivers.webhook import WebhookOptions, verify
+from monitor.receivers.slack import Slack, SlackOptions
+from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
 
 class ReceiverOptions(OneOf):
@@ -41,7 +41,19 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
 
     ``external_url`` is where this daemon's own pages are reached; messages link there.
     """
-    return tuple(receiver for each in options for receiver in each.given.open(external_url))
+    return tuple(
+        _OPENED[entry.kind](entry.given, name, external_url=external_url) for entry in options for name in entry.receiver_names
+    )
+
+
+_OPENED: Mapping[str, Callable[..., Receiver]] = {
+    "alertmanager": Alertmanager,
+    "pagerduty": PagerDuty,
+    "slack": Slack,
+    "email": Email,
+    "apprise": AppriseReceiver,
+    "webhook": Webhook,
+}
 
 
 def open_pings(

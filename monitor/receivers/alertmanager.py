@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from monitor.model import Message, Transition, Treatment, Updates, format_instant
 from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url, without_path
-from monitor.receivers.http_client import HttpReceiver, require_accepted
+from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
 
@@ -82,11 +82,6 @@ class AlertmanagerOptions(ReceiverEntry):
         base = self.name or self.kind
         return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
 
-    def open(self, external_url: str) -> tuple[Alertmanager, ...]:
-        """One receiver for each peer."""
-        named = zip(self.urls, self.receiver_names, strict=True)
-        return tuple(Alertmanager(url, name, self, external_url=external_url) for url, name in named)
-
 
 def alert_of(
     transition: Transition, firing_ends_at: datetime, external_url: str, labels: Mapping[str, str] | None = None
@@ -117,10 +112,11 @@ _BATCH = 250
 class Alertmanager(HttpReceiver):
     """One peer."""
 
-    def __init__(self, url: str, name: str, options: AlertmanagerOptions, *, external_url: str) -> None:
+    def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
+        url = options.urls[options.receiver_names.index(name)].rstrip("/") + PATH
         # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
         treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
-        super().__init__(url.rstrip("/") + PATH, options, treatment=treatment, ca_file=options.ca_file, name=name)
+        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
@@ -134,8 +130,7 @@ class Alertmanager(HttpReceiver):
         changes = [change for change in message.changes or message.firing if not change.is_acknowledgement]
         alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in changes]
         for start in range(0, len(alerts), _BATCH):
-            answer = self._client.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
-            require_accepted(answer, who=self._client.who, now=now)
+            self._post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers, now)
 
 
 def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:

@@ -104,10 +104,6 @@ class AppriseOptions(ReceiverEntry):
     timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")
     repeat_every: RepeatEvery = timedelta(hours=24)
 
-    def open(self, external_url: str) -> tuple[AppriseReceiver]:
-        """One receiver."""
-        return (AppriseReceiver(self, external_url=external_url),)
-
 
 _SUCCESS = "success"
 _NEVER_SENT = frozenset({"nomatch"})
@@ -116,9 +112,9 @@ _NEVER_SENT = frozenset({"nomatch"})
 class AppriseReceiver:
     """All URLs of one entry."""
 
-    def __init__(self, options: AppriseOptions, *, external_url: str) -> None:
+    def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
         self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
-        (self.name,), self.treatment = options.receiver_names, repeated(options.repeat_every)
+        self.name, self.treatment = name, repeated(options.repeat_every)
         self._services = {name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
         self._delivered = DeliveredRecipients()
 

@@ -85,10 +85,6 @@ class EmailOptions(ReceiverEntry):
             raise ValueError(msg)
         return self
 
-    def open(self, external_url: str) -> tuple[Email]:
-        """One receiver. ConfigError when ``ca_file`` cannot be read."""
-        return (Email(self, external_url=external_url),)
-
     @property
     def port_in_use(self) -> int:
         """The port, given or usual."""
@@ -98,11 +94,11 @@ class EmailOptions(ReceiverEntry):
 class Email:
     """One mail server, and the addresses that it delivers to."""
 
-    def __init__(self, options: EmailOptions, *, external_url: str) -> None:
+    def __init__(self, options: EmailOptions, name: str, *, external_url: str) -> None:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
         self._options, self._external_url = options, external_url
-        (self.name,), self.treatment = options.receiver_names, repeated(options.repeat_every)
+        self.name, self.treatment = name, repeated(options.repeat_every)
         user, password = options.username, options.password
         self._client = SmtpClient(
             host=options.host,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
@@ -13,7 +12,6 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.model import Treatment, Updates
 from monitor.options import ConfigPath, Duration, Options, require_header_text
-from monitor.ports import Receiver
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
@@ -97,7 +95,7 @@ RepeatEvery = Annotated[
 ]
 
 
-class ReceiverEntry(Options, ABC):
+class ReceiverEntry(Options):
     """What every kind of receiver has in the configuration. ``kind`` is its key there and its name unless it is given one."""
 
     kind: ClassVar[str]
@@ -109,10 +107,6 @@ class ReceiverEntry(Options, ABC):
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
         return (self.name or self.kind,)
-
-    @abstractmethod
-    def open(self, external_url: str) -> Sequence[Receiver]:
-        """Open its receivers, in the order of their names. Nothing is sent yet."""
 
 
 def repeated(every: timedelta | None, updates: Updates = Updates.NONE) -> Treatment:

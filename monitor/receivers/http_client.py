@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import ClassVar
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
@@ -93,13 +94,27 @@ class HttpClient:
 
 
 class HttpReceiver:
-    """What receivers over HTTP share: name, treatment and a client of their own."""
+    """What receivers over HTTP share: name, treatment and a client of their own.
 
-    def __init__(
-        self, url: str, entry: ReceiverEntry, *, treatment: Treatment, ca_file: str | None, name: str | None = None
-    ) -> None:
-        self.name, self.treatment = name or entry.receiver_names[0], treatment
-        self._client = HttpClient(url, who=self.name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
+    ``is_bounded``: its messages have the same size however many changes they report, so that a part would be refused as well.
+    """
+
+    is_bounded: ClassVar[bool] = False
+
+    def __init__(self, url: str, name: str, entry: ReceiverEntry, *, treatment: Treatment, ca_file: str | None) -> None:
+        self.name, self.treatment = name, treatment
+        self._client = HttpClient(url, who=name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
+
+    def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
+        """Post to the receiver. DeliveryError unless it accepted that."""
+        answer = self._client.post(content, headers)
+        reason = self._reason(answer)
+        require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=self.is_bounded)
+        return answer
+
+    def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for receivers that know what may be shown
+        """What the body gives as the reason of a refusal, fit to be shown."""
+        return None
 
 
 def require_accepted(
@@ -109,8 +124,7 @@ def require_accepted(
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
     these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``reason``: what its body gives as the reason, fit to be shown. ``is_bounded``: the message has the same size however many
-    changes it reports, so that a part of it would be refused as well.
+    ``reason`` and ``is_bounded`` as in `HttpReceiver`.
     """
     status = answer.status
     if answer.is_accepted:

@@ -18,7 +18,7 @@ from pydantic import Field, SecretStr
 from monitor.errors import DeliveryError
 from monitor.model import Message, MessageStatus, Updates, format_instant
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, without_path
-from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
+from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
@@ -46,10 +46,6 @@ class PagerDutyOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
-
-    def open(self, external_url: str) -> tuple[PagerDuty]:
-        """One receiver."""
-        return (PagerDuty(self, external_url=external_url),)
 
 
 MAX_KEY = 255
@@ -121,30 +117,34 @@ _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 class PagerDuty(HttpReceiver):
     """One service of PagerDuty."""
 
-    def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
+    is_bounded = True
+
+    def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH
         treatment = repeated(options.repeat_every, Updates.UNPAGED)
-        super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
-        self._options, self._external_url = options, external_url
+        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
+        self._key, self._external_url = options.routing_key.get_secret_value(), external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert. DeliveryError when it did not confirm that."""
-        key = self._options.routing_key.get_secret_value()
-        for event in pagerduty_events(message, key, self._external_url):
+        for event in pagerduty_events(message, self._key, self._external_url):
             body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
-            answer = self._client.post(body, {"Content-Type": "application/json"})
-            require_accepted(answer, who=self._client.who, now=now, reason=_reason(answer, key), is_bounded=True)
-            _require_success(answer, self._client.who, key)
+            answer = self._post(body, {"Content-Type": "application/json"}, now)
+            # ``status`` holds a short error where it did not succeed, even with a 202.
+            if answer.body is not None and _read(answer.body).get("status") != "success":
+                reason = self._reason(answer)
+                what = f"{self._client.who} answered {answer.status_name} but not success{f' ({reason})' if reason else ''}"
+                msg = f"{what}: check its URL; it will be tried again"
+                raise DeliveryError(msg, permanent=False, may_be_known=True)
 
-
-def _require_success(answer: HttpAnswer, who: str, key: str) -> None:
-    # ``status`` holds a short error where it did not succeed, even with a 202.
-    if not answer.is_accepted or answer.body is None or _read(answer.body).get("status") == "success":
-        return
-    reason = _reason(answer, key)
-    what = f"{who} answered {answer.status_name} but not success{f' ({reason})' if reason else ''}"
-    msg = f"{what}: check its URL; it will be tried again"
-    raise DeliveryError(msg, permanent=False, may_be_known=True)
+    def _reason(self, answer: HttpAnswer) -> str | None:
+        """What it gives as the error, on one line, without any piece of the key that it may echo."""
+        found = _read(answer.body or b"")
+        errors = found.get("errors")
+        texts = [found.get("message"), *(errors if isinstance(errors, list) else [])]
+        line = clean("; ".join(text for text in texts if isinstance(text, str)), 4 * _LONGEST_REASON)
+        shown = _WORD.sub(lambda word: "***" if _gives_away(word[0], self._key) else word[0], line)
+        return clean(shown, _LONGEST_REASON) or None
 
 
 def _read(body: bytes) -> dict[str, object]:
@@ -153,15 +153,6 @@ def _read(body: bytes) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _reason(answer: HttpAnswer, key: str) -> str | None:
-    """What the answer gives as the error, on one line, without any piece of the key that it may echo."""
-    found = _read(answer.body or b"")
-    errors = found.get("errors")
-    texts = [found.get("message"), *(errors if isinstance(errors, list) else [])]
-    line = clean("; ".join(text for text in texts if isinstance(text, str)), 4 * _LONGEST_REASON)
-    return clean(_WORD.sub(lambda word: "***" if _gives_away(word[0], key) else word[0], line), _LONGEST_REASON) or None
 
 
 def _gives_away(word: str, key: str) -> bool:

@@ -16,7 +16,7 @@ from pydantic import Field
 from monitor.errors import DeliveryError
 from monitor.model import Message, MessageStatus
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
-from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
+from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.plain_text import list_lines
 
@@ -31,10 +31,6 @@ class SlackOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = timedelta(days=1)
-
-    def open(self, external_url: str) -> tuple[Slack]:
-        """One receiver."""
-        return (Slack(self, external_url=external_url),)
 
 
 MAX_TEXT = 3000
@@ -157,24 +153,23 @@ _REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 class Slack(HttpReceiver):
     """One incoming webhook."""
 
-    def __init__(self, options: SlackOptions, *, external_url: str) -> None:
+    is_bounded = True
+
+    def __init__(self, options: SlackOptions, name: str, *, external_url: str) -> None:
         url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
-        super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
         self._external_url = external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post one message. DeliveryError when Slack did not accept it; of more than one a second it says when to try again."""
         body = json.dumps(slack_body(content_of(message, self._external_url)), ensure_ascii=False).encode()
-        answer = self._client.post(body, {"Content-Type": "application/json; charset=utf-8"})
+        answer = self._post(body, {"Content-Type": "application/json; charset=utf-8"}, now)
+        # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good.
+        if answer.body is not None and answer.body.strip() != b"ok":
+            msg = f"{self._client.who} answered {answer.status_name} but not ok, as Slack does: check its URL"
+            raise DeliveryError(msg, permanent=True, may_be_known=True)
+
+    def _reason(self, answer: HttpAnswer) -> str | None:
+        """Its answer, if it is such a word."""
         word = (answer.body or b"").strip()
-        reason = word.decode() if _REASON.fullmatch(word) else None
-        require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=True)
-        _require_ok(answer, self._client.who)
-
-
-def _require_ok(answer: HttpAnswer, who: str) -> None:
-    # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good.
-    if answer.body is None or answer.body.strip() == b"ok":
-        return
-    msg = f"{who} answered {answer.status_name} but not ok, as Slack does: check its URL"
-    raise DeliveryError(msg, permanent=True, may_be_known=True)
+        return word.decode() if _REASON.fullmatch(word) else None

@@ -48,7 +48,7 @@ from monitor.receivers.fields import (
     check_headers,
     repeated,
 )
-from monitor.receivers.http_client import HttpReceiver, require_accepted
+from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
 
@@ -70,10 +70,6 @@ class WebhookOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = None
-
-    def open(self, external_url: str) -> tuple[Webhook]:
-        """One receiver."""
-        return (Webhook(self, external_url=external_url),)
 
 
 SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
@@ -200,16 +196,15 @@ def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
 class Webhook(HttpReceiver):
     """One URL."""
 
-    def __init__(self, options: WebhookOptions, *, external_url: str) -> None:
+    def __init__(self, options: WebhookOptions, name: str, *, external_url: str) -> None:
         treatment = repeated(options.repeat_every, Updates.UNPAGED if options.updates else Updates.NONE)
-        super().__init__(options.url.get_secret_value(), options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(options.url.get_secret_value(), name, options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError when it is not taken."""
         body = _encode(webhook_body(message, receiver=self.name, external_url=self._external_url))
-        answer = self._client.post(body, self._headers(message, body, now))
-        require_accepted(answer, who=self._client.who, now=now)
+        self._post(body, self._headers(message, body, now), now)
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}

@@ -22,7 +22,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.privacy_options import read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
-from monitor.sinks import open_score_sink
+from monitor.sinks import ScoreFiles
 from monitor.sources import (
     SourceOptions,
     open_item_titles,
@@ -126,7 +126,7 @@ def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms
         relevance=HiddenRelevance(relevance, pseudonyms) if relevance and pseudonyms else relevance,
         again=None if again is None else open_source(again),
         joined=open_joined(options.baseline, options.candidate, options.users, again),
-        scores_to=open_score_sink(options.scores_to) if options.scores_to else None,
+        scores_to=ScoreFiles(path=options.scores_to.given.path) if options.scores_to else None,
         pseudonyms=pseudonyms,
     )
     comparison = _installed(to_comparison(options), settings)

@@ -10,8 +10,7 @@ import pytest
 import factories
 import published
 from monitor.demo.servers import ReceivedAlert
-from monitor.demo.simulation import DemoStatus
-from monitor.demo.story import Chapter, StoryDay
+from monitor.demo.simulation import Chapter, DemoStatus, StoryDay
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS
 from monitor.model import AlertState, Run, RunRecord, State, Summary, Transition
 

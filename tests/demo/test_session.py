@@ -19,7 +19,7 @@ from forking import ended, running
 from monitor.cli.main import app
 from monitor.demo import run_demo, session
 from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
-from monitor.demo.story import CHAPTER_TEXTS, Chapter
+from monitor.demo.simulation import CHAPTER_TEXTS, Chapter
 from monitor.errors import ConfigError
 from monitor.model import State
 from monitor.service.daemon.daemon import Daemon

@@ -10,8 +10,20 @@ from demo.conftest import APART, LOW, alert, at, change, received, run, runs_of,
 from factories import HeldClock
 from monitor.demo.servers import OnCall, Recommenders
 from monitor.demo.shop import Shop
-from monitor.demo.simulation import DemoStatus, Simulation, is_over, unmet_expectations
-from monitor.demo.story import CHAPTER_TEXTS, FAST_STORY, NORMAL_STORY, UNWATCHED_STORY, Chapter, Story, StoryDay, next_day
+from monitor.demo.simulation import (
+    CHAPTER_TEXTS,
+    FAST_STORY,
+    NORMAL_STORY,
+    UNWATCHED_STORY,
+    Chapter,
+    DemoStatus,
+    Simulation,
+    Story,
+    StoryDay,
+    is_over,
+    next_day,
+    unmet_expectations,
+)
 from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.model import RunStatus, State
 

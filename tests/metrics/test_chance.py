@@ -13,11 +13,10 @@ import pytest
 from kernels import reference
 from monitor.errors import MetricError
 from monitor.metrics import METRICS, Metric, expected_by_chance, score_all
-from monitor.metrics.kendall import TopkKendall, TopkKendallNormalized
+from monitor.metrics.kendall import PositionWeightedKendallDistance, TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.relevance import NdcgVsBaseline
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
-from monitor.metrics.weighted_kendall import PositionWeightedKendallDistance
 
 FREE = [kind() for kind in METRICS.values() if kind.need is None]
 OURS = [

@@ -8,11 +8,15 @@ import pytest
 from metrics import known_pairs
 from monitor.errors import MetricError
 from monitor.metrics import Metric, expected_by_chance
-from monitor.metrics.extended_tau import AppendedTau, ElementWeightedTau
 from monitor.metrics.footrule import Footrule, TopkFootrule
-from monitor.metrics.kendall import KendallDistance, KendallTau, TopkKendall, TopkKendallNormalized
-from monitor.metrics.weighted_kendall import (
+from monitor.metrics.kendall import (
+    AppendedTau,
+    ElementWeightedTau,
+    KendallDistance,
+    KendallTau,
     PositionWeightedKendallDistance,
+    TopkKendall,
+    TopkKendallNormalized,
 )
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import MetricError
 from monitor.metrics import parse
-from monitor.metrics.extended_tau import ExtendedTau
+from monitor.metrics.kendall import ExtendedTau
 from monitor.metrics.rbo import Rbo
 
 

@@ -26,7 +26,7 @@ Rows = list[tuple[str, Any, int]]
 Given = dict[str, dict[str, Any]]
 
 
-def request(*users: str, k: int = 10, timeout_s: float = 20) -> PullRequest:
+def request(*users: str, k: int = 10, timeout_s: float = 120) -> PullRequest:
     return PullRequest(users=pd.Index(users, dtype="str"), k=k, slot=SLOT, timeout_s=timeout_s)
 
 

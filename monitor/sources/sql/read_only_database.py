@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from monitor.errors import ConfigError, SourceError
 from monitor.redaction import without_secrets
 from monitor.sources.columns import require_columns
 from monitor.sources.sql import bound_names
+from monitor.sources.table_lists import TableBatch
 
 _FETCH = 10_000
 _SQLITE_STEPS = 10_000
@@ -25,9 +26,6 @@ _LONGEST_CONNECT_S = 10.0
 _LONGEST_REASON = 300
 _HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables read them
 _CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
-
-SqlParameters = Mapping[str, Any]
-SqlRows = Sequence[Sequence[Any]]
 
 
 class ReadOnlyDatabase:
@@ -42,37 +40,35 @@ class ReadOnlyDatabase:
         self.name = self._url.database or self._url.drivername
         self.where = f"database {self.name!r}" + (f" on {self._url.host}" if self._url.host else "")
 
+    def read(
+        self, statement: sa.Executable, each: Iterable[Mapping[str, Any]], columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
+        """Yield the rows of these columns that the statement gives with each set of parameters, a few thousand at a time.
+
+        All in one read-only transaction. OverdueError once the deadline has passed; SourceError, also of too many rows.
+        """
+        total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
+        with self._connection(deadline) as connection:
+            for parameters in each:
+                with connection.execute(statement, parameters, execution_options=streamed) as result:
+                    names = list(result.keys())
+                    require_columns(columns, names, f"the answer of {self.where}")
+                    picked = result.columns(*(names.index(name) for name in columns))
+                    while rows := picked.fetchmany(_FETCH):
+                        total += len(rows)
+                        if total > self._max_rows:
+                            msg = f"{self.where} gives more than {self._max_rows} rows: select fewer, or raise max_rows"
+                            raise SourceError(msg)
+                        deadline.require_time()
+                        yield {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+
     @contextmanager
-    def connection(self, deadline: Deadline) -> Iterator[sa.Connection]:
-        """Connection in one read-only transaction that ends by the deadline. OverdueError or SourceError."""
+    def _connection(self, deadline: Deadline) -> Iterator[sa.Connection]:
         with self._translated(deadline):
             self._require_file()
             with self._engine.connect() as connection:
                 _limit(connection, deadline)
                 yield connection
-
-    def rows(
-        self, connection: sa.Connection, statement: sa.Executable, parameters: SqlParameters, columns: Sequence[str]
-    ) -> Iterator[SqlRows]:
-        """Yield the statement's rows, these columns in this order, a few thousand at a time."""
-        streamed = {"stream_results": True, "max_row_buffer": _FETCH}
-        with connection.execute(statement, parameters, execution_options=streamed) as result:
-            names = list(result.keys())
-            require_columns(columns, names, f"the answer of {self.where}")
-            picked = result.columns(*(names.index(name) for name in columns))
-            while rows := picked.fetchmany(_FETCH):
-                yield rows
-
-    def counted(self, batches: Iterator[SqlRows], deadline: Deadline) -> Iterator[SqlRows]:
-        """Pass batches on until there are too many rows (SourceError) or the deadline has passed (OverdueError)."""
-        total = 0
-        for rows in batches:
-            total += len(rows)
-            if total > self._max_rows:
-                msg = f"{self.where} gives more than {self._max_rows} rows: select fewer, or raise max_rows"
-                raise SourceError(msg)
-            deadline.require_time()
-            yield rows
 
     def _require_file(self) -> None:
         file = self._url.database

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-
-import sqlalchemy as sa
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
@@ -14,7 +13,7 @@ from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.options import format_duration
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
-from monitor.sources.sql.read_only_database import ReadOnlyDatabase, SqlRows, statement_of
+from monitor.sources.sql.read_only_database import ReadOnlyDatabase, statement_of
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_readers import (
     TableItemTitles,
@@ -46,9 +45,7 @@ class SqlTable:
         bound = {"slot": slot} if options.query and bound_names(options.query) else {}
         statement = statement_of(options.query, options.table, columns)
         try:
-            with database.connection(deadline) as connection:
-                for rows in database.counted(database.rows(connection, statement, bound, columns), deadline):
-                    yield _batch(rows, columns)
+            yield from database.read(statement, [bound], columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
             msg = f"{database.where} did not give all rows within {limit}: raise timeout, or select fewer"
@@ -67,59 +64,39 @@ class SqlSource:
     def __init__(self, options: SqlSourceOptions) -> None:
         self._options = options
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
+        self._names = bound_names(options.query) if options.query else frozenset()
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        statements, where = _Statements(self._database, self._options, request), self._database.where
-        pull = TableLists(options=self._options, request=request, where=where).pull(statements.batches())
-        if late := statements.unfinished:
+        waiting, where = self._statements_of(request), self._database.where
+        batches = self._batches(request, waiting)
+        pull = TableLists(options=self._options, request=request, where=where).pull(batches)
+        if late := [user for users in waiting for user in users]:
             return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
         return pull
 
     def close(self) -> None:
         """Every reading has a connection of its own."""
 
-
-class _Statements:
-    """The statements of one pull, and the users whose statement has not ended."""
-
-    def __init__(self, database: ReadOnlyDatabase, options: SqlSourceOptions, request: PullRequest) -> None:
-        self._database = database
-        self._options = options
-        self._request = request
-        self._names = bound_names(options.query) if options.query else frozenset()
+    def _statements_of(self, request: PullRequest) -> deque[list[str]]:
+        """The users of each statement."""
         users = request.users.tolist()
-        size = options.batch if "users" in self._names else max(1, len(users))
-        self._waiting = deque(users[start : start + size] for start in range(0, len(users), size))
+        size = self._options.batch if "users" in self._names else max(1, len(users))
+        return deque(users[start : start + size] for start in range(0, len(users), size))
 
-    @property
-    def unfinished(self) -> list[str]:
-        """Users whose statement did not end in time."""
-        return [user for users in self._waiting for user in users]
+    def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
+        """Rows of every statement until the deadline; the users of those that have ended wait no longer."""
+        options, deadline = self._options, Deadline.after(request.timeout_s)
 
-    def batches(self) -> Iterator[TableBatch]:
-        """Rows of every statement until the deadline."""
-        deadline = Deadline.after(self._request.timeout_s)
-        try:
-            with self._database.connection(deadline) as connection:
-                for rows in self._database.counted(self._rows(connection), deadline):
-                    yield _batch(rows, self._options.columns)
-        except OverdueError:
-            return
+        def bind() -> Iterator[dict[str, object]]:
+            while waiting:
+                values = {"k": request.k, "slot": request.slot, "users": waiting[0]}
+                yield {name: values[name] for name in self._names}
+                waiting.popleft()
 
-    def _rows(self, connection: sa.Connection) -> Iterator[SqlRows]:
-        options = self._options
         statement = statement_of(options.query, options.table, options.columns)
-        known = {"k": self._request.k, "slot": self._request.slot}
-        while self._waiting:
-            values = known | {"users": self._waiting[0]}
-            bound = {name: values[name] for name in self._names}
-            yield from self._database.rows(connection, statement, bound, options.columns)
-            self._waiting.popleft()
-
-
-def _batch(rows: SqlRows, columns: Sequence[str]) -> TableBatch:
-    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+        with suppress(OverdueError):
+            yield from self._database.read(statement, bind(), options.columns, deadline)
 
 
 sql_users = over_table(TableUsers, SqlTable)
