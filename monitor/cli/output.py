@@ -215,8 +215,7 @@ def write_page(path: Path, title: str, template: str, pages: Sequence[object]) -
     """Write what this template makes of each page as one HTML file that needs nothing else, and print where it lies."""
     from monitor.web.pages.report import Section, in_one_file
 
-    sections = [Section(address="", title=title, template=template, page=page) for page in pages]
-    write_whole(path, in_one_file(title, sections))
+    write_whole(path, in_one_file(title, (Section(address="", title=title, template=template, page=page) for page in pages)))
     print_written(path)
 
 

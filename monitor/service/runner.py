@@ -165,7 +165,13 @@ class Runner:
                 self.claims[claim.run_id] = claim
 
     def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
-        bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": format_instant(claim.slot)}
+        bound: dict[str, object] = {
+            "comparison": claim.comparison,
+            "slot": format_instant(claim.slot),
+            "attempt": claim.attempt,
+        }
+        if claim.attempt == 1 or not claim.keeps_earlier:
+            bound["run"] = claim.run_id  # else that of the earlier attempt; this one has its own once it is stored
         with structlog.contextvars.bound_contextvars(**bound), closing(RunScores(_open_spool)) as scores:
             for ping in self.pings:
                 ping.run_started(claim)
@@ -217,10 +223,10 @@ class Runner:
         if number is None:
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
-        structlog.contextvars.bind_contextvars(run=number)  # the claim's may be that of an earlier attempt by now
-        self._publish(result)
-        is_well = result.status is RunStatus.OK
-        self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
+        with structlog.contextvars.bound_contextvars(run=number):
+            self._publish(result)
+            is_well = result.status is RunStatus.OK
+            self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
         return result
 
     def _keep_earlier(self, result: RunResult) -> RunResult:

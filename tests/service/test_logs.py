@@ -6,11 +6,13 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import structlog
 
 from factories import SLOT, comparison, pull
+from monitor.model import Claim
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
@@ -54,7 +56,7 @@ def test_jobs_that_fail_are_logged_by_the_daemon_and_not_by_apscheduler_too(
     assert "overlap" not in stream.getvalue()
 
 
-def test_the_end_of_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_number(
+def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and_once_stored_its_own_number(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
@@ -62,10 +64,21 @@ def test_the_end_of_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_
     configure("json", "info")
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"))
     watched = Watched(comparison=comparison(k=2), arms=opened, schedule=Every(timedelta(days=1)), is_live=True)
+    ping: Any = BegunLog()
     for _ in range(2):
-        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
+        Runner(store=store, clock=StillClock(), pings=(ping,)).run(watched, SLOT, receivers=(), rerun=True)
 
     lines = map(json.loads, stream.getvalue().splitlines())
-    logged = [line["run"] for line in lines if line["event"] == "run finished"]
+    logged = [(line["event"], line["attempt"], line.get("run")) for line in lines]
     stored = {run.comparison: run.id for run in store.history.runs(comparison=None, limit=9)}
-    assert logged == [stored["home-feed@1"], stored["home-feed"]]
+    first, second = stored["home-feed@1"], stored["home-feed"]
+    assert logged == [("begun", 1, first), ("run finished", 1, first), ("begun", 2, None), ("run finished", 2, second)]
+    assert structlog.contextvars.get_contextvars() == {}
+
+
+class BegunLog:
+    def run_started(self, claim: Claim) -> None:
+        structlog.get_logger().info("begun")
+
+    def run_finished(self, claim: Claim, failure: str | None) -> None:
+        pass

@@ -24,10 +24,7 @@ class JudgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1.
-
-    ``course``: what ``segments`` were after the runs of some slots, the last one included, where that was asked for.
-    """
+    """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1."""
 
     question: Question
     runs: tuple[JudgedRun, ...]
@@ -39,7 +36,7 @@ class Certificate:
     words: str
     version: str
     at: datetime
-    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
+    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)  # ``segments`` as of some slots
 
     @property
     def level(self) -> float:
