@@ -120,9 +120,8 @@ def gate(  # noqa: PLR0913 - the command's options
         since=None if since is None else parse_instant(since),
         reference=reference,
     )
-    for path in (certificate, html):
-        if path is not None:
-            require_writable(path)
+    for path in filter(None, (certificate, html)):
+        require_writable(path)
     found = decide(settings, question, most_looks=0 if html is None else _MOST_LOOKS)
     if html is not None:
         write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Text, and_, or_, select, type_coerce
-from sqlalchemy.sql.functions import coalesce
+from sqlalchemy import Connection, Row, Select, Text, and_, case, func, or_, select, type_coerce
 
 from monitor.model import (
     AlertState,
@@ -85,10 +84,10 @@ class SqlPageStore:
             .order_by(runs.c.scheduled_for)
         )
         is_wanted = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.scheduled_for.between(since, until))
-        means = select(runs.c.id, summaries.c.mean).outerjoin(summaries, measured).order_by(runs.c.scheduled_for)
+        number, total = func.row_number().over(order_by=runs.c.scheduled_for), func.count().over()
+        found = select(runs.c.id, summaries.c.mean, number.label("number"), total.label("total")).outerjoin(summaries, measured)
         with self._database.read() as connection:
-            shown = _lowest(connection.execute(means.where(is_wanted)).all(), most)
-            return tuple(map(_point, connection.execute(query.where(runs.c.id.in_(shown)))))
+            return tuple(map(_point, connection.execute(query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most))))))
 
     def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
         query = (
@@ -137,7 +136,7 @@ class SqlPageStore:
             return explanations_of(connection, [run_id]).get(run_id)
 
     def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[FiringChange, ...]:
-        is_start, key = transitions.c.to_state == State.FIRING, coalesce(transitions.c.incident, transitions.c.dedup_key)
+        is_start, key = transitions.c.to_state == State.FIRING, func.coalesce(transitions.c.incident, transitions.c.dedup_key)
         query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, is_start, key).where(
             transitions.c.comparison == comparison,
             transitions.c.scheduled_for.between(since, until),
@@ -196,12 +195,13 @@ class SqlPageStore:
         return IncidentHistory(transitions=tuple(map(transition_of_row, found)), attempts=tuple(attempts))
 
 
-def _lowest(found: Sequence[Any], most: int) -> list[int]:
+def _lowest(found: Select[Any], most: int) -> Select[Any]:
     """Ids of at most so many runs: the newest, and of each group of neighbours the one without a mean, or with the lowest."""
-    earlier = found[:-1]
-    group = max(1, -(-len(earlier) // (most - 1)))
-    groups = (*(earlier[start : start + group] for start in range(0, len(earlier), group)), found[-1:])
-    return [min(each, key=lambda row: (row.mean is not None, row.mean)).id for each in groups if each]
+    run = found.subquery().c
+    group = case((run.number == run.total, -1), else_=(run.number - 1) // ((run.total + most - 3) // (most - 1)))
+    place = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
+    ranked = select(run.id, place.label("place")).subquery().c
+    return select(ranked.id).where(ranked.place == 1)
 
 
 def _point(row: Row[Any]) -> SeriesPoint:

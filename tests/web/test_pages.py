@@ -58,7 +58,8 @@ def ask(store: SqlStore) -> Iterator[Ask]:
 
 def test_every_page_has_its_template_and_every_template_its_page() -> None:
     folder = Path(pages.__file__).parents[1] / "templates"
-    kept = {"layout.html", "macros.html", "absent.html", "section.html", "report.html", "compared.html"}
+    reports = {"report.html", "compared.html", "certificate.html", "backtest.html"}
+    kept = {"layout.html", "macros.html", "absent.html", "section.html", *reports}
     assert {path.name for path in folder.iterdir()} - kept == {page.template for page in pages.PAGES}
     assert [
         path.name for path in folder.iterdir() if re.search(r"\|\s*safe\b|autoescape|style=|\son\w+=", path.read_text())
