@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -178,6 +178,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     item_weights: Weights | None = None,
     relevance: Graded | None = None,
     catalogue: int | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> pd.DataFrame:
     """How alike the two lists of each user are: a frame indexed by user with one float column a metric, NaN where undefined.
 
@@ -205,7 +206,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     compared lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm
     lists), and ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the
     compared lists have, drawn from the catalogue; None where lists are more ragged than that or longer than 1000, or the
-    metric needs more than lists).
+    metric needs more than lists). ``progress`` is called with the number of users done since the last call.
 
     InputError for shapes, columns, ids or users that cannot be read so, when both arms have users and share none, and for two
     2-D arrays of different height; MetricError for an unknown metric, or one that needs what was not given.
@@ -226,7 +227,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     )
     _warn_of_unlike_ids(lists, pairs)
     size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
-    frame = _frame(lists, pairs, *_score(pairs, wanted))
+    frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
     own = baseline.index.name if isinstance(baseline, pd.Series) else None
     frame.index.name = user if own is None else own
     frame.attrs["catalogue"] = size
@@ -261,7 +262,9 @@ def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     return shared, found[shared]
 
 
-def _score(pairs: CodedPairs, metrics: Sequence[Metric]) -> tuple[dict[str, Floats], npt.NDArray[np.int64]]:
+def _score(
+    pairs: CodedPairs, metrics: Sequence[Metric], progress: Callable[[int], object] | None
+) -> tuple[dict[str, Floats], npt.NDArray[np.int64]]:
     """Scores of the pairs, and how many lists of each arm held duplicates."""
     scores = {str(metric): np.empty(len(pairs.rows[0])) for metric in metrics}
     duplicated = np.zeros(2, dtype=np.int64)
@@ -269,6 +272,8 @@ def _score(pairs: CodedPairs, metrics: Sequence[Metric]) -> tuple[dict[str, Floa
         for name, values in score_all(batch, metrics).items():
             scores[name][rows] = values
         duplicated += repeats
+        if progress is not None:
+            progress(len(rows))
     return scores, duplicated
 
 

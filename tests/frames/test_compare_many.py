@@ -114,8 +114,9 @@ def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_lik
     weights = {item: float(item + 1) for item in range(60)}
     metrics = ("extended_tau", "rbo", "overlap", "element_weighted_tau", "ndcg(arm=candidate)", "map")
     monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
+    done: list[int] = []
 
-    found = monitor.compare_many(arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades)
+    found = monitor.compare_many(arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades, progress=done.append)
 
     expected = [
         list(monitor.compare(arms[0][i], arms[1][i], metrics, k, item_weights=weights, relevance=grades.get(i, {})).values())
@@ -123,6 +124,7 @@ def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_lik
     ]
     np.testing.assert_array_equal(found.to_numpy(), expected)
     assert list(found.index) == list(arms[0])
+    assert sum(done) == 40
     clean = [sum(len(set(row[:k])) == len(row[:k]) for row in arm.values()) for arm in arms]
     assert [40 - found.attrs["duplicated_baseline"], 40 - found.attrs["duplicated_candidate"]] == clean
 
