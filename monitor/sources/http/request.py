@@ -51,8 +51,8 @@ class ListAnswer:
     scores: object = None
 
 
-Answers = Mapping[str, ListAnswer | RequestFailure]
-"""By user."""
+AnswersByUser = Mapping[str, ListAnswer | RequestFailure]
+"""Of those who were asked for together."""
 Find = Callable[[object], object]
 
 _NOT_APPLIED = (jmespath.exceptions.JMESPathError, RecursionError)
@@ -88,7 +88,7 @@ class RequestTemplate:
         body = body_for_batch(self._body, users) if self._is_batched else body_for_user(self._body, users[0])
         return json.dumps(body).encode()
 
-    def read(self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse) -> Answers | RequestFailure:
+    def read(self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse) -> AnswersByUser | RequestFailure:
         """Return the values at the places of the lists and the scores, of an answer about these users."""
         try:
             answer = json.loads(content.decode("utf-8-sig"))
@@ -110,7 +110,7 @@ class RequestTemplate:
             return RequestFailure(CoverageReason.MALFORMED, f"has nothing where items says, in {_shape(answer)}")
         return ListAnswer(items, self._scores(answer) if self._scores else None)
 
-    def _read_batch(self, users: Sequence[str], answer: object) -> Answers | RequestFailure:
+    def _read_batch(self, users: Sequence[str], answer: object) -> AnswersByUser | RequestFailure:
         found, keys = self._answers(answer), list[object]()
         if isinstance(found, dict):
             keys, found = list(found), list(found.values())

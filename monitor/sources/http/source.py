@@ -27,7 +27,7 @@ from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.pace import PullPace
 from monitor.sources.http.pull_process import pull_elsewhere
-from monitor.sources.http.request import Answers, ListAnswer, RequestFailure, RequestTemplate, read_body
+from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
 _FIRST_PAUSE_S = 0.1
@@ -122,7 +122,7 @@ class _HttpPull:
             else:
                 self._record(users, outcome, seconds)
 
-    def _record(self, users: tuple[str, ...], outcome: Answers | RequestFailure, seconds: float) -> None:
+    def _record(self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float) -> None:
         has_answered = not isinstance(outcome, RequestFailure) or outcome.reason not in _NO_ANSWER
         self._pace.add(seconds, answered=has_answered * len(users))
         self._silent_users = 0 if has_answered else self._silent_users + len(users)
@@ -135,7 +135,7 @@ class _HttpPull:
         if self._silent_users >= _DEAD_AFTER * self._options.concurrency * len(users):
             self._given_up = outcome if isinstance(outcome, RequestFailure) else None
 
-    async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> Answers | RequestFailure:
+    async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
         outcome = await self._ask(session, users)
         for retry in range(self._options.retries):
@@ -149,7 +149,7 @@ class _HttpPull:
             outcome = await self._ask(session, users)
         return outcome
 
-    async def _ask(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> Answers | RequestFailure:
+    async def _ask(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         asking = self._asking
         try:
             async with session.request(
