@@ -42,7 +42,7 @@ def answering(respond: Respond) -> Iterator[str]:
             self.wfile.write(content)
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()  # which is how long it takes to end
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
