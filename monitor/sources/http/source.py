@@ -34,7 +34,7 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _CAUSES = 3
 """So many causes of one reason are named."""
-_DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answer, and the source is given up
+_DEAD_AFTER = 2  # times the concurrency: so many requests in a row without an answer, and the source is given up
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _LIKELY_OURS = {
     CoverageReason.MISSING: "is url right?",
@@ -51,7 +51,7 @@ class HttpSource:
     """A recommender asked for one user or a batch of them a request over HTTP. Port: Source.
 
     Never raises because of what the other side does: each user that has no list has a reason. A source that leaves twice
-    ``concurrency`` users in a row without an answer is given up: the users not yet asked get the reason of the last one.
+    ``concurrency`` requests in a row without an answer is given up: the users not yet asked get the reason of the last one.
     """
 
     def __init__(self, options: HttpSourceOptions) -> None:
@@ -87,7 +87,7 @@ class _HttpPull:
         self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
         self._late: dict[str, str] = {}  # whose fault these are is known at the end
-        self._silent_users = 0
+        self._silent_requests = 0
         self._given_up: RequestFailure | None = None
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
@@ -125,15 +125,15 @@ class _HttpPull:
     def _record(self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float) -> None:
         has_answered = not isinstance(outcome, RequestFailure) or outcome.reason not in _NO_ANSWER
         self._pace.add(seconds, answered=has_answered * len(users))
-        self._silent_users = 0 if has_answered else self._silent_users + len(users)
+        self._silent_requests = 0 if has_answered else self._silent_requests + 1
         for user in users:
             answer = outcome if isinstance(outcome, RequestFailure) else outcome[user]
             if isinstance(answer, ListAnswer):
                 self._lists.add(user, answer.items, answer.scores)
             else:
                 self._fail(user, answer)
-        if self._silent_users >= _DEAD_AFTER * self._options.concurrency * len(users):
-            self._given_up = outcome if isinstance(outcome, RequestFailure) else None
+        if isinstance(outcome, RequestFailure) and self._silent_requests >= _DEAD_AFTER * self._options.concurrency:
+            self._given_up = outcome
 
     async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
