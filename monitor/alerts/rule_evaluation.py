@@ -8,11 +8,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from monitor.alerts.conditions import apply_ignored, judge_condition
-from monitor.alerts.limits import apply_bounds, judge_reading
+from monitor.alerts.conditions import apply_ignored, judge_condition, judge_standstill
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.standstill import judge_standstill
-from monitor.alerts.verdicts import Reading, describe_lost, judge_unknown_segment, read_coverage, read_similarity, with_cause
+from monitor.alerts.verdicts import (
+    Reading,
+    apply_bounds,
+    describe_lost,
+    judge_reading,
+    judge_unknown_segment,
+    read_coverage,
+    read_similarity,
+    with_cause,
+)
 from monitor.model import (
     ALL,
     TRAITS,

@@ -6,8 +6,7 @@ What is measured pair by pair lives in `monitor.metrics`.
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from monitor.arm_metrics.measurement import measure_arms
-from monitor.arm_metrics.measures import MEASURES, ArmMetric, ArmNeed, LastLists
+from monitor.arm_metrics.measures import MEASURES, ArmMetric, ArmNeed, LastLists, measure_arms
 from monitor.errors import MetricError
 
 ARM_METRICS: Mapping[str, ArmMetric] = {metric.name: metric for metric in MEASURES}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from monitor.attribution.decomposition import MeanDrop
-from monitor.attribution.location import AND
+from monitor.attribution.decomposition import AND, MeanDrop
 from monitor.model import ALL, Arm, Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 
 LONGEST_SENTENCE = 250

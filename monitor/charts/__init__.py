@@ -5,11 +5,9 @@ Whatever is drawn is also told as a table by the page that shows it. All text is
 out.
 """
 
-from monitor.charts.bars import Bar, draw_bars, draw_waterfall
-from monitor.charts.heat_map import draw_heat_map
-from monitor.charts.histogram import draw_histogram
-from monitor.charts.plot import Plot, read_style
+from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_histogram, draw_waterfall
 from monitor.charts.slope_chart import draw_slopes
+from monitor.charts.svg import Plot, read_style
 from monitor.charts.time_chart import Band, Level, Point, Span, draw_series, draw_sparkline, draw_stack
 
 __all__ = [

@@ -1,10 +1,12 @@
-"""SVG elements as escaped markup, and scales from values to places."""
+"""SVG elements as escaped markup, scales from values to places, and charts outside the pages with their style."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from itertools import pairwise
 
 from markupsafe import Markup, escape
@@ -92,3 +94,30 @@ def write_value(value: float, values: Sequence[float]) -> str:
     """A tick in as many decimals as tell it from its neighbours."""
     apart = min((abs(after - before) for before, after in pairwise(values)), default=1.0)
     return f"{value:,.{max(0, -math.floor(math.log10(apart)))}f}" if apart > 0 else f"{value:g}"
+
+
+_ALONE = "& { max-width: 760px; color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }"
+
+
+@cache
+def read_style() -> str:
+    """The style sheet of charts and pages."""
+    return resources.files("monitor.charts").joinpath("rankwatch.css").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Charts as a notebook shows them, light or dark as the reader's system is; ``html`` is the same as text, to be saved."""
+
+    body: Markup
+
+    @property
+    def html(self) -> str:
+        """A part of a page that holds its own style."""
+        # Nested, so that no rule reaches the rest of the notebook; on a ground of its own, whatever the notebook's theme is.
+        style = read_style().replace(":root", "&")
+        card = '<div class="rankwatch"><div class="card">'
+        return f"<style>.rankwatch {{ {style}\n{_ALONE} }}</style>{card}{self.body}</div></div>"
+
+    def _repr_html_(self) -> str:
+        return self.html

@@ -186,7 +186,7 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
 def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
     """The same as its page shows it."""
     from monitor.charts import Bar, draw_bars
-    from monitor.frames.pair_scores import draw_pair
+    from monitor.frames.comparison import draw_pair
     from monitor.frames.summary import draw_distribution
 
     rows = [record for row in found.coverage.rows for record in _metric_records(found, row)]

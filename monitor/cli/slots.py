@@ -76,8 +76,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     A slot whose live sources have answered before is left as it is: see --again.
     """
     from monitor.export import require_textfile
-    from monitor.service.commands.metrics_output import gateway_at, write_metrics
-    from monitor.service.commands.one_shot import open_one_shot
+    from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
 
     wanted = parse_instant(slot) if slot is not None else None
     file = None if textfile is None else require_textfile(textfile)

@@ -1,4 +1,4 @@
-"""The demo's web servers: both recommenders, and its on-call, which receives webhooks."""
+"""The shop that the demo recommends for, and its web servers: both recommenders, and the on-call who receives webhooks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,70 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import numpy as np
+import numpy.typing as npt
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from monitor.demo.shop import Shop
+from monitor.model import Arm
 from monitor.web.server import WebServer
+
+COUNTRIES = ("DE", "FR", "UK", "US")
+ACTIVITIES = ("low", "mid", "high")
+BROKEN_COUNTRY = "DE"
+DEPTH = 20
+"""Items in each list."""
+
+ItemLists = dict[str, list[str]]
+"""Item ids of each user, best first."""
+
+_COUNTRY_SHARES, _ACTIVITY_SHARES = (0.25, 0.2, 0.2, 0.35), (0.3, 0.45, 0.25)
+_GENRES = 12
+# How far, in logarithms of appeal, a model is off for users of each activity; and by how much else each time it is trained.
+_MODEL_ERROR, _TRAINING_ERROR = np.array([0.36, 0.28, 0.21]), 0.1
+
+
+class Shop:
+    """Its ``ids`` are those of the users; ``countries`` and ``activities`` (users,) stand in the same order."""
+
+    def __init__(self, *, users: int = 1500, items: int = 800, seed: int = 7) -> None:
+        random = np.random.default_rng(seed)
+        self.ids = [f"user-{number:05d}" for number in range(users)]
+        self.countries = random.choice(COUNTRIES, size=users, p=_COUNTRY_SHARES)
+        activities = random.choice(len(ACTIVITIES), size=users, p=_ACTIVITY_SHARES)
+        self.activities = np.array(ACTIVITIES)[activities]
+        appeal = random.dirichlet(np.full(_GENRES, 0.12), size=users) @ _appeal_by_genre(random, items)
+        self._popular = np.argsort(-appeal.mean(axis=0))[:DEPTH]
+        error = _MODEL_ERROR[activities][:, None]
+        self._models = [(arm, np.log(appeal) + error * random.standard_normal(appeal.shape)) for arm in Arm]
+        self._items = np.array([f"item-{number:03d}" for number in range(items)])
+        self._seed = seed
+
+    def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
+        """Train both models on the day and rank every user's items by each.
+
+        Broken: the join that looks up what a user bought finds nothing for one country when the candidate is served, so its
+        users are taken for new ones and get the popular items.
+        """
+        random = np.random.default_rng((self._seed, day))
+        trained = {arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape) for arm, scores in self._models}
+        best = {arm: np.argsort(-scores, axis=1)[:, :DEPTH] for arm, scores in trained.items()}
+        if is_broken:
+            best[Arm.CANDIDATE][self.countries == BROKEN_COUNTRY] = self._popular
+        return {arm: dict(zip(self.ids, self._items[rows].tolist(), strict=True)) for arm, rows in best.items()}
+
+
+def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.float64]:
+    """Appeal of each item to who likes one genre only: (genres, items), a long tail in each."""
+    popularity = random.permutation(1.0 / (10.0 + np.arange(items)) ** 0.8)
+    fit = random.gamma(1.0, size=(_GENRES, items)) * 0.05
+    # Every item is at home in one genre; the others reach it a little.
+    fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
+    appeal: npt.NDArray[np.float64] = fit * popularity
+    return appeal
+
 
 HOST = "127.0.0.1"
 

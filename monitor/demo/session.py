@@ -11,8 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from monitor.demo.servers import OnCall, Recommenders, serve_routes
-from monitor.demo.shop import Shop
+from monitor.demo.servers import OnCall, Recommenders, Shop, serve_routes
 from monitor.demo.simulation import (
     CHAPTER_TEXTS,
     FAST_STORY,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from monitor.demo.servers import OnCall, ReceivedAlert, Recommenders
-from monitor.demo.shop import BROKEN_COUNTRY
+from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, EXPECTED_ALERTS
 from monitor.model import ALL, AlertState, Run, RunStatus, State, Transition
 from monitor.ports import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from monitor.demo.shop import BROKEN_COUNTRY, Shop
+from monitor.demo.servers import BROKEN_COUNTRY, Shop
 from monitor.errors import ConfigError
 from monitor.files import replace_file
 

@@ -12,8 +12,7 @@ from prometheus_client import Counter
 from prometheus_client.metrics_core import Metric
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.export.exposition import Format, Lines, Piece
-from monitor.export.families import Gauges, LabelValues, counted
+from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
 from monitor.export.series import OWNERS, SERIES, Kind
 from monitor.model import Arm, DataKind, Pruned, RunResult, RunStatus
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from monitor.errors import ConfigError
-from monitor.export.families import Distribution, Gauges
+from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
 from monitor.model import (
     ALL,

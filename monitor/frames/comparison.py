@@ -11,19 +11,44 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from markupsafe import Markup
 
-from monitor.charts import Plot
+from monitor.charts import Plot, draw_slopes
+from monitor.charts.svg import element
 from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
-from monitor.frames.pair_scores import PairScores, draw_pair
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
 from monitor.kernels.exposure import distinct_items
 from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse, score_all, typical_length
 from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
 from monitor.pairing.ids import decode, find_users, unlike_ids_note
+
+_SHOWN = 50
+
+
+class PairScores(dict[str, float]):
+    """A dict of scores by metric. ``lists`` are the baseline's and the candidate's as they were measured, ids as text."""
+
+    lists: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    @property
+    def words(self) -> str:
+        """The scores on one line."""
+        return ", ".join(f"{name} {value:.4f}" for name, value in self.items())
+
+    def _repr_html_(self) -> str:
+        return draw_pair(*self.lists, {}, self.words).html
+
+
+def draw_pair(baseline: Sequence[str], candidate: Sequence[str], titles: Mapping[str, str], said: str) -> Plot:
+    """The slope chart of two lists, of long ones the first items, below what is said of them."""
+    longest = max(len(baseline), len(candidate))
+    said += f"; the first {_SHOWN} of {longest:,} places" if longest > _SHOWN else ""
+    chart = draw_slopes(baseline[:_SHOWN], candidate[:_SHOWN], titles=titles)
+    return Plot(Markup().join((element("p", said), chart)))
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:

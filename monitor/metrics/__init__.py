@@ -8,8 +8,7 @@ import numpy.typing as npt
 from monitor.errors import MetricError
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics import footrule, kendall, rbo, relevance, sets
-from monitor.metrics.metric import Metric, Need
-from monitor.metrics.names import read_name
+from monitor.metrics.metric import Metric, Need, read_name
 from monitor.metrics.scores import score_all
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from monitor.kernels.chance import expect_over_shared
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -16,6 +15,7 @@ from monitor.kernels.footrule import (
     topk_footrule,
     topk_footrule_normalized,
 )
+from monitor.kernels.sets import expect_over_shared
 from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeighted, WeightedOrderDistance
 
 

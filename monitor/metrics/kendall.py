@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.errors import MetricError
-from monitor.kernels.chance import common_by_chance, expect_extended_surplus, expect_over_shared, expect_topk_kendall
 from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
@@ -18,8 +17,10 @@ from monitor.kernels.kendall.element_weighted import (
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
 from monitor.kernels.kendall.unweighted import (
+    appended_tau,
+    extended_tau,
+    extended_tau_unscaled,
     kendall_distance,
     kendall_distance_normalized,
     kendall_tau,
@@ -27,6 +28,7 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall_normalized,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.kernels.sets import common_by_chance, expect_extended_surplus, expect_over_shared, expect_topk_kendall
 from monitor.metrics.metric import (
     Correlation,
     Distance,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.kernels.chance import common_by_chance
-from monitor.kernels.sets import average_overlap, jaccard, overlap
+from monitor.kernels.sets import average_overlap, common_by_chance, jaccard, overlap
 from monitor.metrics.metric import Similarity
 
 

@@ -1,4 +1,3 @@
 """From what both arms answered to what can be compared, with every user accounted for. No I/O."""
 
-from monitor.pairing.listed_items import ListedItems
-from monitor.pairing.pairs import keep_lists, pair, sum_coverage
+from monitor.pairing.pairs import ListedItems, keep_lists, pair, sum_coverage

@@ -29,14 +29,15 @@ from monitor.model import (
 )
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
-from monitor.pipeline.run_scores import join_scores, take_scores
 from monitor.pipeline.score import (
     add_floor,
     example_metric,
+    join_scores,
     measure_floor,
     scorable_metrics,
     score_ranges,
     show_user,
+    take_scores,
     wanted_statistics,
 )
 from monitor.pipeline.user_batches import (

@@ -11,8 +11,7 @@ from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric
 from monitor.model import Comparison, RelevanceTable, Run, Summary
 from monitor.pipeline.pull import ask_in_time
-from monitor.pipeline.run_scores import draw_scores
-from monitor.pipeline.score import relevance_metrics, score_kept_lists, summarize_scores
+from monitor.pipeline.score import draw_scores, relevance_metrics, score_kept_lists, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store
 
 

@@ -33,8 +33,7 @@ from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
-from monitor.pipeline.run_scores import RunScores, draw_scores, join_scores
-from monitor.pipeline.score import relevance_metrics
+from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)

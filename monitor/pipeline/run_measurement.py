@@ -33,7 +33,7 @@ from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.pipeline.run_scores import RunScores, draw_scores
+from monitor.pipeline.score import RunScores, draw_scores
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 

@@ -34,11 +34,11 @@ from monitor.model import (
     Statistic,
     UserBatch,
 )
-from monitor.pairing.listed_items import DistinctIds, ListedItems
+from monitor.pairing.pairs import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Answers
-from monitor.pipeline.run_scores import draw_scores, join_scores
+from monitor.pipeline.score import draw_scores, join_scores
 from monitor.summaries import FineBins, Moments, ScoreAccumulator, SummaryAccumulator
 
 _VALUES = {

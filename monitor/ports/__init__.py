@@ -7,8 +7,6 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.ports.notification import DeliveryCounter, Receiver
-from monitor.ports.pages import PageStore
-from monitor.ports.score_sinks import ScoreSink, ScoreSpool
 from monitor.ports.sources import (
     ItemTitleSource,
     ItemWeightSource,
@@ -17,10 +15,12 @@ from monitor.ports.sources import (
     Measurer,
     RelevanceSource,
     RemoteAnswers,
+    ScoreSink,
+    ScoreSpool,
     Source,
     UserSource,
 )
-from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
+from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, PageStore, RunStore, Store
 
 
 class Clock(Protocol):

@@ -1,16 +1,16 @@
-"""Where lists, users, weights, titles and relevance come from.
+"""Where lists, users, weights, titles and relevance come from, and where all scores of a run go beside the database.
 
 Every source translates its vendor's errors into SourceError at its edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from monitor.model import AskedUsers, ItemWeights, JoinRequest, Pull, PullRequest, RelevanceTable, UserBatch, UserTable
+from monitor.model import AskedUsers, ItemWeights, JoinRequest, Pull, PullRequest, RelevanceTable, Scores, UserBatch, UserTable
 
 
 class Closable(Protocol):
@@ -111,3 +111,29 @@ class RelevanceSource(Closable, Protocol):
 
         SourceError when what is there cannot be read.
         """
+
+
+class ScoreSink(Closable, Protocol):
+    """Takes every user's scores, run by run."""
+
+    def open(
+        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
+    ) -> AbstractContextManager[Callable[[Scores], object]]:
+        """Take the scores of the run of this slot in these metrics: what is yielded is called with each batch of users.
+
+        When the block ends they stand in place of what an earlier run of the slot left, whole, with ``about`` beside them. With
+        an exception nothing has changed and nothing is left over. OutputError when they cannot be written.
+        """
+
+
+class ScoreSpool(Closable, Protocol):
+    """Scores of one run that wait outside of memory until they are stored. Called from one thread; nothing is left when closed.
+
+    OutputError when they cannot be taken or given back, as when the disk is full.
+    """
+
+    def add(self, scores: Scores) -> None:
+        """Take scores of users who have not come before."""
+
+    def batches(self) -> Iterator[Scores]:
+        """All of them by user, ascending, as often as it is called; each batch has all metrics, NaN where there is no score."""

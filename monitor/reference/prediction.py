@@ -12,9 +12,8 @@ import scipy
 from monitor.model import Direction
 from monitor.model.arrays import Floats, Integers
 from monitor.reference.history import keep_newest
-from monitor.reference.levels import PastAlarms, find_levels
 from monitor.reference.season import Phases, remove_seasons
-from monitor.reference.spread import measure_spread
+from monitor.reference.spread import PastAlarms, find_levels, measure_spread
 
 # Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal long ago misleads.
 WINDOW = 60

@@ -1,15 +1,17 @@
-"""Weighted location and run-to-run variance of past runs, outliers rejected."""
+"""Weighted location and run-to-run variance of past runs, outliers rejected, and levels: where what is normal moved."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
+from monitor.model import MIN_HEALTHY_RUNS
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import find_median, find_scale, pick_rows
+from monitor.reference.history import find_mean, find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001
 """Share of histories without a bad run that lose one. What is left of those looks far too calm, and at 0.01 the false alarms
@@ -121,3 +123,142 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     sampling = np.where(runs > 1, np.nansum(share * (1.0 - share) * errors**2, axis=0) / once, alone)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
     return Spread(center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs)
+
+
+SETTLED_RUNS = 14
+"""Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
+BACK_RUNS = 3
+"""The same where the level has come back more than half of the way to what was normal before."""
+AGREE = 2.0
+"""Standard errors that the two halves of a level may lie apart."""
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastAlarms:
+    """What alerts said of past runs, (runs, m) each; all that `find_levels` knows of them.
+
+    ``healthy`` runs teach. ``alarms``: some alert of the segment was pending or firing after the run; ``firing``: that of this
+    series was. ``accepted``: for each level that a person accepted its first row, and the row that was the next one then.
+    ``settled``: runs in alarm at one level, the one that is judged included, that make it the new normal.
+    """
+
+    healthy: Flags
+    alarms: Flags
+    firing: Flags
+    accepted: Sequence[tuple[int, int]] = ()
+    settled: int = SETTLED_RUNS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """``shift`` (runs, m) moves all runs to the newest level; those that ``teaches`` (runs, m) has say what is normal.
+
+    Of each series, (m,): ``since``, the row at which the newest level begins, -1 where it is the only one or was accepted;
+    ``doubt``, the variance of this level as a multiple of the variance between runs.
+    """
+
+    shift: Floats
+    teaches: Flags
+    since: Integers
+    doubt: Floats
+
+
+def find_levels(values: Floats, past: PastAlarms) -> Levels:
+    """Look through the past runs, (runs, m), for levels that are normal from then on, each by the runs until then alone."""
+    teaches = past.healthy & ~np.isnan(values)
+    none = np.zeros(values.shape[1])
+    levels = Levels(shift=np.zeros_like(values), teaches=teaches, since=none.astype(np.intp) - 1, doubt=none)
+    looked_at = np.flatnonzero(past.alarms.any(axis=0) | bool(past.accepted))
+    if not looked_at.size:
+        return levels
+    scan = _Scan(values[:, looked_at], teaches[:, looked_at], past.settled - 1)
+    alarms, firing = past.alarms[:, looked_at], past.firing[:, looked_at]
+    for row in range(len(values)):
+        scan.step(row, alarms[row], firing[row] & firing[row - 1])
+        for start, following in past.accepted:
+            if row == following - 1:
+                scan.begin(np.ones(looked_at.size, dtype=np.bool_), start, row, is_accepted=True)
+    found = scan.finish(values[:, looked_at])
+    levels.shift[:, looked_at], levels.teaches[:, looked_at] = found.shift, found.teaches
+    levels.since[looked_at], levels.doubt[looked_at] = found.since, found.doubt
+    return levels
+
+
+class _Scan:
+    """The scan between two runs: ``origin`` is the row at which the newest level begins, ``streak`` counts runs in alarm."""
+
+    def __init__(self, values: Floats, teaches: Flags, enough: int) -> None:
+        series = values.shape[1]
+        self.values, self.teaches, self.enough = values, teaches, enough
+        self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
+        self.is_open, self.total = np.zeros(series, dtype=np.bool_), np.zeros(series)
+        self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
+
+    def step(self, row: int, alarmed: Flags, fires: Flags) -> None:
+        """Take in one run; ``fires``: the alert of the series fires since the run before at least."""
+        now = self.values[row]
+        self.streak = np.where(alarmed, self.streak + 1, 0)
+        self.total = np.where(alarmed, self.total + now, 0.0)
+        if np.any(has_lasted := self.streak >= self.enough):
+            start = row + 1 - self.enough
+            self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
+        if np.any(may_be_back := fires & (self.streak >= BACK_RUNS)):
+            last = self.values[row - 1 : row + 1]
+            fault = (self.total - last.sum(axis=0)) / np.maximum(self.streak - 2, 1)
+            normal = self._find_normal(row - 1)
+            is_nearer = np.abs(last - normal) < np.abs(last - fault)
+            self.begin(may_be_back & is_nearer.all(axis=0), row - 1, row)
+        if np.any(self.is_open):
+            last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
+            is_nearer = np.abs(last - self.normal) < np.abs(last - self.level)
+            self._leave(self.is_open & (row - self.origin >= MIN_HEALTHY_RUNS) & is_nearer.all(axis=0), row)
+
+    def begin(self, where: Flags, start: int, row: int, *, is_accepted: bool = False) -> None:
+        """A level begins at ``start``: runs before it count as though they had been there."""
+        if not where.any():
+            return
+        rows = np.arange(len(self.values))[:, np.newaxis]
+        self.teaches |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
+        normal, level = self._find_normal(start), find_mean(self.values[start : row + 1])
+        self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
+        self.normal, self.level = np.where(where, normal, self.normal), np.where(where, level, self.level)
+        self.origin, self.streak = np.where(where, start, self.origin), np.where(where, 0, self.streak)
+        self.total, self.is_open = np.where(where, 0.0, self.total), np.where(where, not is_accepted, self.is_open)
+
+    def _leave(self, where: Flags, row: int) -> None:
+        """The series is back where it was before a level that nobody has accepted."""
+        if not where.any():
+            return
+        rows = np.arange(len(self.values))[:, np.newaxis]
+        self.values -= np.where(where & (rows < self.origin), np.nan_to_num(self.level - self.normal), 0.0)
+        self.teaches &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
+        self.origin, self.is_open = np.where(where, -1, self.origin), self.is_open & ~where
+
+    def _find_normal(self, before: int) -> Floats:
+        return find_median(np.where(self.teaches, self.values, np.nan)[:before])
+
+    def finish(self, seen: Floats) -> Levels:
+        """Once a level is as long as one that settles its own runs alone say what is normal."""
+        is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
+        new, old = (np.where(self.teaches & part, self.values, np.nan) for part in (~is_old, is_old))
+        runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
+        is_short = (runs > 0) & (runs < self.enough)
+        shift = np.nan_to_num(self.values - seen + is_old * (find_mean(new) - find_mean(old)))
+        return Levels(
+            shift=shift,
+            teaches=self.teaches & (~is_old | is_short),
+            since=np.where(self.is_open, self.origin, -1),
+            doubt=is_short / np.maximum(runs, 1),
+        )
+
+
+def _is_stable(window: Floats) -> Flags:
+    """Whether the first and the last runs of the window, (runs, m), agree."""
+    half = len(window) // 2
+    halves = window[:half], window[-half:]
+    first, last = map(find_mean, halves)
+    squares = sum(np.nansum((part - mean) ** 2, axis=0) for part, mean in zip(halves, (first, last), strict=True))
+    error = np.sqrt(squares / (half - 1) / half)
+    stable: Flags = np.abs(last - first) <= AGREE * error + ROUNDING * np.maximum(1.0, np.abs(first))
+    return stable

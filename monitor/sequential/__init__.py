@@ -4,6 +4,15 @@ Scores are bounded and stand on the unit interval (`Scale`). Nothing is assumed 
 users were drawn, and what a promise covers, stands in the README beside this file.
 """
 
-from monitor.sequential.capital import STAKES, WEIGHTS, bounds, log_capital
-from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_samples, reject
+from monitor.sequential.gate import (
+    STAKES,
+    WEIGHTS,
+    GateReason,
+    GateResult,
+    GateVerdict,
+    bounds,
+    gate_samples,
+    log_capital,
+    reject,
+)
 from monitor.sequential.samples import Scale, Tally, UserSample, tally

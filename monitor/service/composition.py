@@ -19,8 +19,7 @@ from monitor.ports import Clock, Receiver, Store
 from monitor.receivers import RunPings, open_pings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
-from monitor.settings.configuration import Settings
-from monitor.settings.privacy_options import read_key
+from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import ScoreFiles
 from monitor.sources import (

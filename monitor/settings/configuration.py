@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 
 from monitor.alerts import MaintenanceWindow, Matcher, Route
+from monitor.files import describe_exposure, read_bounded
 from monitor.model import Cutoffs
 from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
-from monitor.settings.privacy_options import PrivacyOptions
 from monitor.settings.schedule import Cron
 from monitor.settings.value_types import (
     Address,
@@ -27,6 +27,59 @@ from monitor.settings.value_types import (
     as_printed_by,
 )
 from monitor.web.access_options import AccessOptions
+
+LEAST_BYTES = 32
+_MOST_BYTES = 4096
+
+
+def read_key(path: str) -> bytes:
+    """The key that the file holds, without its last line break; ValueError where it holds none that is of use."""
+    try:
+        key = read_bounded(path, _MOST_BYTES).rstrip(b"\r\n")
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise ValueError(msg) from None
+    if len(key) < LEAST_BYTES:
+        msg = f"{path} holds {len(key)} bytes: a key has {LEAST_BYTES} at least, such as openssl rand -hex 32 writes"
+        raise ValueError(msg)
+    return key
+
+
+def _require_key(path: str) -> str:
+    read_key(path)
+    return path
+
+
+class PrivacyOptions(Options):
+    """What of users and items is stored and shown."""
+
+    users: Literal["plain", "hmac"] = Field(
+        default="plain",
+        description="`hmac`: users are stored and shown by keyed hashes of their ids (HMAC-SHA-256), everywhere. Sources are "
+        "asked by the ids, and pages find a user by the id.",
+    )
+    key_file: Annotated[ConfigPath, AfterValidator(_require_key)] | None = Field(
+        default=None,
+        description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more, such as `openssl rand -hex 32` writes. With "
+        "another key a user is another one: nobody's runs are joined with earlier ones.",
+        examples=["users.key"],
+    )
+    items: Literal["shown", "hidden"] = Field(
+        default="shown", description="`hidden`: messages name no items and show no lists; pages do."
+    )
+
+    @model_validator(mode="after")
+    def _key_where_it_is_used(self) -> Self:
+        if (self.users == "hmac") is not (self.key_file is not None):
+            msg = "give users: hmac and key_file together, or neither"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def exposure(self) -> str | None:
+        """What to say where every account of this machine may read the key; None where there is nothing."""
+        path = self.key_file
+        return None if path is None else describe_exposure(path, "can tell who users are", f"chmod go= {path}")
 
 
 class RetentionOptions(Options):

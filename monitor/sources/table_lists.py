@@ -2,21 +2,207 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.errors import SourceError
-from monitor.model import Pull, PullRequest
-from monitor.model.arrays import Integers
-from monitor.sources.arrow_lists import ArrowBatch, WantedUsers, join_batches, long_lists, merge_batches, wide_lists
-from monitor.sources.columns import id_array, is_list, is_text, user_column, user_key, value_array
+from monitor.kernels.ragged import offsets_of
+from monitor.model import CoverageReason, Pull, PullRequest, RankingTable
+from monitor.model.arrays import Floats, Integers
+from monitor.sources.columns import (
+    flat_ids,
+    id_array,
+    id_column,
+    is_list,
+    is_text,
+    join_items,
+    number_column,
+    numbers_beside,
+    user_column,
+    user_index,
+    user_key,
+    value_array,
+)
 from monitor.sources.list_collector import ListCollector
+
+_MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
+
+ArrowBatch = Mapping[str, pa.Array]
+
+
+def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBatch]:
+    """Batches of at least so many rows, joined from smaller ones."""
+    # Looking up the users of a batch costs as much as the panel is long, however small the batch is.
+    waiting: list[ArrowBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if _row_count(waiting) >= rows or _nbytes(waiting) > _MERGED_BYTES:
+            yield join_batches(waiting)
+            waiting = []
+    if waiting:
+        yield join_batches(waiting)
+
+
+def _row_count(parts: Sequence[ArrowBatch]) -> int:
+    return sum(len(next(iter(part.values()))) for part in parts)
+
+
+def _nbytes(parts: Sequence[ArrowBatch]) -> int:
+    return sum(column.nbytes for part in parts for column in part.values())
+
+
+def join_batches(parts: list[ArrowBatch]) -> ArrowBatch:
+    """One batch of all of them; of columns whose types differ all are text."""
+    parts = [part for part in parts if _row_count([part])] or parts[:1]
+    return {name: _join_columns([part[name] for part in parts]) for name in parts[0]}
+
+
+def _join_columns(columns: list[pa.Array]) -> pa.Array:
+    if len({column.type for column in columns}) > 1:
+        columns = [column.cast(pa.large_string()) for column in columns]
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+
+
+_NOTES = {
+    CoverageReason.MISSING: "the user's list is null",
+    CoverageReason.DUPLICATE_USER: "a user has more than one list",
+}
+_MALFORMED = "null or no id among the items, or two items at one rank"
+_MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
+
+
+class WantedUsers:
+    """The users asked for, and where each row of a column finds its user among them."""
+
+    def __init__(self, users: pd.Index[str]) -> None:
+        self.index = users
+        self._keys = pa.array(users, type=pa.large_string())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def rows(self, users: pa.Array) -> Integers:
+        """Position of each user, -1 for one that is not wanted or is null."""
+        if users.equals(self._keys):
+            return np.arange(len(users))
+        found = pc.index_in(users, value_set=self._keys).fill_null(-1)
+        rows: Integers = found.to_numpy().astype(np.int64)
+        return rows
+
+    def take(self, rows: Integers) -> pd.Index[str]:
+        """Return the users at these positions."""
+        if len(rows) == len(self) and bool((rows == np.arange(len(rows))).all()):
+            return self.index
+        return user_index(self._keys.take(pa.array(rows)))
+
+    def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
+        """Reasons by user; a later reason does not replace an earlier one."""
+        failed: dict[str, CoverageReason] = {}
+        for reason, rows in reasons.items():
+            for user in self.take(np.unique(rows)) if len(rows) else ():
+                failed.setdefault(user, reason)
+        return failed
+
+
+def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.Array | None, where: str) -> Pull:
+    """Lists from a list column and, where there is one, a column of lists of scores; ``rows`` says whose each is.
+
+    A user whose scores are not as many as the items is ``malformed``.
+    """
+    items, lengths = flat_ids(lists, f"the list column of {where}")
+    is_null, is_bad = lists.is_null().to_numpy(zero_copy_only=False), np.zeros(len(rows), dtype=np.bool_)
+    if items.null_count:
+        is_bad[np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]] = True
+    numbers = None
+    if scores is not None:
+        numbers, is_uneven = numbers_beside(lengths, scores, f"the scores column of {where}")
+        is_bad |= is_uneven
+    is_repeated = np.bincount(rows, minlength=len(wanted))[rows] > 1
+    reasons = {
+        CoverageReason.DUPLICATE_USER: rows[is_repeated],
+        CoverageReason.MISSING: rows[is_null],
+        CoverageReason.MALFORMED: rows[is_bad],
+    }
+    kept = ~(is_repeated | is_null | is_bad)
+    if not kept.all():
+        keep_item = np.repeat(kept, lengths)
+        rows, lengths, items = rows[kept], lengths[kept], items.filter(pa.array(keep_item))
+        numbers = None if numbers is None else numbers[keep_item]
+    return _pull(wanted, rows, lengths, items, reasons, numbers)
+
+
+def long_lists(
+    wanted: WantedUsers, rows: Integers, items: pa.Array, ranks: pa.Array | None, scores: pa.Array | None, where: str
+) -> Pull:
+    """Lists from an item column with one of ranks, of scores, or both; ``rows`` says whose each item is.
+
+    The lowest rank is the best; ranks need not be consecutive. Without ranks the highest score is, and of equal ones the id
+    that is first as text. Two items of one user at one rank have no order: that user is ``malformed``, as is one with a null
+    item or rank, without ranks a null score, or a score that is no number.
+    """
+    items = id_column(items, f"the item column of {where}")
+    is_odd, numbers = items.is_null().to_numpy(zero_copy_only=False), None
+    if scores is not None:
+        numbers, is_bad = number_column(scores, f"the scores column of {where}")
+        is_odd = is_odd | is_bad
+    places = number_column(ranks, f"the rank column of {where}")[0] if numbers is None or ranks is not None else -numbers
+    is_odd = is_odd | np.isnan(places)
+    order = _order(rows, places, None if ranks is not None else items)
+    if order is not None:
+        rows, places, is_odd, items = rows[order], places[order], is_odd[order], items.take(pa.array(order))
+        numbers = None if numbers is None else numbers[order]
+    is_bad_user = np.zeros(len(wanted), dtype=np.bool_)
+    is_bad_user[rows[is_odd]] = True
+    if ranks is not None:
+        is_bad_user[rows[1:][(rows[1:] == rows[:-1]) & (places[1:] == places[:-1])]] = True
+    kept = ~is_bad_user[rows]
+    if not kept.all():
+        rows, items, numbers = rows[kept], items.filter(pa.array(kept)), None if numbers is None else numbers[kept]
+    lengths = np.bincount(rows, minlength=len(wanted)).astype(np.int64)
+    present = np.flatnonzero(lengths)
+    reasons = {CoverageReason.MALFORMED: np.flatnonzero(is_bad_user)}
+    return _pull(wanted, present, lengths[present], items, reasons, numbers)
+
+
+def _order(rows: Integers, places: Floats, items: pa.Array | None) -> npt.NDArray[np.intp] | None:
+    """Order by user and place, and by the items' text where they share one and items are given; None where it is so already."""
+    ahead = (rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (places[1:] > places[:-1]))
+    if bool(ahead.all()):
+        return None
+    order = np.lexsort((places, rows))
+    tied = (rows[order][1:] == rows[order][:-1]) & (places[order][1:] == places[order][:-1])
+    if items is None or not tied.any():
+        return order
+    texts = np.empty(len(rows), dtype=np.int64)
+    texts[pc.sort_indices(items.cast(pa.large_string())).to_numpy()] = np.arange(len(rows))
+    return np.lexsort((texts, places, rows))
+
+
+def _pull(
+    wanted: WantedUsers,
+    rows: Integers,
+    lengths: Integers,
+    items: pa.Array,
+    reasons: Mapping[CoverageReason, Integers],
+    scores: Floats | None,
+) -> Pull:
+    table = RankingTable(users=wanted.take(rows), offsets=offsets_of(lengths), items=join_items([items]), scores=scores)
+    notes = _NOTES | {CoverageReason.MALFORMED: _MALFORMED if scores is None else _MALFORMED_SCORES}
+    return Pull(
+        rankings=table,
+        failures=wanted.failures(reasons),
+        notes={reason: notes[reason] for reason, failed in reasons.items() if len(failed)},
+    )
+
 
 if TYPE_CHECKING:
     from monitor.sources.table_options import ListColumnOptions

@@ -17,8 +17,7 @@ from sqlalchemy import Connection, Row, and_, case, select
 
 from monitor.model import ACCEPTED, AlertState, DeliveryStatus, State, Transition
 from monitor.storage.column_types import key
-from monitor.storage.dialects import insert, lock_comparisons
-from monitor.storage.rows import from_row, to_row
+from monitor.storage.rows import from_row, insert, lock_comparisons, to_row
 from monitor.storage.tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]

@@ -25,9 +25,8 @@ from monitor.storage.alert_states import (
     transition_of_row,
     upsert,
 )
-from monitor.storage.dialects import lock_comparisons
 from monitor.storage.leases import known_installation, make_installation
-from monitor.storage.rows import from_row, to_row
+from monitor.storage.rows import from_row, lock_comparisons, to_row
 from monitor.storage.tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
 

@@ -17,7 +17,7 @@ from monitor.model import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
 from monitor.storage.database_url import file_of
-from monitor.storage.dialects import insert, is_sqlite
+from monitor.storage.rows import insert, is_sqlite
 from monitor.storage.sqlite_file import FileLock
 from monitor.storage.tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current

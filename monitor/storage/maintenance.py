@@ -1,4 +1,7 @@
-"""SqlMaintenance: the state of the database, who may write to it, and deleting what is old."""
+"""SqlMaintenance: the state of the database, who may write to it, and how large it is.
+
+Also deletes what is old, by a clock that others confirm.
+"""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -9,17 +12,54 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, update
+from sqlalchemy import Connection, Table, and_, exists, func, select, text, update
 
-from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunStatus
-from monitor.storage import database_size, leases, schema_version
-from monitor.storage.clock_trust import doubt_about
+from monitor.model import Cutoffs, DatabaseSize, DataKind, KindSize, Lease, Pruned, RunStatus, format_instant
+from monitor.storage import leases, schema_version
 from monitor.storage.database_url import describe
 from monitor.storage.outbox import end_leases
+from monitor.storage.partitions import bytes_of, score_tables
 from monitor.storage.prune import prune
+from monitor.storage.rows import is_sqlite
 from monitor.storage.run_store import as_abandoned
-from monitor.storage.tables import runs
+from monitor.storage.tables import alert_states, daily, metadata, runs, transitions
 from monitor.storage.transactions import Database, LeaseFence
+
+CONFIRMED_AFTER = timedelta(days=2)
+"""A daemon stores runs under a wrong clock within minutes: only slots at least so old confirm what the clock says."""
+LONGEST_GAP = timedelta(days=8)
+"""How long before that the newest of these slots may lie; for schedules rarer than weekly, twice their interval."""
+
+_SKEW = timedelta(hours=1)
+_ADVICE = "correct the clock; if it is right, old rows are deleted again once runs have been stored for two days"
+
+
+def doubt_about(connection: Connection, now: datetime) -> str | None:
+    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed."""
+    if not is_sqlite(connection):
+        server = connection.execute(select(func.clock_timestamp())).scalar_one()
+        if now - server > _SKEW:
+            return f"this machine's clock says {format_instant(now)}, the database's {format_instant(server)}: {_ADVICE}"
+    confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
+    if not confirming:
+        # Without any slot that is old enough nothing is old, and every clock will do.
+        return None
+    gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
+    if now - CONFIRMED_AFTER - confirming[0] <= gap:
+        return None
+    said = (
+        f"this machine's clock says {format_instant(now)}, and before that no run is newer than {format_instant(confirming[0])}"
+    )
+    return f"{said}: {_ADVICE}"
+
+
+def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
+    slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
+    found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    # Where no run is left the newest day that was rolled up counts.
+    newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
+    return found if newest_day is None else [newest_day]
+
 
 _TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
 
@@ -74,14 +114,96 @@ class SqlMaintenance:
             if (doubt := doubt_about(connection, now)) is not None:
                 return Pruned(refused=doubt)
         pruned = prune(self._database, cutoffs, now)
-        return replace(pruned, by_kind=database_size.rows_by_kind(pruned.rows))
+        return replace(pruned, by_kind=rows_by_kind(pruned.rows))
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
         if anew or not self._sizes:
             with self._database.read() as connection:
-                self._sizes = database_size.bytes_by_kind(connection)
+                self._sizes = bytes_by_kind(connection)
         return self._sizes
 
     def measure(self) -> DatabaseSize:
         """Everything that `rankwatch db size` prints."""
-        return database_size.measure(self._database)
+        return measure(self._database)
+
+
+_NAMES = {
+    DataKind.SCORES: ("scores",),
+    DataKind.LISTS: ("kept_lists",),
+    DataKind.EVIDENCE: ("evidence", "explanations"),
+    DataKind.SUMMARIES: ("summaries", "statistics", "coverage", "coverage_reasons", "arm_scores", "expectations"),
+    DataKind.DAILY: ("daily",),
+    DataKind.RUNS: ("runs", "stages", "lessons", "standstills", "splits", "metrics", "score_places", "leases"),
+    DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
+}
+TABLES: Mapping[DataKind, tuple[Table, ...]] = {
+    kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
+}
+"""The tables of each kind; the runs that hold any are counted in the first."""
+
+
+def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
+    """Bytes on disk of each kind, indexes included; on SQLite without the room that is free inside the file."""
+    if is_sqlite(connection):
+        return _sqlite_bytes(connection)
+    names = {kind: [table.name for table in tables] for kind, tables in TABLES.items()}
+    names[DataKind.SCORES] = score_tables(connection)
+    return {kind: sum(bytes_of(connection, name) for name in found) for kind, found in names.items()}
+
+
+def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
+    """Rows by table, added up by kind."""
+    kinds = {table.name: kind for kind, tables in TABLES.items() for table in tables}
+    found: Counter[DataKind] = Counter()
+    for table, count in rows.items():
+        found[kinds[table]] += count
+    return dict(found)
+
+
+def measure(database: Database) -> DatabaseSize:
+    """Everything that `rankwatch db size` prints."""
+    with database.read() as connection:
+        found = bytes_by_kind(connection)
+        is_free = is_sqlite(connection)
+        return DatabaseSize(
+            used_bytes=sum(found.values()),
+            free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
+            kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
+        )
+
+
+def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
+    holding, oldest = _holding(connection, TABLES[kind][0])
+    return KindSize(kind=kind, used_bytes=used, runs=holding, oldest=oldest)
+
+
+def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
+    """How many runs hold rows of the table, and the slot of the oldest; of days likewise, of alerts the oldest transition."""
+    if table is alert_states:
+        return 0, connection.scalar(select(func.min(transitions.c.scheduled_for)))
+    if table is daily:
+        return 0, connection.scalar(select(func.min(daily.c.day)))
+    query = select(func.count(), func.min(runs.c.scheduled_for))
+    if table is not runs:
+        query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
+    count, oldest = connection.execute(query).one()
+    return count, oldest
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    return int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
+
+
+def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
+    pages = text(
+        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
+        " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
+    )
+    found = {
+        kind: sum(int(connection.execute(pages, {"table": table.name}).scalar_one()) for table in tables)
+        for kind, tables in TABLES.items()
+        if kind is not DataKind.SCORES
+    }
+    # Scores have the pages that no other table fills: counting their own would read most of the file.
+    pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found

@@ -30,11 +30,10 @@ from monitor.model import (
 )
 from monitor.storage.alert_states import read_states, transition_of_row
 from monitor.storage.column_types import unescape
-from monitor.storage.dialects import is_sqlite
-from monitor.storage.explanations import explanations_of
 from monitor.storage.list_pieces import lists_of_user
 from monitor.storage.partitions import utc_day
-from monitor.storage.run_results import coverage_of
+from monitor.storage.rows import is_sqlite
+from monitor.storage.run_results import coverage_of, explanations_of
 from monitor.storage.tables import (
     deliveries,
     evidence,

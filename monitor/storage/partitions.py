@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError
 
 from monitor.model import RunStatus
 from monitor.storage.database_errors import translate
-from monitor.storage.dialects import is_sqlite
+from monitor.storage.rows import is_sqlite
 from monitor.storage.tables import runs, scores
 from monitor.storage.transactions import Database
 

@@ -34,7 +34,6 @@ from monitor.model import (
     Watermark,
 )
 from monitor.storage.alert_states import read_accepted, read_states
-from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.rows import from_row
 from monitor.storage.run_results import (
@@ -42,7 +41,9 @@ from monitor.storage.run_results import (
     coverage_of,
     evidence_of,
     expectations_of,
+    explanations_of,
     lessons_of,
+    splits_of,
     standstills_of,
     summaries_of,
 )

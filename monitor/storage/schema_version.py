@@ -15,9 +15,9 @@ from sqlalchemy import Connection, func, inspect, select, text
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage.database_errors import UPGRADE, translated
 from monitor.storage.database_url import describe, file_of, parse_url
-from monitor.storage.dialects import is_sqlite
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
+from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import advise_on, find_damage, holder_of
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file

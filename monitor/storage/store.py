@@ -7,7 +7,7 @@ from contextlib import closing
 from pydantic import SecretStr
 
 from monitor.ports import AlertStore, History, Outbox, RunStore
-from monitor.ports.pages import PageStore
+from monitor.ports.stores import PageStore
 from monitor.storage.alert_store import SqlAlertStore
 from monitor.storage.database_url import describe, parse_url
 from monitor.storage.maintenance import SqlMaintenance

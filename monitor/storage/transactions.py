@@ -16,7 +16,7 @@ from monitor.errors import ConfigError, DatabaseError, LeaseLostError
 from monitor.model import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
-from monitor.storage.dialects import is_sqlite
+from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import PinnedFiles, make_private
 from monitor.storage.tables import leases
 

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from monitor.model import Scores
 from monitor.storage.column_types import keys
-from monitor.storage.dialects import insert, is_sqlite
 from monitor.storage.partitions import day_of_slot, of_run
+from monitor.storage.rows import insert, is_sqlite
 from monitor.storage.tables import PLACES, metrics, score_places, scores
 
 if TYPE_CHECKING:

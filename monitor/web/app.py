@@ -16,9 +16,8 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from monitor.errors import ConfigError, DatabaseError
-from monitor.web.forms import FormTokens, read_form
+from monitor.web.forms import OUTCOMES, Form, FormTokens, act, read_form
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
-from monitor.web.pages.actions import OUTCOMES, Form, act
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import alert_url
 from monitor.web.request_guard import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import rule, summary
-from monitor.alerts.limits import apply_bounds, bound_statistic
+from monitor.alerts.verdicts import apply_bounds, bound_statistic
 from monitor.model import (
     CoverageRow,
     Direction,

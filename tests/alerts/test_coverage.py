@@ -7,9 +7,8 @@ import pytest
 
 from factories import comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts import Figures
-from monitor.alerts.limits import judge_reading
 from monitor.alerts.rule_evaluation import thin_segments
-from monitor.alerts.verdicts import read_coverage
+from monitor.alerts.verdicts import judge_reading, read_coverage
 from monitor.errors import ConfigError
 from monitor.model import (
     TRAITS,

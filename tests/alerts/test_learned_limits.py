@@ -6,8 +6,7 @@ import pytest
 
 from factories import comparison, evaluate, rule, summary
 from monitor.alerts import Reading
-from monitor.alerts.limits import judge_reading
-from monitor.alerts.verdicts import undecided
+from monitor.alerts.verdicts import judge_reading, undecided
 from monitor.model import Direction, Expectation, Learning, Outcome, SimilarityRule, State, Verdict
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}

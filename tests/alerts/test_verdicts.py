@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import rule, summary
-from monitor.alerts.limits import judge_reading
-from monitor.alerts.verdicts import read_similarity
+from monitor.alerts.verdicts import judge_reading, read_similarity
 from monitor.model import Direction, Outcome, RunStatus, SimilarityRule, Summary, Verdict
 
 

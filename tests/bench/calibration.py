@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import chdtri, stdtrit
 
-from monitor.alerts.limits import NORMAL_AGAIN
+from monitor.alerts.verdicts import NORMAL_AGAIN
 from monitor.model import ALL, MIN_HEALTHY_RUNS, Learning
 from monitor.pipeline.expectations import find_waiting
 from monitor.reference import (

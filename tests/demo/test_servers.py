@@ -4,8 +4,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from monitor.demo.servers import OnCall, Recommenders, serve_routes
-from monitor.demo.shop import Shop
+from monitor.demo.servers import OnCall, Recommenders, Shop, serve_routes
 from monitor.model import Arm
 
 

@@ -18,7 +18,7 @@ from demo.conftest import at, change, received, runs_of, status
 from forking import ended, running
 from monitor.cli.main import app
 from monitor.demo import run_demo, session
-from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, Shop
+from monitor.demo.servers import BROKEN_COUNTRY, DEPTH, Shop
 from monitor.demo.simulation import CHAPTER_TEXTS, Chapter
 from monitor.errors import ConfigError
 from monitor.model import State

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from monitor import compare_many
-from monitor.demo.shop import BROKEN_COUNTRY, DEPTH, ItemLists, Shop
+from monitor.demo.servers import BROKEN_COUNTRY, DEPTH, ItemLists, Shop
 from monitor.model import Arm
 
 SHOP = Shop()

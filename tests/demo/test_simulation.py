@@ -8,8 +8,7 @@ import pytest
 import published
 from demo.conftest import APART, LOW, alert, at, change, received, run, runs_of, status
 from factories import HeldClock
-from monitor.demo.servers import OnCall, Recommenders
-from monitor.demo.shop import Shop
+from monitor.demo.servers import OnCall, Recommenders, Shop
 from monitor.demo.simulation import (
     CHAPTER_TEXTS,
     FAST_STORY,

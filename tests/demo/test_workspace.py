@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.demo.shop import ACTIVITIES, COUNTRIES, Shop
+from monitor.demo.servers import ACTIVITIES, COUNTRIES, Shop
 from monitor.demo.simulation import FAST_STORY, NORMAL_STORY
 from monitor.demo.workspace import (
     DEMO_COMPARISON,

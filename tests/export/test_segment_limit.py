@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import published
 from export.page import scraped
 from monitor.export import PrometheusPublisher
-from monitor.export.families import Gauges
-from monitor.export.publication import choose_segments, removable_segments
+from monitor.export.exposition import Gauges
+from monitor.export.publisher import choose_segments, removable_segments
 from monitor.model import ALL, Coverage, CoverageRow, State
 
 

@@ -5,7 +5,7 @@ import fcntl
 import pytest
 
 from monitor.kernels import alignment
-from monitor.kernels.engines import choice, inversions, positions
+from monitor.kernels.engines import choice, positions
 
 
 @pytest.fixture(scope="session")
@@ -28,4 +28,4 @@ def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     for module in (alignment, positions):
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
     for limit in ("COUNT_ALL_PAIRS_MAX_K", "SUM_ALL_PAIRS_MAX_K"):
-        monkeypatch.setattr(inversions, limit, longest)
+        monkeypatch.setattr(positions, limit, longest)

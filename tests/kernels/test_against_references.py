@@ -14,8 +14,11 @@ from kernels import reference, reference_footrule, reference_kendall, reference_
 from kernels.reference import LONG, SHORT, TOPS, alignments
 from monitor.kernels import Alignment, align
 from monitor.kernels.footrule import footrule, footrule_normalized, topk_footrule, topk_footrule_normalized
-from monitor.kernels.kendall.extended import appended_tau, count_misordered, extended_tau, extended_tau_unscaled
 from monitor.kernels.kendall.unweighted import (
+    appended_tau,
+    count_misordered,
+    extended_tau,
+    extended_tau_unscaled,
     kendall_distance,
     kendall_distance_normalized,
     kendall_tau,
@@ -23,8 +26,7 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall_normalized,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_truncated
-from monitor.kernels.rbo.extrapolated import rbo
+from monitor.kernels.rbo.bounds import rbo, rbo_max, rbo_min, rbo_truncated
 from monitor.kernels.relevance import ndcg_vs_baseline
 from monitor.kernels.sets import average_overlap, jaccard, overlap
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from monitor.kernels.chance import common_by_chance
+from monitor.kernels.sets import common_by_chance
 
 
 @pytest.mark.parametrize(("k", "catalogue"), [(1, 1), (1, 7), (5, 5), (5, 7), (10, 50), (100, 150), (100, 10_000)])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.conftest import limit_all_pairs
-from monitor.kernels.engines.inversions import inversions
+from monitor.kernels.engines.positions import inversions
 
 
 @pytest.mark.parametrize("longest", [0, 255])

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from kernels import reference
 from monitor.kernels import align, alignment
-from monitor.kernels.kendall.extended import extended_tau
-from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_truncated
-from monitor.kernels.rbo.extrapolated import rbo
+from monitor.kernels.kendall.unweighted import extended_tau
+from monitor.kernels.rbo.bounds import rbo, rbo_max, rbo_min, rbo_truncated
 from monitor.kernels.rbo.weight import rbo_weight
 from monitor.kernels.sets import average_overlap, jaccard, overlap
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kernels import reference
 from monitor.kernels import align
-from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_res, rbo_truncated
-from monitor.kernels.rbo.extrapolated import rbo
+from monitor.kernels.rbo.bounds import rbo, rbo_max, rbo_min, rbo_res, rbo_truncated
 from monitor.kernels.rbo.weight import rbo_weight
 
 MEASURES = (rbo_truncated, rbo_min, rbo, rbo_max, rbo_res)

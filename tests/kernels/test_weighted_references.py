@@ -12,7 +12,7 @@ from kernels import reference_kendall as slow
 from kernels.conftest import limit_all_pairs
 from kernels.reference_rbo import Tied
 from monitor.kernels import Alignment, align
-from monitor.kernels.engines import inversions
+from monitor.kernels.engines import positions
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -28,8 +28,7 @@ from monitor.kernels.kendall.element_weighted import (
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall.extended import extended_tau
-from monitor.kernels.kendall.unweighted import kendall_distance, kendall_distance_normalized, kendall_tau
+from monitor.kernels.kendall.unweighted import extended_tau, kendall_distance, kendall_distance_normalized, kendall_tau
 from monitor.kernels.kendall.weighted import weighted_tau
 from monitor.model.arrays import Floats
 
@@ -183,7 +182,7 @@ def test_merging_finds_what_all_pairs_find(k: int, monkeypatch: pytest.MonkeyPat
     found = []
     for longest in (0, 2500):
         limit_all_pairs(monkeypatch, longest)
-        found.append((inversions.count_earlier_larger(ranks), inversions.sum_earlier_larger(ranks, weights)))
+        found.append((positions.count_earlier_larger(ranks), positions.sum_earlier_larger(ranks, weights)))
 
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-12)

@@ -27,9 +27,11 @@ from monitor.kernels.kendall.element_weighted import (
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
 from monitor.kernels.kendall.ties import rank_tied
 from monitor.kernels.kendall.unweighted import (
+    appended_tau,
+    extended_tau,
+    extended_tau_unscaled,
     kendall_distance,
     kendall_distance_normalized,
     kendall_tau,

@@ -8,7 +8,7 @@ import pytest
 
 from factories import SLOT, changed
 from monitor.model import State, accepted_level
-from monitor.pipeline.rejudgement import Rejudgement
+from monitor.pipeline.judgement import Rejudgement
 from pipeline.test_rejudgement import DAY, DROP, TREND, days, watched
 
 HEALTHY = list(0.5 + 0.02 * np.random.default_rng(5).normal(size=40))

@@ -24,7 +24,7 @@ from monitor.model import (
     Summary,
     Transition,
 )
-from monitor.pipeline.rejudgement import Rejudgement
+from monitor.pipeline.judgement import Rejudgement
 
 DAY = timedelta(days=1)
 DROP = rule(learned=Learning.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)

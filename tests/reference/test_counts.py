@@ -6,8 +6,7 @@ import scipy
 
 from monitor.model import Direction
 from monitor.reference import CountReference, judge_rare, predict, refer, surprise, to_angle
-from monitor.reference.counts import RARE
-from monitor.reference.sampling_error import to_count
+from monitor.reference.counts import RARE, to_count
 
 USERS, SHARE = 1500, 4e-5
 

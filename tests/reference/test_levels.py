@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from monitor.reference import SETTLED_RUNS, PastAlarms, Reference, refer
-from monitor.reference.levels import Levels, find_levels
+from monitor.reference.spread import Levels, find_levels
 
 HEALTHY = [1.0, 1.2] * 10
 FAULT = [0.0, 0.2] * 10

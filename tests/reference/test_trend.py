@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.reference import correlate, count_suspects, discount, no_evidence, update_evidence
-from monitor.reference.trend import DRIFTS, MOST_Z
+from monitor.reference.season import DRIFTS, MOST_Z
 
 SEED = 17
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from monitor.model import State
 from monitor.service.clock import JumpFinder
-from monitor.service.daemon.job_plan import JobPlan, SlotTrigger, time_after_jump
-from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler, SlotTrigger, time_after_jump
 from monitor.settings.schedule import Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world

@@ -12,8 +12,7 @@ from logs import captured
 from monitor.model import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon import scheduler
-from monitor.service.daemon.job_plan import JobPlan
-from monitor.service.daemon.scheduler import STUCK_S
+from monitor.service.daemon.scheduler import STUCK_S, JobPlan
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.settings.schedule import Every
 from servers.daemon import wait_for

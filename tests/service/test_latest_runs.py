@@ -11,7 +11,7 @@ import published
 from factories import HeldClock
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun, RunStatus, Watermark
-from monitor.service.daemon.latest_runs import ROUNDS, LatestRuns
+from monitor.service.daemon.jobs import ROUNDS, LatestRuns
 
 AWAY = DatabaseError("away", permanent=False)
 NAMES = tuple(f"c{number:02}" for number in range(40))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from monitor.cli.main import app
 from monitor.errors import ConfigError, DeliveryError
-from monitor.service.commands.metrics_output import gateway_at
+from monitor.service.commands.one_shot import gateway_at
 from servers.pushing import running_node_exporter, running_pushgateway
 from servers.webhook import Collector, answer
 from service.lists_world import write_world

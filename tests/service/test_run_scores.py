@@ -15,7 +15,7 @@ from factories import SLOT, comparison, pull
 from monitor import scratch
 from monitor.errors import OutputError
 from monitor.model import RunStatus, Scores
-from monitor.pipeline.run_scores import RunScores
+from monitor.pipeline.score import RunScores
 from monitor.service import runner as running
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every

@@ -12,8 +12,9 @@ from sqlalchemy import select
 import factories
 from factories import SLOT
 from monitor.model import Histogram, RunStatus, Summary
-from monitor.storage import SqlStore, daily_rollup
-from monitor.storage.daily_rollup import DaySum
+from monitor.storage import SqlStore
+from monitor.storage import prune as pruning
+from monitor.storage.prune import DaySum
 from monitor.storage.tables import daily
 from storage.worked import HOUR, claimed, prune, record, result, run
 
@@ -200,7 +201,7 @@ def test_a_day_that_did_not_change_is_not_added_up_again(store: SqlStore, monkey
         stored(store, SLOT + number * DAY, summary())
     stored(store, SLOT + 3 * DAY, status=RunStatus.FAILED)
     prune(store, now=SLOT + 5 * DAY)
-    monkeypatch.setattr(daily_rollup, "sums_of", None)
+    monkeypatch.setattr(pruning, "sums_of", None)
 
     assert prune(store, now=SLOT + 5 * DAY) == {}
 

@@ -9,7 +9,7 @@ import pytest
 
 from factories import SLOT
 from monitor.model import DataKind, Scores
-from monitor.storage import SqlStore, database_size
+from monitor.storage import SqlStore, maintenance
 from monitor.storage.tables import metadata
 from storage.worked import claimed, prune, result
 
@@ -28,7 +28,7 @@ def stored(store: SqlStore, days: int, users: int, comparison: str = "home-feed"
 
 
 def test_every_table_is_of_one_kind() -> None:
-    listed = [table.name for tables in database_size.TABLES.values() for table in tables]
+    listed = [table.name for tables in maintenance.TABLES.values() for table in tables]
     assert sorted(listed) == sorted(metadata.tables)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from factories import SLOT
 from monitor.errors import DatabaseError
 from monitor.model import DeliveryStatus
-from monitor.storage import SqlStore, dialects
+from monitor.storage import SqlStore, rows
 from monitor.storage.tables import notifications
 from statements import count_statements
 from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run
@@ -248,8 +248,8 @@ def test_storing_recording_and_retiring_take_as_many_statements_for_a_hundred_as
 def test_more_keys_than_a_statement_holds_are_no_trouble(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, act: str
 ) -> None:
-    assert dialects.IN_LIST < 32_766, "what a statement of SQLite holds"
-    monkeypatch.setattr(dialects, "IN_LIST", 20)
+    assert rows.IN_LIST < 32_766, "what a statement of SQLite holds"
+    monkeypatch.setattr(rows, "IN_LIST", 20)
     moves = [fired(SLOT, segment=f"country={number}") for number in range(70)]
     run(store, SLOT, *moves, receivers=("hook",))
     status = DeliveryStatus.SENT if act == "ask" else DeliveryStatus.DEAD

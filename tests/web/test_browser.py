@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from drift_lists import lists_folder, run_cli, write_config
-from monitor.charts.plot import read_style
+from monitor.charts.svg import read_style
 from servers import require
 from servers.chromium import TROUBLE, Browser, Tab, browsing
 from servers.daemon import serving

@@ -112,7 +112,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
 
 @step
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
-    """As `monitor.kernels.engines.inversions.count_earlier_larger`: each shift of the ranks against themselves."""
+    """As `monitor.kernels.engines.positions.count_earlier_larger`: each shift of the ranks against themselves."""
     later_smaller[:] = 0
     for shift in range(1, k):
         later = ranks[shift * tile :]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.engines.inversions import sum_earlier_larger
+from monitor.kernels.engines.positions import sum_earlier_larger
 from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
 from monitor.model import ByArm
 from monitor.model.arrays import Floats, Integers

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.engines.inversions import count_earlier_larger
-from monitor.kernels.engines.positions import rank_dtype
+from monitor.kernels.engines.positions import count_earlier_larger, rank_dtype
 from monitor.kernels.shared import divide, sum_ranks
 from monitor.model.arrays import Floats, Integers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.kernels.alignment import Alignment, derive_once
-from monitor.kernels.engines.inversions import count_earlier_larger
+from monitor.kernels.engines.positions import count_earlier_larger
 from monitor.kernels.kendall.ties import find_tied, rank_tied, weighted_tau_of_ties
 from monitor.kernels.shared import Shared, by_candidate_rank, divide, rank_shared, sum_ranks
 from monitor.model.arrays import Floats, Integers
@@ -25,7 +25,7 @@ def weighted_tau(alignment: Alignment) -> Floats:
     `monitor.kernels.kendall.ties.weighted_tau_of_ties`.
 
     Identical: 1. Reversed: -1. Fewer than two items in common, or all of them tied in a list: NaN. Symmetric.
-    Cost: k² / 2 comparisons a pair, k log² k beyond `monitor.kernels.engines.inversions.COUNT_ALL_PAIRS_MAX_K`.
+    Cost: k² / 2 comparisons a pair, k log² k beyond `monitor.kernels.engines.positions.COUNT_ALL_PAIRS_MAX_K`.
 
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """

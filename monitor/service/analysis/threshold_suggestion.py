@@ -1,11 +1,14 @@
-"""Suggested thresholds for a comparison, learned from its stored runs, and what each would have caught. Stores nothing."""
+"""Suggested thresholds for a comparison, learned from its stored runs, what each would have caught.
+
+Also what any other rules would have made of those runs. Stores nothing.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +17,7 @@ import numpy as np
 from monitor.errors import ConfigError
 from monitor.metrics import Metric, Need, parse
 from monitor.model import (
+    ACCEPTED,
     ALL,
     MIN_HEALTHY_RUNS,
     Comparison,
@@ -21,20 +25,100 @@ from monitor.model import (
     FixedLimit,
     MemoryRequest,
     PastRun,
+    RunRecord,
+    RunStatus,
     SimilarityRule,
     Statistic,
     Summary,
     Transition,
 )
+from monitor.model.rules import Subject
 from monitor.pipeline.expectations import REMEMBERED
-from monitor.pipeline.rejudgement import Rejudgement
+from monitor.pipeline.judgement import Rejudgement, complete_record
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import History
+from monitor.ports import History, Store
 from monitor.reference import Budget, Threshold, propose, refer
-from monitor.service.analysis.rule_backtest import finished_records
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import to_comparison, to_schedule
+
+AT_ONCE = 100
+"""Runs whose summaries are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """Slots from ``start`` to ``end``, both included, without end where None."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def holds(self, slot: datetime) -> bool:
+        """Whether the slot lies inside."""
+        return (self.start is None or slot >= self.start) and (self.end is None or slot <= self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """What became of one comparison in the period.
+
+    ``runs`` by status; ``transitions`` that the rules would have made and ``stored`` those that were made, in order;
+    ``lacking`` counts, by alert, the ok runs that a rule could not judge: what it looks at was neither summarized nor kept.
+    ``measured``: values of what rules on similarity look at, over all users, by slot.
+    """
+
+    comparison: Comparison
+    runs: Mapping[RunStatus, int]
+    transitions: tuple[Transition, ...]
+    stored: tuple[Transition, ...]
+    lacking: Mapping[str, int]
+    measured: Mapping[Subject, Mapping[datetime, float | None]]
+
+
+def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
+    """Judge all stored runs up to the end of the period by the comparison's rules; return what changes within it."""
+    made = store.alerts.transitions(comparison=comparison.name, limit=None)
+    accepted = tuple(each for each in made if each.alert == ACCEPTED)
+    installation = store.alerts.installation(create=False)
+    rejudging = Rejudgement(comparison=comparison, installation=installation, accepted=accepted)
+    runs: Counter[RunStatus] = Counter()
+    lacking: Counter[str] = Counter()
+    transitions: list[Transition] = []
+    measured: dict[Subject, dict[datetime, float | None]] = {}
+    # From the first run on: those before the period teach what is normal, and may leave alerts firing.
+    for record in finished_records(comparison.name, store.history, period.end):
+        whole, lacks = complete_record(comparison, record, store.history)
+        changed = rejudging.judge(whole, is_whole=not lacks)
+        if period.holds(record.run.slot):
+            runs[record.run.status] += 1
+            transitions.extend(changed)
+            whole_of = {each.metric: each for each in whole.summaries if each.segment == ALL}
+            for metric, statistic in (rule.subject for rule in comparison.judging.similarity_rules):
+                value = whole_of[metric].value(statistic) if metric in whole_of else None
+                measured.setdefault(Subject(metric, statistic), {})[record.run.slot] = value
+            if record.run.status is RunStatus.OK:
+                lacking.update(lacks)
+    return Backtest(
+        comparison=comparison,
+        runs=runs,
+        transitions=tuple(transitions),
+        stored=tuple(each for each in made if period.holds(each.slot) and each.alert != ACCEPTED),
+        lacking=lacking,
+        measured=measured,
+    )
+
+
+def finished_records(comparison: str, history: History, end: datetime | None) -> Iterator[RunRecord]:
+    """All finished runs of the comparison up to this slot, oldest first, a few at a time."""
+    after: datetime | None = None
+    # A few at a time: a long history takes no more memory than a short one.
+    while found := history.run_records(comparison, after=after, limit=AT_ONCE):
+        for record in found:
+            if end is not None and record.run.slot > end:
+                return
+            yield record
+        after = found[-1].run.slot
+
 
 STATISTICS = ("mean", "p05")
 _STEPS = 10_000

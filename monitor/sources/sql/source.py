@@ -1,19 +1,28 @@
-"""Queries and tables of a database as tables, and lists from them."""
+"""Queries and tables of a database as tables, and lists from them; read within limits and without permission to write."""
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from monitor.deadline import Deadline, OverdueError
-from monitor.errors import SourceError
+from monitor.errors import ConfigError, SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.options import format_duration
+from monitor.redaction import without_secrets
+from monitor.sources.columns import require_columns
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
-from monitor.sources.sql.read_only_database import ReadOnlyDatabase, statement_of
 from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.table_readers import (
     TableItemTitles,
@@ -22,6 +31,133 @@ from monitor.sources.table_readers import (
     TableUsers,
     over_table,
 )
+
+_FETCH = 10_000
+_SQLITE_STEPS = 10_000
+_LONGEST_CONNECT_S = 10.0
+_LONGEST_REASON = 300
+_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables read them
+_CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
+
+
+class ReadOnlyDatabase:
+    """A database to read from; every read has a connection of its own, so threads never meet."""
+
+    def __init__(self, url: str, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._url = sa.make_url(url)
+        if self._url.drivername in ("postgresql", "postgres"):
+            self._url = self._url.set(drivername="postgresql+psycopg")
+        self._engine = _engine(self._url)
+        self.name = self._url.database or self._url.drivername
+        self.where = f"database {self.name!r}" + (f" on {self._url.host}" if self._url.host else "")
+
+    def read(
+        self, statement: sa.Executable, each: Iterable[Mapping[str, Any]], columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
+        """Yield the rows of these columns that the statement gives with each set of parameters, a few thousand at a time.
+
+        All in one read-only transaction. OverdueError once the deadline has passed; SourceError, also of too many rows.
+        """
+        total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
+        with self._connection(deadline) as connection:
+            for parameters in each:
+                with connection.execute(statement, parameters, execution_options=streamed) as result:
+                    names = list(result.keys())
+                    require_columns(columns, names, f"the answer of {self.where}")
+                    picked = result.columns(*(names.index(name) for name in columns))
+                    while rows := picked.fetchmany(_FETCH):
+                        total += len(rows)
+                        if total > self._max_rows:
+                            msg = f"{self.where} gives more than {self._max_rows} rows: select fewer, or raise max_rows"
+                            raise SourceError(msg)
+                        deadline.require_time()
+                        yield {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+
+    @contextmanager
+    def _connection(self, deadline: Deadline) -> Iterator[sa.Connection]:
+        with self._translated(deadline):
+            self._require_file()
+            with self._engine.connect() as connection:
+                _limit(connection, deadline)
+                yield connection
+
+    def _require_file(self) -> None:
+        file = self._url.database
+        # SQLite would make a new, empty database of a mistyped path.
+        if self._url.get_backend_name() != "sqlite" or not file or file == ":memory:" or file.startswith("file:"):
+            return
+        if not Path(file).is_file():
+            msg = f"database file {file} does not exist: check the url"
+            raise SourceError(msg, permanent=False)
+
+    @contextmanager
+    def _translated(self, deadline: Deadline) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
+                raise OverdueError from None
+            msg = f"{self.where} cannot be read: {self._reason(error)}"
+            raise SourceError(msg, permanent=not isinstance(error, OperationalError | InterfaceError)) from None
+        except SQLAlchemyError as error:
+            msg = f"{self.where} cannot be read: {type(error).__name__}; check url, query and table"
+            raise SourceError(msg) from None
+
+    def _reason(self, error: DBAPIError) -> str:
+        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+            return "the query would do more than read from it: give one SELECT"
+        # The other lines of the error hold the statement and its parameters, which are not shown.
+        reason = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
+        return without_secrets(reason, self._url)[:_LONGEST_REASON]
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    arguments: dict[str, object] = {}
+    if url.get_backend_name() == "postgresql":
+        arguments = {"connect_timeout": int(_LONGEST_CONNECT_S)}
+    elif url.get_backend_name() == "sqlite":
+        arguments = {"timeout": _LONGEST_CONNECT_S / 2}
+    try:
+        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
+    except NoSuchModuleError:
+        msg = f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite"
+        raise ConfigError(msg) from None
+    except ImportError as error:
+        extra = ": pip install 'rankwatch[postgres]'" if url.get_backend_name() == "postgresql" else ""
+        msg = f"the driver of {url.drivername} is not installed ({error.name}){extra}"
+        raise ConfigError(msg) from None
+
+
+def _limit(connection: sa.Connection, deadline: Deadline) -> None:
+    """Let the database itself end what runs too long, and refuse what would write."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(deadline.remaining_s * 1000))}")
+    raw = connection.connection.driver_connection
+    if isinstance(raw, sqlite3.Connection):
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+        raw.set_authorizer(_permission)
+        raw.set_progress_handler(lambda: int(deadline.is_past), _SQLITE_STEPS)
+
+
+def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
+    # `query_only` keeps no query from making or changing files: ATTACH, VACUUM INTO by an ATTACH of its own, and pragmas do.
+    is_pragma = action == sqlite3.SQLITE_PRAGMA and not (first in _HARMLESS_PRAGMAS and second is None)
+    return sqlite3.SQLITE_DENY if is_pragma or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+
+
+def statement_of(query: str | None, table: str | None, columns: Sequence[str]) -> sa.Executable:
+    """A SELECT of the columns from the table, or the query with the types of what it binds."""
+    if table is not None:
+        schema, _, name = table.rpartition(".")
+        return sa.select(*map(sa.column, columns)).select_from(sa.table(name, schema=schema or None))
+    text = sa.text(re.sub(r"\(\s*:users\s*\)", ":users", query or ""))
+    known: dict[str, sa.BindParameter[Any]] = {
+        "users": sa.bindparam("users", expanding=True, type_=sa.types.NullType()),  # the database knows the column's type
+        "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
+    }
+    return text.bindparams(*(known[name] for name in bound_names(query or "") if name in known))
 
 
 class SqlTable:

@@ -245,7 +245,7 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.daily_rollup`.
+"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.prune`.
 
 ``built_at``: when the newest of these runs ended or got its labels; in the year 9999 where the sums stay whatever becomes of
 them."""

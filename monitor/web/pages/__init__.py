@@ -11,11 +11,9 @@ from typing import Any
 
 from monitor.web.pages.alerts import AlertPage, AlertsPage, read_alert_page, read_alerts_page
 from monitor.web.pages.comparison import ComparisonPage, read_comparison_page
-from monitor.web.pages.daemon import DaemonPage, read_daemon_page
-from monitor.web.pages.overview import Overview, read_overview_page
-from monitor.web.pages.run import RunPage, read_run_page
+from monitor.web.pages.overview import DaemonPage, Overview, read_daemon_page, read_overview_page
+from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site
-from monitor.web.pages.user import UserPage, read_user_page
 
 __all__ = ["PAGES", "AbsentPageError", "Page", "Query", "Site"]
 

@@ -1,8 +1,8 @@
-"""The overview: a row a comparison, worst first."""
+"""The overview: a row a comparison, worst first; and the daemon itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -11,6 +11,7 @@ from monitor.model import (
     ALL,
     AlertState,
     Comparison,
+    DeliveryRecord,
     LatestRun,
     LearnedLimit,
     Learning,
@@ -19,7 +20,7 @@ from monitor.model import (
     State,
     normal_band,
 )
-from monitor.web.pages.site import Query, Site
+from monitor.web.pages.site import Query, Site, Status
 
 
 class Standing(StrEnum):
@@ -171,3 +172,31 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
         if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
             return rule.alert
     return None
+
+
+_DELIVERIES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonPage:
+    """What the page of the daemon shows."""
+
+    status: Status
+    sizes: Mapping[str, int]
+    pending: Mapping[str, tuple[int, float]]
+    held: Mapping[str, tuple[int, float]]
+    deliveries: tuple[DeliveryRecord, ...]
+    at: datetime
+
+
+def read_daemon_page(site: Site, _: Query) -> DaemonPage:
+    """The daemon that answers; its fellows have pages of their own."""
+    now, outbox = site.clock.now(), site.store.outbox
+    return DaemonPage(
+        status=site.status(),
+        sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
+        pending=outbox.pending(now),
+        held=outbox.held(now),
+        deliveries=outbox.deliveries(receiver=None, settled=_DELIVERIES, limit=_DELIVERIES),
+        at=now,
+    )

@@ -34,7 +34,7 @@ from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
-from monitor.web.pages.daemon import DaemonPage
+from monitor.web.pages.overview import DaemonPage
 from monitor.web.pages.run import RunPage
 from monitor.web.pages.site import Status
 

@@ -15,9 +15,8 @@ from markupsafe import Markup
 from monitor.model import AlertState, LatestRun, State, Transition, format_instant
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import read_static, render, show_instant
-from monitor.web.pages.run import RunPage, read_run_page
+from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
-from monitor.web.pages.user import UserPage, read_user_page
 
 MOST_BYTES = 1_900_000
 """Users' pages are left out beyond it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.model import CoverageReason
-from monitor.sources.http.pace import PullPace
+from monitor.sources.http.source import PullPace
 from servers import free_port
 from servers.lists import as_lists, request, source_of
 from servers.recommender import BEHAVIOURS, Recommender

@@ -170,7 +170,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.sources.sql.read_only_database._LONGEST_CONNECT_S", 0.2)
+    monkeypatch.setattr("monitor.sources.sql.source._LONGEST_CONNECT_S", 0.2)
     source = source_of(sql={"url": database} | WIDE)
     holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
     try:
