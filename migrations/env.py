@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from monitor.storage.tables import metadata
+from monitor.storage.tables.metadata import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

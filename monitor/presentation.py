@@ -9,7 +9,9 @@ from itertools import zip_longest
 
 from monitor.errors import MetricError
 from monitor.metrics import expected_by_chance, parse
-from monitor.model import Arm, ArmScore, Explanation, ExposedItem, Part, Run, SegmentFall
+from monitor.model.explanation import Explanation, ExposedItem, Part, SegmentFall
+from monitor.model.rankings import Arm
+from monitor.model.runs import ArmScore, Run
 
 SEGMENTS = 8
 """Segments of the leading dimension that are shown."""

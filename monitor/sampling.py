@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.model import ALL, Comparison, Keep, Panel, SampleSize, UserTable
+from monitor.model.comparison import Comparison, Keep, SampleSize
+from monitor.model.rankings import ALL, Panel, UserTable
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:

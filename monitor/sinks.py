@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 
 from monitor.errors import OutputError
 from monitor.files import replacing
-from monitor.model import Scores
+from monitor.model.runs import Scores
 from monitor.options import ConfigPath, OneOf, Options
 from monitor.slot_templates import check_placeholders, fill_slot
 

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.model import ALL, Histogram, Panel, Statistic, Summary
 from monitor.model.arrays import Floats, Integers
+from monitor.model.rankings import ALL, Panel
+from monitor.model.runs import Histogram, Summary
+from monitor.model.statistics import Statistic
 
 BINS = 40
 QUANTILES = tuple(Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99))

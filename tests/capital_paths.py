@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from monitor.model.arrays import Floats
-from monitor.sequential import STAKES, WEIGHTS
+from monitor.sequential.gate import STAKES, WEIGHTS
 
 _EDGE = 1e-9
 # By how much the scores that are due have to exceed the users not drawn yet before that is no rounding.

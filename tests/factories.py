@@ -8,43 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from monitor.alerts import evaluate_rules
-from monitor.model import (
-    AlertState,
-    ArmScore,
-    Claim,
-    Comparison,
-    Coverage,
-    CoverageReason,
-    CoverageRule,
-    CoverageShare,
-    Direction,
-    Expectation,
-    Findings,
-    FixedLimit,
-    Histogram,
-    JudgingPlan,
-    Keep,
-    LearnedLimit,
-    Learning,
-    Limit,
-    MeasuredRun,
-    MeasuringPlan,
-    Memory,
-    Outcome,
-    Panel,
-    PastRun,
-    Pull,
-    RankingTable,
-    RunStatus,
-    Severity,
-    SimilarityRule,
-    Standstill,
-    State,
-    Statistic,
-    Summary,
-    Transition,
-)
+from monitor.alerts.rule_evaluation import evaluate_rules
+from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition
+from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
+from monitor.model.memory import Memory, PastRun
+from monitor.model.rankings import Coverage, CoverageReason, Panel, Pull, RankingTable
+from monitor.model.rules import CoverageRule, Direction, FixedLimit, LearnedLimit, Learning, Limit, Severity, SimilarityRule
+from monitor.model.runs import ArmScore, Claim, Findings, Histogram, MeasuredRun, RunStatus, Summary
+from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)

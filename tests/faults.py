@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.model import ALL, Arm
+from monitor.model.rankings import ALL, Arm
 
 Ranking = list[int]
 

@@ -5,20 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from factories import SLOT, transition
-from monitor.model import (
-    Briefing,
-    Cause,
-    Change,
-    ExampleLists,
-    Explanation,
-    ExposedItem,
-    Message,
-    Part,
-    Severity,
-    State,
-    Transition,
-    UserGroup,
-)
+from monitor.model.alerts import State, Transition
+from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, UserGroup
+from monitor.model.notifications import Briefing, Message
+from monitor.model.rules import Severity
 
 WHY = "No clear cause. The mean fell by 0.2500: items replaced 62 %, items moved 38 %."
 INCIDENT = "home-feed:critical:2024-01-08"

@@ -7,35 +7,13 @@ from typing import Any
 from starlette.applications import Starlette
 
 import factories
-from monitor.alerts import NotificationPolicy
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.export import SERIES, Kind, PrometheusPublisher
-from monitor.model import (
-    AlertState,
-    Arm,
-    ArmScore,
-    Cause,
-    Change,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    DataKind,
-    ExampleLists,
-    Expectation,
-    Explanation,
-    ExposedItem,
-    Histogram,
-    LatestRun,
-    Outcome,
-    Part,
-    Pruned,
-    Run,
-    RunResult,
-    RunStatus,
-    SegmentFall,
-    State,
-    Summary,
-    UserGroup,
-)
+from monitor.model.alerts import AlertState, Expectation, Outcome, State
+from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, SegmentFall, UserGroup
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.retention import DataKind, Pruned
+from monitor.model.runs import ArmScore, Histogram, LatestRun, Run, RunResult, RunStatus, Summary
 from monitor.receivers.message import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app

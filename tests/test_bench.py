@@ -5,7 +5,7 @@ import numpy as np
 from bench import calibration, incidents, rule_evaluation, soak
 from bench.worlds import World
 from faults import Fault, Kind
-from monitor.model import is_learned
+from monitor.model.rules import is_learned
 
 
 def test_a_thousand_series_are_judged_none_of_them_by_a_threshold() -> None:

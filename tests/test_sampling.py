@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import comparison
-from monitor.model import Keep, SampleSize, UserTable
+from monitor.model.comparison import Keep, SampleSize
+from monitor.model.rankings import UserTable
 from monitor.sampling import draw, frequent, kept_among, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 from factories import SLOT
 from monitor import sinks
 from monitor.errors import OutputError
-from monitor.model import Scores
+from monitor.model.runs import Scores
 from monitor.sinks import ScoreFiles
 
 NAN = float("nan")

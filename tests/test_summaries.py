@@ -7,7 +7,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from monitor import summaries
-from monitor.model import Panel, Statistic
+from monitor.model.rankings import Panel
+from monitor.model.statistics import Statistic
 from monitor.summaries import ScoreAccumulator, SummaryAccumulator, ordinary_rows, rows_of_segments, summarize_one, worst_rows
 
 

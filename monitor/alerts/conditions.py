@@ -11,26 +11,13 @@ from datetime import datetime, timedelta
 
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import count_users, judge_status, undecided
-from monitor.model import (
-    ALL,
-    CHURN,
-    MIN_CHANGES,
-    AlertState,
-    Arm,
-    ArmScore,
-    Comparison,
-    Condition,
-    ConditionRule,
-    Outcome,
-    PastRun,
-    Rule,
-    RunStatus,
-    Standstill,
-    StandstillRule,
-    State,
-    Transition,
-    Verdict,
-)
+from monitor.model.alerts import MIN_CHANGES, AlertState, Outcome, Standstill, State, Transition, Verdict
+from monitor.model.comparison import Comparison
+from monitor.model.memory import PastRun
+from monitor.model.rankings import ALL, Arm
+from monitor.model.rules import Condition, ConditionRule, Rule, StandstillRule
+from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.statistics import CHURN
 
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",

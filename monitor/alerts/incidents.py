@@ -12,7 +12,11 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from monitor.alerts.machine import stable_key
-from monitor.model import ALL, AlertState, Condition, ConditionRule, JudgingPlan, Lack, RuleKind, Severity, State, Transition
+from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.comparison import JudgingPlan
+from monitor.model.rankings import ALL
+from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
+from monitor.model.statistics import Lack
 
 GROUP_FOR = timedelta(days=1)
 """How long an incident that became worse once pages for nothing but severity, unless configured otherwise."""

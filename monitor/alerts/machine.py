@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from monitor.model import ALL, AlertState, Comparison, Direction, Outcome, Rule, State, Transition, Verdict
+from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
+from monitor.model.comparison import Comparison
+from monitor.model.rankings import ALL
+from monitor.model.rules import Direction, Rule
 
 INSTALLATION = "installation"
 """The label of alerts by which installations are told apart where they are named."""

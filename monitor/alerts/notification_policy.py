@@ -14,18 +14,10 @@ from typing import NamedTuple, Self
 
 from monitor.alerts.incidents import GROUP_FOR, count_pages
 from monitor.errors import ConfigError
-from monitor.model import (
-    ALL,
-    Delivery,
-    DeliveryStatus,
-    FiringSnapshot,
-    Message,
-    RuleKind,
-    Silence,
-    Transition,
-    Treatment,
-    Updates,
-)
+from monitor.model.alerts import Transition
+from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Message, Silence, Treatment, Updates
+from monitor.model.rankings import ALL
+from monitor.model.rules import RuleKind
 
 NAMES = ("alert", "comparison", "segment", "severity", "metric", "statistic")
 """What every alert can be matched by, beside the labels of its rule."""

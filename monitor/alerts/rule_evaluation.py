@@ -20,35 +20,13 @@ from monitor.alerts.verdicts import (
     read_similarity,
     with_cause,
 )
-from monitor.model import (
-    ALL,
-    TRAITS,
-    AlertState,
-    Arm,
-    ArmScore,
-    Comparison,
-    ConditionRule,
-    Coverage,
-    CoverageRow,
-    CoverageRule,
-    CoverageShare,
-    Expectation,
-    Findings,
-    Lack,
-    Memory,
-    Outcome,
-    Rule,
-    RuleKind,
-    RunStatus,
-    SeriesRule,
-    SimilarityRule,
-    Standstill,
-    StandstillRule,
-    State,
-    Summary,
-    Transition,
-    Verdict,
-)
+from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition, Verdict
+from monitor.model.comparison import Comparison
+from monitor.model.memory import Memory
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageRow
+from monitor.model.rules import ConditionRule, CoverageRule, Rule, RuleKind, SeriesRule, SimilarityRule, StandstillRule
+from monitor.model.runs import ArmScore, Findings, RunStatus, Summary
+from monitor.model.statistics import TRAITS, CoverageShare, Lack
 
 LEAST_MOVED = 0.25
 """Unless so many of the other users' lists changed the arm was not trained, and lists that did not change are no news."""

@@ -8,27 +8,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monitor.model import (
-    ALL,
+from monitor.model.alerts import Expectation, Outcome, Verdict
+from monitor.model.rankings import ALL, Arm, CoverageRow
+from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
-    TRAITS,
-    Arm,
-    CoverageRow,
     CoverageRule,
     Direction,
-    Expectation,
     FixedLimit,
-    Lack,
     LearnedLimit,
     Learning,
-    Outcome,
-    RunStatus,
     SeriesRule,
     SimilarityRule,
-    Statistic,
-    Summary,
-    Verdict,
 )
+from monitor.model.runs import RunStatus, Summary
+from monitor.model.statistics import TRAITS, Lack, Statistic
 
 _MOST_NAMED = 3
 _LACK_WORDS = {

@@ -16,8 +16,10 @@ import numpy as np
 
 from monitor.kernels.exposure import catalogue_coverage, churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
 from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, largest_group, number_repeated
-from monitor.model import CHURN, Arm, ArmScore, Lack, PairBatch
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.model.rankings import Arm, PairBatch
+from monitor.model.runs import ArmScore
+from monitor.model.statistics import CHURN, Lack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

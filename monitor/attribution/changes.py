@@ -16,8 +16,9 @@ import numpy.typing as npt
 from monitor.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
 from monitor.kernels import PAD, blocks
 from monitor.kernels.exposure import compact_codes
-from monitor.model import Arm, Change, ExampleLists, PairBatch, UserGroup
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
+from monitor.model.explanation import Change, ExampleLists, UserGroup
+from monitor.model.rankings import Arm, PairBatch
 
 _TOP = 3
 

@@ -10,8 +10,9 @@ from itertools import combinations
 import numpy as np
 
 from monitor.attribution.changes import PairChanges
-from monitor.model import ALL, Cause, Part, SegmentFall
 from monitor.model.arrays import Flags, Floats, Rows
+from monitor.model.explanation import Cause, Part, SegmentFall
+from monitor.model.rankings import ALL
 
 OTHERS = "(others)"
 """Users of no segment of the dimension."""

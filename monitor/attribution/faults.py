@@ -16,8 +16,9 @@ from monitor.attribution.changes import PairChanges, lists_of
 from monitor.attribution.decomposition import find_place, rows_of_place
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
-from monitor.model import ALL, Arm, CoverageReason, CoverageRow, FaultKind, Finding, PairBatch
 from monitor.model.arrays import Codes, Flags, Integers, Rows
+from monitor.model.explanation import FaultKind, Finding
+from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
 
 # Share of users without a list beyond what is usual, and of them that a segment must hold to be named.
 _LEAST_LOST = 0.005

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from monitor.attribution.changes import OwnLists
 from monitor.kernels.whole_lists import number_repeated
-from monitor.model import FaultKind
 from monitor.model.arrays import Codes, Flags, Integers, Rows
+from monitor.model.explanation import FaultKind
 
 # Users from which on a list is nobody's own, and share of all of them.
 _MANY = 5

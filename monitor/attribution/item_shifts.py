@@ -9,8 +9,8 @@ import numpy as np
 
 from monitor.kernels.exposure import compact_codes
 from monitor.kernels.relevance import rank_discounts
-from monitor.model import ExposedItem
 from monitor.model.arrays import Codes, Floats, Rows
+from monitor.model.explanation import ExposedItem
 
 # Sums over ranks leave up to this where nothing changed.
 _DUST = 1e-12

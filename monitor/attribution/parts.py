@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from monitor.kernels import PAD, blocks
-from monitor.model import ByArm, PairBatch, PartMeans
 from monitor.model.arrays import Codes, Flags, Floats, Rows
+from monitor.model.explanation import PartMeans
+from monitor.model.rankings import ByArm, PairBatch
 
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 """Scores of n pairs, float64 (n,), higher for lists that are more alike, NaN where undefined, each of its pair alone."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from monitor.attribution.decomposition import AND, MeanDrop
-from monitor.model import ALL, Arm, Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.rankings import ALL, Arm
 
 LONGEST_SENTENCE = 250
 """Characters of what is said of a run."""

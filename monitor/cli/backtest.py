@@ -27,7 +27,8 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from monitor.model import FiringChange, Transition
+    from monitor.model.alerts import Transition
+    from monitor.model.pages import FiringChange
     from monitor.model.rules import Subject
     from monitor.service.analysis.threshold_suggestion import Backtest
 
@@ -141,7 +142,7 @@ def _as_page(found: Backtest) -> dict[str, object]:
 def _draw(found: Backtest, subject: Subject) -> Markup:
     """What rules look at, over all users, and when alerts about it fire in any segment: with these rules, and then."""
     from monitor.charts import Level, Point, Span, draw_series
-    from monitor.model import Direction, FixedLimit
+    from monitor.model.rules import Direction, FixedLimit
     from monitor.web.pages.comparison import alert_spans
 
     slots = list(found.measured[subject].items())
@@ -166,7 +167,7 @@ def _draw(found: Backtest, subject: Subject) -> Markup:
 
 
 def _firings(made: Iterable[Transition], subject: Subject) -> Iterator[FiringChange]:
-    from monitor.model import FiringChange
+    from monitor.model.pages import FiringChange
 
     for each in made:
         if (each.metric, each.statistic) == subject and (each.is_start or each.is_end):

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from monitor.metrics import Metric
-    from monitor.model import CoverageRow, Evidence
+    from monitor.model.rankings import CoverageRow
+    from monitor.model.runs import Evidence
     from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
 
@@ -129,7 +130,7 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
-    from monitor.model import items_of
+    from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import file_item_titles
 

@@ -11,7 +11,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_databa
 from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 
 if TYPE_CHECKING:
-    from monitor.model import DatabaseSize, KindSize, Pruned
+    from monitor.model.retention import DatabaseSize, KindSize, Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
 

@@ -11,7 +11,8 @@ from monitor.cli.output import log_errors_only, pick, print_records
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database, parse_span
 
 if TYPE_CHECKING:
-    from monitor.model import DeliveryRecord, Transition
+    from monitor.model.alerts import Transition
+    from monitor.model.notifications import DeliveryRecord
 
 app = typer.Typer(help="Send a test to receivers; list pending deliveries.", no_args_is_help=True)
 _SETTLED = 100

@@ -27,7 +27,7 @@ from monitor.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monitor.model import AlertState, Transition
+    from monitor.model.alerts import AlertState, Transition
 
 _STATE_COLUMNS = "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
 _STATE_FIELDS = (
@@ -173,7 +173,7 @@ def accept(  # noqa: PLR0913 - the command's options
         if level is None and (not found or (found[0].run.slot, found[0].run.status) != (slot, "ok")):
             msg = f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs {comparison}`"
             raise ConfigError(msg)
-        from monitor.model import accepted_level
+        from monitor.model.alerts import accepted_level
         from monitor.pipeline.alert_actions import Signature
 
         reason = Signature(author=author_name(by), comment=comment, at=now).reason("accepted")

@@ -19,7 +19,7 @@ from monitor.redaction import escape_controls
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from monitor.model import Evidence
+    from monitor.model.runs import Evidence
 
 # rich is imported where it draws: `--version`, `--json` and completion need none of it.
 
@@ -52,7 +52,7 @@ def pick(value: object, *names: str) -> dict[str, object]:
 
 
 def _format(value: datetime) -> str:
-    from monitor.model import format_instant
+    from monitor.model.instants import format_instant
 
     return format_instant(value)
 

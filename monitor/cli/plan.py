@@ -10,7 +10,7 @@ from monitor.cli.output import pick, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 
 if TYPE_CHECKING:
-    from monitor.model import Comparison
+    from monitor.model.comparison import Comparison
     from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
 
 

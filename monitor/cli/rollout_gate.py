@@ -30,7 +30,7 @@ from monitor.errors import ConfigError, InputError, MonitorError
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from monitor.sequential import GateResult
+    from monitor.sequential.gate import GateResult
     from monitor.service.gate import Certificate
 
 _CLICK_USAGE = 2  # what usage errors end with elsewhere

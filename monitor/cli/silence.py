@@ -23,7 +23,7 @@ from monitor.cli.parameters import (
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
-    from monitor.model import Silence
+    from monitor.model.notifications import Silence
 
 app = typer.Typer(
     cls=ListingGroup,

@@ -32,7 +32,7 @@ from monitor.cli.parameters import (
 from monitor.errors import MonitorError
 
 if TYPE_CHECKING:
-    from monitor.model import RunResult, Summary
+    from monitor.model.runs import RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
     from monitor.service.commands.one_shot import OneShot
 
@@ -193,7 +193,7 @@ def _believable(result: RunResult) -> tuple[Summary, ...]:
 
 
 def _print_results(results: Sequence[RunResult]) -> None:
-    from monitor.model import parse_derived
+    from monitor.model.statistics import parse_derived
 
     measured = dict.fromkeys(summary.metric for result in results for summary in _believable(result))
     metrics = [name for name in measured if parse_derived(name)[0] is None]  # the noise floor's would make it too wide
@@ -220,7 +220,7 @@ def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _of_all(summaries: Iterable[Summary]) -> list[Summary]:
-    from monitor.model import ALL
+    from monitor.model.rankings import ALL
 
     return [summary for summary in summaries if summary.segment == ALL]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from monitor.model import Evidence, Run, RunRecord, Summary
+    from monitor.model.runs import Evidence, Run, RunRecord, Summary
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -77,7 +77,8 @@ def show(
 
     Similarity by segment, and why it fell.
     """
-    from monitor.model import ACCEPTED, KEPT_MARK, items_of
+    from monitor.model.alerts import ACCEPTED
+    from monitor.model.runs import KEPT_MARK, items_of
     from monitor.service.commands.report import titles_of
 
     with opened_database(config) as (store, _):
@@ -133,7 +134,7 @@ def report(
 
 def _kept_attempts(store: SqlStore, run: Run) -> list[str]:
     """The names under which earlier attempts of the run's slot are kept."""
-    from monitor.model import KEPT_MARK
+    from monitor.model.runs import KEPT_MARK
 
     found = store.history.runs(comparison=None, limit=_LOOKED_THROUGH, since=run.slot, until=run.slot)
     return [each.comparison for each in found if each.comparison.startswith(f"{run.comparison}{KEPT_MARK}")]

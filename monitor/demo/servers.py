@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from monitor.model import Arm
+from monitor.model.rankings import Arm
 from monitor.web.server import WebServer
 
 COUNTRIES = ("DE", "FR", "UK", "US")

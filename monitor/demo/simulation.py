@@ -11,7 +11,9 @@ from enum import StrEnum
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, EXPECTED_ALERTS
-from monitor.model import ALL, AlertState, Run, RunStatus, State, Transition
+from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.rankings import ALL
+from monitor.model.runs import Run, RunStatus
 from monitor.ports import Store
 
 

@@ -14,7 +14,9 @@ from prometheus_client.metrics_core import Metric
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
 from monitor.export.series import OWNERS, SERIES, Kind
-from monitor.model import Arm, DataKind, Pruned, RunResult, RunStatus
+from monitor.model.rankings import Arm
+from monitor.model.retention import DataKind, Pruned
+from monitor.model.runs import RunResult, RunStatus
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"

@@ -37,7 +37,8 @@ from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.exposition import Format, Gauges, Lines, Piece, SampleKey
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
 from monitor.export.series import COLLECTORS, SERIES, Kind
-from monitor.model import ALL, LatestRun
+from monitor.model.rankings import ALL
+from monitor.model.runs import LatestRun
 from monitor.ports import Clock
 
 _PLACES = {name: series.labels.index("segment") for name, series in SERIES.items() if "segment" in series.labels}

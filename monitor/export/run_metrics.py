@@ -11,23 +11,10 @@ import numpy as np
 from monitor.errors import ConfigError
 from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
-from monitor.model import (
-    ALL,
-    Arm,
-    ArmScore,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    DerivedMetric,
-    LatestRun,
-    Outcome,
-    Run,
-    RunStatus,
-    State,
-    Statistic,
-    Summary,
-    parse_derived,
-)
+from monitor.model.alerts import Outcome, State
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.runs import ArmScore, LatestRun, Run, RunStatus, Summary
+from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.presentation import score_by_chance
 
 _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}

@@ -8,7 +8,9 @@ from enum import StrEnum
 from functools import partial
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.model import Arm, CoverageReason, DataKind, RunStatus
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.retention import DataKind
+from monitor.model.runs import RunStatus
 
 PREFIX = "rankwatch_"
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")

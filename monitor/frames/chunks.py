@@ -10,8 +10,8 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.side_information import require_weights
-from monitor.model import ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.model.arrays import Offsets, Rows
+from monitor.model.rankings import ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.pairing.batches import CodedKnowledge, CodedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
 from monitor.pairing.ids import find_users
 

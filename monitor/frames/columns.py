@@ -26,8 +26,8 @@ from monitor.frames.lists import (
     shown,
 )
 from monitor.kernels.ragged import offsets_of
-from monitor.model import RankingTable
 from monitor.model.arrays import Floats, Ids, Rows
+from monitor.model.rankings import RankingTable
 from monitor.pairing.batches import order_of_ties
 from monitor.pairing.ids import encode
 

@@ -22,8 +22,8 @@ from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
 from monitor.kernels.exposure import distinct_items
 from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse, score_all, typical_length
-from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
+from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.ids import decode, find_users, unlike_ids_note
 
 _SHOWN = 50

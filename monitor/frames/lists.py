@@ -18,8 +18,8 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.kernels.ragged import offsets_of
-from monitor.model import RankingTable
 from monitor.model.arrays import Floats, Ids
+from monitor.model.rankings import RankingTable
 from monitor.pairing.ids import equality_key
 
 Row = Sequence[Any] | npt.NDArray[Any]

@@ -15,8 +15,8 @@ from monitor.frames.lists import ArrowTable, as_frame, as_scores, checked_users,
 from monitor.kernels.exposure import distinct_items
 from monitor.kernels.labels import best_of_each
 from monitor.kernels.ragged import offsets_of
-from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.model.arrays import Codes, Floats, Ids, Integers
+from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 from monitor.pairing.ids import encode, equality_key, ids_of
 
 _ITEM_WEIGHTS = "item_weights"

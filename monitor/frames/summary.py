@@ -16,8 +16,9 @@ from monitor.charts.svg import element
 from monitor.errors import InputError, MetricError
 from monitor.frames.lists import ArrowTable, as_frame, refuses_broken_text
 from monitor.metrics import parse
-from monitor.model import ALL, Summary
 from monitor.model.arrays import Rows
+from monitor.model.rankings import ALL
+from monitor.model.runs import Summary
 from monitor.summaries import summarize_one
 
 SUMMARY_COLUMNS = {"p05": "p05", "p25": "p25", "median": "p50", "p75": "p75", "p95": "p95"}

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from monitor.kernels.engines import choice
 from monitor.kernels.engines.choice import MAX_K
 from monitor.kernels.engines.positions import ALL_PAIRS_MAX_K, AlignedRanks, Ranks, find_positions, inversions
-from monitor.model import ByArm, Labels, PairBatch
 from monitor.model.arrays import Codes, Floats, Integers
+from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Value = TypeVar("Value")
 

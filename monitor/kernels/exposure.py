@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from monitor.kernels.alignment import blocks
 from monitor.kernels.ragged import PAD
-from monitor.model import PairBatch
 from monitor.model.arrays import Codes, Floats, Integers, Rows
+from monitor.model.rankings import PairBatch
 
 _BLOCK_CELLS = 1 << 20
 _CACHED_CELLS = 1 << 17

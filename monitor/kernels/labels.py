@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.ragged import find_cells
-from monitor.model import ByArm, Labels
 from monitor.model.arrays import Codes, Floats, Integers, Rows
+from monitor.model.rankings import ByArm, Labels
 
 _BLOCK_CELLS = 1 << 18
 # Distance between the keys of two rows: wider than the codes, negative ones included.

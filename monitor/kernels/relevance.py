@@ -10,8 +10,8 @@ import numpy as np
 
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.shared import divide, sum_ranks
-from monitor.model import Arm, Labels
 from monitor.model.arrays import Codes, Floats
+from monitor.model.rankings import Arm, Labels
 
 DIFFERENCE = "difference"
 ARMS = (DIFFERENCE, Arm.BASELINE.value, Arm.CANDIDATE.value)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment, derive_once
-from monitor.model import ByArm
 from monitor.model.arrays import Floats, Integers
+from monitor.model.rankings import ByArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

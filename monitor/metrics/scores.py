@@ -12,8 +12,8 @@ from monitor.errors import MetricError
 from monitor.kernels import Alignment, align
 from monitor.kernels.alignment import row_blocks
 from monitor.metrics.metric import Metric, Need
-from monitor.model import PairBatch
 from monitor.model.arrays import Floats
+from monitor.model.rankings import PairBatch
 
 
 def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | None = None) -> dict[str, Floats]:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from monitor.kernels.labels import place_grades, place_weights
 from monitor.kernels.ragged import PAD, find_first_places, pad, take_lists
-from monitor.model import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
+from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
 from monitor.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
 
 

@@ -14,20 +14,20 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
-from monitor.model import (
+from monitor.model.arrays import Codes, Flags, Floats, Ids, Integers, Rows
+from monitor.model.rankings import (
     Arm,
     Coverage,
     CoverageReason,
     CoverageRow,
     ItemWeights,
-    KeptLists,
     Pairing,
     Panel,
     Pull,
     RankingTable,
     RelevanceTable,
 )
-from monitor.model.arrays import Codes, Flags, Floats, Ids, Integers, Rows
+from monitor.model.runs import KeptLists
 from monitor.pairing.batches import PaddedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
 from monitor.pairing.ids import encode, find_users, unlike_ids_note
 

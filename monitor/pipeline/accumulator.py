@@ -10,23 +10,9 @@ from heapq import nsmallest
 import numpy as np
 
 from monitor.metrics import Metric, parse, score_all
-from monitor.model import (
-    Arm,
-    AskedUsers,
-    Comparison,
-    Coverage,
-    CoverageReason,
-    Evidence,
-    EvidenceKind,
-    ItemWeights,
-    Keep,
-    KeptLists,
-    Pairing,
-    RelevanceTable,
-    Scores,
-    Summary,
-    UserBatch,
-)
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, ItemWeights, Pairing, RelevanceTable, UserBatch
+from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
 from monitor.pipeline.score import (

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.alerts import Matcher
+from monitor.alerts.notification_policy import Matcher
 from monitor.errors import ConfigError
-from monitor.model import Silence, Transition, format_instant
+from monitor.model.alerts import Transition
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Silence
 from monitor.ports import AlertStore
 
 

@@ -9,7 +9,9 @@ from functools import partial
 
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric
-from monitor.model import Comparison, RelevanceTable, Run, Summary
+from monitor.model.comparison import Comparison
+from monitor.model.rankings import RelevanceTable
+from monitor.model.runs import Run, Summary
 from monitor.pipeline.pull import ask_in_time
 from monitor.pipeline.score import draw_scores, relevance_metrics, score_kept_lists, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store

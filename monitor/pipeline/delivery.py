@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts import GROUP_FOR, Dispatch, NotificationPolicy, compose_messages
+from monitor.alerts.incidents import GROUP_FOR
+from monitor.alerts.notification_policy import Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
-from monitor.model import Briefing, Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Transition, Updates
+from monitor.model.alerts import Transition
+from monitor.model.notifications import Briefing, Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Updates
 from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)

@@ -10,8 +10,9 @@ import pandas as pd
 
 from monitor.arm_metrics import LastLists
 from monitor.kernels import PAD
-from monitor.model import Arm, KeptLists, PairBatch, Pairing, RankingTable
 from monitor.model.arrays import Codes, Rows
+from monitor.model.rankings import Arm, PairBatch, Pairing, RankingTable
+from monitor.model.runs import KeptLists
 from monitor.pairing.ids import codes_of, find_users
 
 

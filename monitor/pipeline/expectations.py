@@ -9,29 +9,26 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from monitor.alerts import Figures, segments_of
-from monitor.model import (
+from monitor.alerts.rule_evaluation import Figures, segments_of
+from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, Transition
+from monitor.model.arrays import Flags, Floats
+from monitor.model.comparison import Comparison
+from monitor.model.instants import format_instant
+from monitor.model.memory import PastRun
+from monitor.model.rankings import Arm
+from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
-    NEW_NORMAL,
-    AlertState,
-    Arm,
-    Comparison,
     CoverageRule,
     Direction,
-    Expectation,
-    Findings,
     LearnedLimit,
     Learning,
-    PastRun,
     Rule,
     SeriesRule,
     StandstillRule,
-    Transition,
     describe_series,
-    format_instant,
     is_learned,
 )
-from monitor.model.arrays import Flags, Floats
+from monitor.model.runs import Findings
 from monitor.pipeline.rule_series import (
     LessonArrays,
     RuleSeries,
@@ -41,25 +38,12 @@ from monitor.pipeline.rule_series import (
     measure_all,
     read_lessons,
 )
-from monitor.reference import (
-    SETTLED_RUNS,
-    WINDOW,
-    Budget,
-    PastAlarms,
-    Reference,
-    TrendEvidence,
-    correlate,
-    count_suspects,
-    discount,
-    find_median,
-    judge_rare,
-    no_evidence,
-    predict,
-    refer,
-    surprise,
-    to_normal,
-    update_evidence,
-)
+from monitor.reference.counts import judge_rare
+from monitor.reference.history import find_median
+from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
+from monitor.reference.season import TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
+from monitor.reference.spread import SETTLED_RUNS, PastAlarms
+from monitor.reference.thresholds import Budget
 
 NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3

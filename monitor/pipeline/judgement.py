@@ -13,34 +13,22 @@ from datetime import datetime
 
 import numpy as np
 
-from monitor.alerts import assign_incidents, count_standstills, evaluate_rules
+from monitor.alerts.conditions import count_standstills
+from monitor.alerts.incidents import assign_incidents
+from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.metrics import parse
-from monitor.model import (
-    ALL,
-    AlertState,
-    Comparison,
-    Expectation,
-    Findings,
-    KeptLists,
-    MeasuredRun,
-    Memory,
-    PastRun,
-    RuleKind,
-    RunRecord,
-    RunStatus,
-    SimilarityRule,
-    Standstill,
-    State,
-    Summary,
-    Transition,
-    parse_derived,
-    to_lessons,
-)
+from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
+from monitor.model.comparison import Comparison
+from monitor.model.memory import Memory, PastRun, to_lessons
+from monitor.model.rankings import ALL
+from monitor.model.rules import RuleKind, SimilarityRule
+from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
+from monitor.model.statistics import parse_derived
 from monitor.pipeline.expectations import REMEMBERED, compute_expectations, learning_rules
 from monitor.pipeline.run_explanation import add_explanations
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.ports import History
-from monitor.reference import estimate_interval, share_interval
+from monitor.reference.counts import estimate_interval, share_interval
 from monitor.summaries import summarize_one
 
 RECENT = 10

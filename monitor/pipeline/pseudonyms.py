@@ -11,7 +11,7 @@ from datetime import datetime
 import pandas as pd
 
 from monitor.errors import UserDataError
-from monitor.model import Pull, RelevanceTable, UserBatch
+from monitor.model.rankings import Pull, RelevanceTable, UserBatch
 from monitor.pairing.ids import find_users
 from monitor.ports import RelevanceSource
 

@@ -12,20 +12,19 @@ from typing import Generic, TypeVar
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import (
+from monitor.model.comparison import Comparison
+from monitor.model.rankings import (
     Arm,
     AskedUsers,
-    Comparison,
     CoverageReason,
     ItemWeights,
-    JoinRequest,
     Panel,
     Pull,
-    PullRequest,
     RankingTable,
     RelevanceTable,
     UserBatch,
 )
+from monitor.model.runs import JoinRequest, PullRequest
 from monitor.pairing.ids import find_users
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import split_users

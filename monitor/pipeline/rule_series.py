@@ -10,10 +10,16 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from monitor.alerts import Figures, Reading
-from monitor.model import ALL, PARTS, PastRun, SeriesRule, SimilarityRule, State, Summary, describe_series
+from monitor.alerts.rule_evaluation import Figures
+from monitor.alerts.verdicts import Reading
+from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
-from monitor.reference import Phases, estimate_error, from_angle, to_angle
+from monitor.model.memory import PARTS, PastRun
+from monitor.model.rankings import ALL
+from monitor.model.rules import SeriesRule, SimilarityRule, describe_series
+from monitor.model.runs import Summary
+from monitor.reference.counts import estimate_error, from_angle, to_angle
+from monitor.reference.season import Phases
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 

@@ -7,27 +7,16 @@ from dataclasses import fields, replace
 from datetime import datetime
 from itertools import chain
 
-from monitor.alerts import thin_segments
+from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.verdicts import describe_lost
 from monitor.errors import OutputError, SourceError
-from monitor.model import (
-    Arm,
-    Claim,
-    Comparison,
-    CoverageReason,
-    Explanation,
-    Findings,
-    Keep,
-    MeasuredRun,
-    Memory,
-    MemoryRequest,
-    RunResult,
-    RunStatus,
-    Scores,
-    SeriesRule,
-    describe_series,
-    format_instant,
-)
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.explanation import Explanation
+from monitor.model.instants import format_instant
+from monitor.model.memory import Memory, MemoryRequest
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rules import SeriesRule, describe_series
+from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms

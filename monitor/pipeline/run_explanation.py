@@ -9,47 +9,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from monitor.attribution import (
-    ExposureShift,
-    MeanDrop,
-    PairChanges,
-    Parts,
-    Scene,
-    ScoreBatch,
-    average_parts,
-    classify,
-    compare_exposure,
-    compare_pairs,
-    decompose_drop,
-    find_fault,
-    group_users,
-    pool_bins,
-    rows_of_place,
-    share_bins,
-    share_kinds,
-    split_distances,
-    write_alert_text,
-    write_distance,
-    write_drop,
-    write_finding,
-)
+from monitor.attribution.changes import PairChanges, classify, compare_pairs, group_users, share_kinds
+from monitor.attribution.decomposition import MeanDrop, decompose_drop, rows_of_place
+from monitor.attribution.faults import Scene, find_fault
+from monitor.attribution.habits import pool_bins, share_bins
+from monitor.attribution.item_shifts import ExposureShift, compare_exposure
+from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
+from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding
 from monitor.metrics import Metric, Need, score_all
-from monitor.model import (
-    ALL,
-    Arm,
-    Comparison,
-    ExampleLists,
-    Explanation,
-    Finding,
-    PairBatch,
-    Pairing,
-    RuleKind,
-    Split,
-    State,
-    Transition,
-    parse_derived,
-)
+from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Rows
+from monitor.model.comparison import Comparison
+from monitor.model.explanation import ExampleLists, Explanation, Finding, Split
+from monitor.model.rankings import ALL, Arm, PairBatch, Pairing
+from monitor.model.rules import RuleKind
+from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists

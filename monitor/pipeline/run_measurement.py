@@ -10,24 +10,12 @@ from functools import partial
 from typing import TypeVar
 
 from monitor.arm_metrics import measure_arms, parse_arm_metric
-from monitor.model import (
-    Arm,
-    ArmScore,
-    Comparison,
-    Coverage,
-    CoverageReason,
-    DerivedMetric,
-    Explanation,
-    Keep,
-    KeptLists,
-    MeasuredRun,
-    MeasuringPlan,
-    Memory,
-    NoiseFloor,
-    RankingTable,
-    Scores,
-    parse_derived,
-)
+from monitor.model.comparison import Comparison, Keep, MeasuringPlan
+from monitor.model.explanation import Explanation
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, Coverage, CoverageReason, RankingTable
+from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
+from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles

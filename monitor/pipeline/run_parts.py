@@ -17,23 +17,10 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
-from monitor.model import (
-    Arm,
-    Comparison,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    Evidence,
-    EvidenceKind,
-    Keep,
-    KeptLists,
-    Panel,
-    Pull,
-    RankingTable,
-    Scores,
-    Statistic,
-    UserBatch,
-)
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Panel, Pull, RankingTable, UserBatch
+from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
+from monitor.model.statistics import Statistic
 from monitor.pairing.pairs import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
 from monitor.pipeline.pseudonyms import Pseudonyms

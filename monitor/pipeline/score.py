@@ -12,26 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.metrics import Metric, Need, parse, score_all
-from monitor.model import (
-    Comparison,
-    DerivedMetric,
-    Evidence,
-    EvidenceKind,
-    Keep,
-    KeptLists,
-    MeasuringPlan,
-    PairBatch,
-    Pairing,
-    Pull,
-    RelevanceTable,
-    Scores,
-    SimilarityRule,
-    Statistic,
-    Summary,
-    UserBatch,
-    parse_derived,
-)
 from monitor.model.arrays import Flags, Floats
+from monitor.model.comparison import Comparison, Keep, MeasuringPlan
+from monitor.model.rankings import PairBatch, Pairing, Pull, RelevanceTable, UserBatch
+from monitor.model.rules import SimilarityRule
+from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
+from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
 from monitor.ports import ScoreSpool

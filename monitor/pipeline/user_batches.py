@@ -10,8 +10,9 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import find_cells, take_lists
-from monitor.model import KeptLists, Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.arrays import Flags, Floats, Ids, Rows
+from monitor.model.rankings import Pairing, Panel, Pull, RankingTable, UserBatch
+from monitor.model.runs import KeptLists
 from monitor.pairing import pair
 from monitor.pairing.ids import find_users
 from monitor.summaries import SegmentRows

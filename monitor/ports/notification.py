@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.errors import DeliveryTrouble
-from monitor.model import Message, Treatment
+from monitor.model.notifications import Message, Treatment
 
 
 class Receiver(Protocol):

@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from monitor.model import AskedUsers, ItemWeights, JoinRequest, Pull, PullRequest, RelevanceTable, Scores, UserBatch, UserTable
+from monitor.model.rankings import AskedUsers, ItemWeights, Pull, RelevanceTable, UserBatch, UserTable
+from monitor.model.runs import JoinRequest, PullRequest, Scores
 
 
 class Closable(Protocol):

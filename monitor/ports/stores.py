@@ -11,42 +11,26 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from monitor.model import (
-    AlertState,
-    Briefing,
+from monitor.model.alerts import AlertState, Transition
+from monitor.model.explanation import Explanation
+from monitor.model.memory import Memory, MemoryRequest, PastRun
+from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, FiringSnapshot, Notification, Silence
+from monitor.model.pages import FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
+from monitor.model.rankings import CoverageRow
+from monitor.model.retention import Cutoffs, DataKind, Pruned
+from monitor.model.runs import (
     Claim,
-    CoverageRow,
-    Cutoffs,
-    DataKind,
-    Delivery,
-    DeliveryRecord,
     Evidence,
-    Explanation,
-    FiringChange,
-    FiringSnapshot,
     Histogram,
-    IncidentHistory,
     KeptLists,
     LatestRun,
     Lease,
-    Memory,
-    MemoryRequest,
-    Notification,
     Occupied,
-    PastRun,
-    Pruned,
     Run,
     RunRecord,
     RunResult,
     Scores,
-    SegmentMeans,
-    SeriesKey,
-    SeriesPoint,
-    Silence,
     Summary,
-    Transition,
-    UserLists,
-    UserRun,
     Watermark,
 )
 from monitor.ports.sources import Closable

@@ -16,7 +16,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.model import Message, Transition, Treatment, Updates, format_instant
+from monitor.model.alerts import Transition
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
-from monitor.model import Message, MessageStatus
+from monitor.model.notifications import Message, MessageStatus
 from monitor.receivers.fields import ReceiverEntry, ReceiverName, RepeatEvery, Timeout, repeated
 from monitor.receivers.message import content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key

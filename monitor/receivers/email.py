@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity
+from monitor.model.notifications import Message, MessageStatus
+from monitor.model.rules import Severity
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, of_secret, repeated
 from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Treatment, Updates
+from monitor.model.notifications import Treatment, Updates
 from monitor.options import ConfigPath, Duration, Options, require_header_text
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

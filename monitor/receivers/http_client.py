@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
-from monitor.model import Treatment
+from monitor.model.notifications import Treatment
 from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.network_failures import failure_reason
 from monitor.redaction import origin

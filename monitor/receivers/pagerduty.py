@@ -16,7 +16,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field, SecretStr
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Updates, format_instant
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Message, MessageStatus, Updates
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message import MessageContent, content_of

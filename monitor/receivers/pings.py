@@ -21,7 +21,8 @@ import structlog
 from pydantic import Field
 
 from monitor.errors import DeliveryError
-from monitor.model import Claim, format_instant
+from monitor.model.instants import format_instant
+from monitor.model.runs import Claim
 from monitor.options import Options
 from monitor.receivers.fields import CaFile, ReceiverName, SecretUrl, Timeout
 from monitor.receivers.http_client import HttpClient, require_accepted

@@ -14,7 +14,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus
+from monitor.model.notifications import Message, MessageStatus
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message import ChangeContent, MessageContent, content_of

@@ -38,7 +38,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.alerts.incidents import find_leads
-from monitor.model import Message, MessageStatus, Transition, Updates, format_instant
+from monitor.model.alerts import Transition
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Message, MessageStatus, Updates
 from monitor.receivers.fields import (
     CaFile,
     HeaderSecret,

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from monitor.model import Statistic, Summary
 from monitor.model.arrays import Flags, Floats
+from monitor.model.runs import Summary
+from monitor.model.statistics import Statistic
 from monitor.reference.history import keep_newest
 from monitor.reference.prediction import WINDOW
 

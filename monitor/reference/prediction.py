@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from monitor.model import Direction
 from monitor.model.arrays import Floats, Integers
+from monitor.model.rules import Direction
 from monitor.reference.history import keep_newest
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import PastAlarms, find_levels, measure_spread

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from monitor.model import MIN_HEALTHY_RUNS
 from monitor.model.arrays import Flags, Floats, Integers
+from monitor.model.rules import MIN_HEALTHY_RUNS
 from monitor.reference.history import find_mean, find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001

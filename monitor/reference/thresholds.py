@@ -11,8 +11,9 @@ import numpy.typing as npt
 import scipy
 
 from monitor.errors import InputError
-from monitor.model import ALL, Direction
 from monitor.model.arrays import Floats
+from monitor.model.rankings import ALL
+from monitor.model.rules import Direction
 from monitor.reference.prediction import Reference, predict
 
 # Where runs are independent or correlate by 0.3 a third of it would do. Measured over 40 segments of 5,000 users, whose runs

@@ -3,16 +3,3 @@
 Scores are bounded and stand on the unit interval (`Scale`). Nothing is assumed of their distribution; what is assumed of how
 users were drawn, and what a promise covers, stands in the README beside this file.
 """
-
-from monitor.sequential.gate import (
-    STAKES,
-    WEIGHTS,
-    GateReason,
-    GateResult,
-    GateVerdict,
-    bounds,
-    gate_samples,
-    log_capital,
-    reject,
-)
-from monitor.sequential.samples import Scale, Tally, UserSample, tally

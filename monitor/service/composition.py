@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from monitor.alerts import INSTALLATION, NotificationPolicy, retire_alerts
+from monitor.alerts.machine import INSTALLATION, retire_alerts
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
-from monitor.model import Comparison
+from monitor.model.comparison import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, Store

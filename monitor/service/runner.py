@@ -16,7 +16,10 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError
-from monitor.model import Claim, Comparison, Memory, RunResult, RunStatus, format_instant
+from monitor.model.comparison import Comparison
+from monitor.model.instants import format_instant
+from monitor.model.memory import Memory
+from monitor.model.runs import Claim, RunResult, RunStatus
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request

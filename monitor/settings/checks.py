@@ -10,7 +10,8 @@ from typing import TypeVar
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import Arm, Keep
+from monitor.model.comparison import Keep
+from monitor.model.rankings import Arm
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address

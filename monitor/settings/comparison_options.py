@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
-from monitor.model import Condition, ConditionRule, Keep, Severity
+from monitor.model.comparison import Keep
+from monitor.model.rules import Condition, ConditionRule, Severity
 from monitor.options import Duration, OneOf, Options
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.value_types import (

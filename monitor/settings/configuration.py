@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 
-from monitor.alerts import MaintenanceWindow, Matcher, Route
+from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
 from monitor.files import describe_exposure, read_bounded
-from monitor.model import Cutoffs
+from monitor.model.retention import Cutoffs
 from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
-from monitor.model import CHURN, TRAITS, Arm, CoverageShare, DerivedMetric, Keep, Lack, Severity
+from monitor.model.comparison import Keep
+from monitor.model.rankings import Arm
+from monitor.model.rules import Severity
+from monitor.model.statistics import CHURN, TRAITS, CoverageShare, DerivedMetric, Lack
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitor.metrics import Need
-from monitor.model import ALL, Direction, Keep, Lack, Statistic
+from monitor.model.comparison import Keep
+from monitor.model.rankings import ALL
+from monitor.model.rules import Direction
+from monitor.model.statistics import Lack, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_options import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial

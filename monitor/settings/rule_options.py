@@ -9,11 +9,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
 from monitor.metrics import Metric
-from monitor.model import (
-    Arm,
+from monitor.model.rankings import Arm
+from monitor.model.rules import (
     CoverageRule,
-    CoverageShare,
-    DerivedMetric,
     Direction,
     FixedLimit,
     LearnedLimit,
@@ -23,9 +21,8 @@ from monitor.model import (
     Severity,
     SimilarityRule,
     StandstillRule,
-    Statistic,
-    parse_derived,
 )
+from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
 from monitor.options import LabelName, Options
 from monitor.settings.value_types import (
     AlertName,

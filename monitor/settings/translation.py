@@ -15,9 +15,12 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretStr
 
-from monitor.alerts import GROUP_FOR, NotificationPolicy
+from monitor.alerts.incidents import GROUP_FOR
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.metrics import parse
-from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, NoiseFloor, Rule
+from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
+from monitor.model.rules import Rule
+from monitor.model.statistics import NoiseFloor
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, receivers_by_name

@@ -14,7 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import Metric, parse
-from monitor.model import ALL, CoverageShare, Keep, Statistic
+from monitor.model.comparison import Keep
+from monitor.model.rankings import ALL
+from monitor.model.statistics import CoverageShare, Statistic
 from monitor.options import Duration
 from monitor.settings.addresses import split_address
 from monitor.settings.schedule import Cron, parse_zone

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from monitor.errors import ConfigError
-from monitor.model import SampleSize
+from monitor.model.comparison import SampleSize
 from monitor.options import NOT_IN_HASH, Duration, OneOf, Options, with_kinds
 from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, Source, UserSource
 from monitor.sources.file import FILE

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from monitor.model import CoverageReason, Pull, RankingTable
+from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.sources.columns import item_ids, number_list
 
 

@@ -16,8 +16,8 @@ from pandas.api.extensions import ExtensionArray
 from monitor.errors import SourceError, UserDataError
 from monitor.kernels.labels import best_of_each
 from monitor.kernels.ragged import offsets_of
-from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
 from monitor.model.arrays import Floats, Integers, Rows
+from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
 from monitor.sampling import split
 from monitor.sources.columns import (
     flat_ids,

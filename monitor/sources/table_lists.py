@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from monitor.errors import SourceError
 from monitor.kernels.ragged import offsets_of
-from monitor.model import CoverageReason, Pull, PullRequest, RankingTable
 from monitor.model.arrays import Floats, Integers
+from monitor.model.rankings import CoverageReason, Pull, RankingTable
+from monitor.model.runs import PullRequest
 from monitor.sources.columns import (
     flat_ids,
     id_array,

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from monitor.errors import SourceError
-from monitor.model import ItemWeights, RelevanceTable, UserTable
+from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.columns import is_text, user_column, value_array
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
 from monitor.sources.table_lists import (

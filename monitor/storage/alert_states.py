@@ -15,10 +15,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, select
 
-from monitor.model import ACCEPTED, AlertState, DeliveryStatus, State, Transition
+from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
+from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import key
 from monitor.storage.rows import from_row, insert, lock_comparisons, to_row
-from monitor.storage.tables import alert_states, deliveries, transitions
+from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
 """Comparison, alert and segment, as stored."""

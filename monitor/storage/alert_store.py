@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from monitor.model import ACCEPTED, AlertState, Silence, State, Transition
+from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
+from monitor.model.notifications import Silence
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
     announce,
@@ -27,7 +28,7 @@ from monitor.storage.alert_states import (
 )
 from monitor.storage.leases import known_installation, make_installation
 from monitor.storage.rows import from_row, lock_comparisons, to_row
-from monitor.storage.tables import alert_states, silences, transitions
+from monitor.storage.tables.alert_tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)

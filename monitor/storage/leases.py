@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import URL, ColumnElement, Connection, Interval, func, literal, or_, select, text, update
 
 from monitor.errors import DatabaseError
-from monitor.model import Lease, Occupied
+from monitor.model.runs import Lease, Occupied
 from monitor.ports import Leases
 from monitor.storage.column_types import Instant
 from monitor.storage.database_url import file_of
 from monitor.storage.rows import insert, is_sqlite
 from monitor.storage.sqlite_file import FileLock
-from monitor.storage.tables import leases
+from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
 _INSTALLATION = "installation"

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pandas.api.extensions import ExtensionArray
 
-from monitor.model import Arm, KeptLists, RankingTable
+from monitor.model.rankings import Arm, RankingTable
+from monitor.model.runs import KeptLists
 
 USERS_AT_ONCE = 100_000
 ITEMS_AT_ONCE = 2_000_000

@@ -10,8 +10,13 @@ from typing import Any, TypeAlias, cast
 from sqlalchemy import Connection, LargeBinary, Select, and_, delete, exists, false, func, or_, select, type_coerce
 
 from monitor.errors import DatabaseError
-from monitor.model import METRIC_LABELS, Arm, KeptLists, RuleKind, RunResult, RunStatus, State, UserLists
-from monitor.storage.tables import alert_states, kept_lists, runs, transitions
+from monitor.model.alerts import State
+from monitor.model.pages import UserLists
+from monitor.model.rankings import Arm
+from monitor.model.rules import METRIC_LABELS, RuleKind
+from monitor.model.runs import KeptLists, RunResult, RunStatus
+from monitor.storage.tables.alert_tables import alert_states, transitions
+from monitor.storage.tables.run_tables import kept_lists, runs
 
 HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
 """Whether a run's lists are stored."""

@@ -14,7 +14,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Table, and_, exists, func, select, text, update
 
-from monitor.model import Cutoffs, DatabaseSize, DataKind, KindSize, Lease, Pruned, RunStatus, format_instant
+from monitor.model.instants import format_instant
+from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
+from monitor.model.runs import Lease, RunStatus
 from monitor.storage import leases, schema_version
 from monitor.storage.database_url import describe
 from monitor.storage.outbox import end_leases
@@ -22,7 +24,9 @@ from monitor.storage.partitions import bytes_of, score_tables
 from monitor.storage.prune import prune
 from monitor.storage.rows import is_sqlite
 from monitor.storage.run_store import as_abandoned
-from monitor.storage.tables import alert_states, daily, metadata, runs, transitions
+from monitor.storage.tables.alert_tables import alert_states, transitions
+from monitor.storage.tables.metadata import metadata
+from monitor.storage.tables.run_tables import daily, runs
 from monitor.storage.transactions import Database, LeaseFence
 
 CONFIRMED_AFTER = timedelta(days=2)

@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bindparam, case, func, or_, select, update
 
 from monitor.errors import DatabaseError
-from monitor.model import Briefing, Delivery, DeliveryRecord, DeliveryStatus, FiringSnapshot, Notification, State, Transition
+from monitor.model.alerts import State, Transition
+from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, DeliveryStatus, FiringSnapshot, Notification
 from monitor.storage.alert_states import (
     IS_LASTING_START,
     IS_START,
@@ -24,7 +25,7 @@ from monitor.storage.alert_states import (
 from monitor.storage.alert_store import read_silences
 from monitor.storage.rows import chunks, from_row, insert, lock_comparisons, to_row
 from monitor.storage.run_results import read_briefing
-from monitor.storage.tables import alert_states, deliveries, notifications, transitions
+from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.transactions import Database
 
 

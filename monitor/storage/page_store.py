@@ -11,41 +11,19 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Text, and_, case, func, or_, select, type_coerce
 
-from monitor.model import (
-    AlertState,
-    Attempt,
-    CoverageRow,
-    Explanation,
-    FiringChange,
-    Histogram,
-    IncidentHistory,
-    RunStatus,
-    SegmentMeans,
-    SeriesKey,
-    SeriesPoint,
-    State,
-    UserLists,
-    UserRun,
-    normal_band,
-)
+from monitor.model.alerts import AlertState, State, normal_band
+from monitor.model.explanation import Explanation
+from monitor.model.pages import Attempt, FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
+from monitor.model.rankings import CoverageRow
+from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.alert_states import read_states, transition_of_row
 from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import lists_of_user
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of
-from monitor.storage.tables import (
-    deliveries,
-    evidence,
-    expectations,
-    metrics,
-    notifications,
-    runs,
-    score_places,
-    scores,
-    summaries,
-    transitions,
-)
+from monitor.storage.tables.alert_tables import deliveries, notifications, transitions
+from monitor.storage.tables.run_tables import evidence, expectations, metrics, runs, score_places, scores, summaries
 from monitor.storage.transactions import Database
 
 _IS_FINISHED = runs.c.status != RunStatus.RUNNING

@@ -31,10 +31,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from monitor.model import RunStatus
+from monitor.model.runs import RunStatus
 from monitor.storage.database_errors import translate
 from monitor.storage.rows import is_sqlite
-from monitor.storage.tables import runs, scores
+from monitor.storage.tables.run_tables import runs, scores
 from monitor.storage.transactions import Database
 
 LOCK_WAIT_S = 2.0

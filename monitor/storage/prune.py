@@ -15,7 +15,11 @@ from typing import Any
 from sqlalchemy import Connection, Delete, Select, Table, and_, delete, exists, func, or_, select, true, update
 
 from monitor.errors import ConfigError
-from monitor.model import ALL, KEPT_MARK, Cutoffs, Pruned, RunStatus, State, Statistic, Summary
+from monitor.model.alerts import State
+from monitor.model.rankings import ALL
+from monitor.model.retention import Cutoffs, Pruned
+from monitor.model.runs import KEPT_MARK, RunStatus, Summary
+from monitor.model.statistics import Statistic
 from monitor.storage import run_results
 from monitor.storage.alert_states import WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
@@ -29,24 +33,20 @@ from monitor.storage.partitions import (
 )
 from monitor.storage.rows import day_of, insert, to_row
 from monitor.storage.run_results import RUN_TABLES
-from monitor.storage.tables import (
-    alert_states,
+from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, silences, transitions
+from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
     coverage_reasons,
     daily,
-    deliveries,
     evidence,
     expectations,
     explanations,
     kept_lists,
-    notifications,
     runs,
     scores,
-    silences,
     statistics,
     summaries,
-    transitions,
 )
 from monitor.storage.transactions import Database
 

@@ -12,27 +12,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, column, func, select, values
 
 from monitor.errors import DatabaseError
-from monitor.model import (
-    ALL,
-    METRIC_LABELS,
-    MIN_HEALTHY_RUNS,
-    RUN_MARK,
-    Evidence,
-    Expectation,
-    KeptLists,
-    LatestRun,
-    Memory,
-    MemoryRequest,
-    PastRun,
-    RuleKind,
-    Run,
-    RunRecord,
-    RunStatus,
-    Scores,
-    Split,
-    State,
-    Watermark,
-)
+from monitor.model.alerts import Expectation, State
+from monitor.model.explanation import Split
+from monitor.model.memory import Memory, MemoryRequest, PastRun
+from monitor.model.rankings import ALL
+from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
+from monitor.model.runs import RUN_MARK, Evidence, KeptLists, LatestRun, Run, RunRecord, RunStatus, Scores, Watermark
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.rows import from_row
@@ -47,7 +32,8 @@ from monitor.storage.run_results import (
     standstills_of,
     summaries_of,
 )
-from monitor.storage.tables import coverage, runs, summaries, transitions
+from monitor.storage.tables.alert_tables import transitions
+from monitor.storage.tables.run_tables import coverage, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import scores_of
 

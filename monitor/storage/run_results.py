@@ -17,32 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Table, delete, select
 
-from monitor.model import (
-    ALL,
-    PARTS,
-    Arm,
-    ArmScore,
-    Briefing,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    Evidence,
-    EvidenceKind,
-    ExampleLists,
-    Expectation,
-    Explanation,
-    Histogram,
-    Lesson,
-    PartMeans,
-    RunResult,
-    Split,
-    Standstill,
-    Summary,
-    to_lessons,
-)
+from monitor.model.alerts import Expectation, Standstill
+from monitor.model.explanation import ExampleLists, Explanation, PartMeans, Split
+from monitor.model.memory import PARTS, Lesson, to_lessons
+from monitor.model.notifications import Briefing
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Histogram, RunResult, Summary
 from monitor.storage.partitions import of_run
 from monitor.storage.rows import from_row, to_row
-from monitor.storage.tables import (
+from monitor.storage.tables.metadata import metadata
+from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
     coverage_reasons,
@@ -50,7 +34,6 @@ from monitor.storage.tables import (
     expectations,
     explanations,
     lessons,
-    metadata,
     runs,
     splits,
     stages,

@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
-from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
+from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
 from monitor.storage.rows import from_row, insert, to_row
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE, run_of_row
 from monitor.storage.run_results import put_summaries, replace_results, store_explanation
-from monitor.storage.tables import runs, statistics, summaries
+from monitor.storage.tables.run_tables import runs, statistics, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 

@@ -19,7 +19,8 @@ from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import advise_on, find_damage, holder_of
-from monitor.storage.tables import leases, metadata, runs
+from monitor.storage.tables.metadata import metadata
+from monitor.storage.tables.run_tables import leases, runs
 from monitor.storage.transactions import Database, require_file
 
 if TYPE_CHECKING:

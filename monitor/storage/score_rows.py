@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from monitor.model import Scores
 from monitor.model.arrays import Floats
+from monitor.model.runs import Scores
 from monitor.storage.column_types import keys
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.errors import OutputError
-from monitor.model import Scores
+from monitor.model.runs import Scores
 from monitor.scratch import SPILL, scratch_database
 
 MEMORY = "100MB"

@@ -19,7 +19,7 @@ from sqlalchemy import URL
 
 from monitor.errors import DatabaseError
 from monitor.files import describe_exposure
-from monitor.model import format_instant
+from monitor.model.instants import format_instant
 from monitor.storage.database_url import file_of
 
 _MOST_SHOWN = 20

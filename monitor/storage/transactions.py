@@ -13,12 +13,12 @@ from sqlalchemy import URL, ColumnElement, Connection, Engine, Pool, and_, creat
 from sqlalchemy.exc import SQLAlchemyError
 
 from monitor.errors import ConfigError, DatabaseError, LeaseLostError
-from monitor.model import Lease
+from monitor.model.runs import Lease
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.rows import is_sqlite
 from monitor.storage.sqlite_file import PinnedFiles, make_private
-from monitor.storage.tables import leases
+from monitor.storage.tables.run_tables import leases
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""

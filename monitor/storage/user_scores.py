@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
-from monitor.model import Scores
+from monitor.model.runs import Scores
 from monitor.storage.column_types import keys
 from monitor.storage.partitions import day_of_slot, of_run
 from monitor.storage.rows import insert, is_sqlite
-from monitor.storage.tables import PLACES, metrics, score_places, scores
+from monitor.storage.tables.run_tables import PLACES, metrics, score_places, scores
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,15 +9,10 @@ from hypothesis import strategies as st
 
 from factories import rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic
-from monitor.model import (
-    CoverageRow,
-    Direction,
-    Expectation,
-    Learning,
-    Outcome,
-    Statistic,
-    Verdict,
-)
+from monitor.model.alerts import Expectation, Outcome, Verdict
+from monitor.model.rankings import CoverageRow
+from monitor.model.rules import Direction, Learning
+from monitor.model.statistics import Statistic
 from monitor.summaries import summarize_one
 
 SCORES = {"scores": (-1.0, 1.0)}

@@ -8,24 +8,11 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, evaluate, rule, summary
-from monitor.model import (
-    AlertState,
-    Arm,
-    Comparison,
-    Condition,
-    ConditionRule,
-    Coverage,
-    CoverageRow,
-    Learning,
-    Outcome,
-    Rule,
-    RunStatus,
-    Severity,
-    StandstillRule,
-    State,
-    Summary,
-    Transition,
-)
+from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.comparison import Comparison
+from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rules import Condition, ConditionRule, Learning, Rule, Severity, StandstillRule
+from monitor.model.runs import RunStatus, Summary
 
 DAY = timedelta(days=1)
 QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING

@@ -6,24 +6,14 @@ from typing import Any
 import pytest
 
 from factories import comparison, coverage_rule, evaluate, rule, summary
-from monitor.alerts import Figures
-from monitor.alerts.rule_evaluation import thin_segments
+from monitor.alerts.rule_evaluation import Figures, thin_segments
 from monitor.alerts.verdicts import judge_reading, read_coverage
 from monitor.errors import ConfigError
-from monitor.model import (
-    TRAITS,
-    Arm,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    CoverageRule,
-    CoverageShare,
-    Lack,
-    Outcome,
-    RunStatus,
-    State,
-    Verdict,
-)
+from monitor.model.alerts import Outcome, State, Verdict
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.rules import CoverageRule
+from monitor.model.runs import RunStatus
+from monitor.model.statistics import TRAITS, CoverageShare, Lack
 
 COUNTS = {
     (Arm.CANDIDATE, CoverageReason.MISSING): 36,

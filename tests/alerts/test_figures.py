@@ -3,8 +3,12 @@
 import pytest
 
 from factories import comparison, coverage_rule, evaluate
-from monitor.alerts import Figures
-from monitor.model import Arm, ArmScore, CoverageRule, CoverageShare, Direction, FixedLimit, Lack, Outcome, RunStatus
+from monitor.alerts.rule_evaluation import Figures
+from monitor.model.alerts import Outcome
+from monitor.model.rankings import Arm
+from monitor.model.rules import CoverageRule, Direction, FixedLimit
+from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.statistics import CoverageShare, Lack
 
 
 def unchanged(segment: str, users: int, of: int) -> ArmScore:

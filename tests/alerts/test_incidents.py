@@ -2,8 +2,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from factories import SLOT, comparison, rule, transition
-from monitor.alerts import GROUP_FOR, assign_incidents
-from monitor.model import AlertState, Condition, ConditionRule, Severity, State, Transition
+from monitor.alerts.incidents import GROUP_FOR, assign_incidents
+from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.rules import Condition, ConditionRule, Severity
 from storage.worked import fired, resolved
 
 CONDITIONS = (

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from factories import comparison, evaluate, rule, summary
-from monitor.alerts import Reading
-from monitor.alerts.verdicts import judge_reading, undecided
-from monitor.model import Direction, Expectation, Learning, Outcome, SimilarityRule, State, Verdict
+from monitor.alerts.verdicts import Reading, judge_reading, undecided
+from monitor.model.alerts import Expectation, Outcome, State, Verdict
+from monitor.model.rules import Direction, Learning, SimilarityRule
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
 TREND = {**DROP, "learned": Learning.TREND}

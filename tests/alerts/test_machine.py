@@ -9,8 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from hypothesis.stateful import rule as step
 
 from factories import SLOT, rule
-from monitor.alerts import INSTALLATION, Evaluation, advance
-from monitor.model import AlertState, Outcome, Rule, Severity, State, Transition, Verdict
+from monitor.alerts.machine import INSTALLATION, Evaluation, advance
+from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
+from monitor.model.rules import Rule, Severity
 
 DAY = timedelta(days=1)
 QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING

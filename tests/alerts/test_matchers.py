@@ -1,8 +1,7 @@
 import pytest
 
 from factories import transition
-from monitor.alerts import Matcher
-from monitor.alerts.notification_policy import matchable_labels, matches_all
+from monitor.alerts.notification_policy import Matcher, matchable_labels, matches_all
 from monitor.errors import ConfigError
 
 LABELS = {"segment": "country=UK", "severity": "critical", "team": "ranking"}

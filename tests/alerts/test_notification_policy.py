@@ -10,27 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import SLOT, transition
-from monitor.alerts import (
-    Dispatch,
-    MaintenanceWindow,
-    Matcher,
-    NotificationPolicy,
-    Route,
-    compose_messages,
-)
 from monitor.alerts.incidents import GROUP_FOR, count_pages, find_leads
-from monitor.model import (
-    ALL,
-    Delivery,
-    DeliveryStatus,
-    FiringSnapshot,
-    Severity,
-    Silence,
-    State,
-    Transition,
-    Treatment,
-    Updates,
-)
+from monitor.alerts.notification_policy import Dispatch, MaintenanceWindow, Matcher, NotificationPolicy, Route, compose_messages
+from monitor.model.alerts import State, Transition
+from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Silence, Treatment, Updates
+from monitor.model.rankings import ALL
+from monitor.model.rules import Severity
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 MINUTE = timedelta(minutes=1)

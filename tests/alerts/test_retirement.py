@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import factories
 from factories import SLOT, comparison, rule, transition
-from monitor.alerts import retire_alerts
-from monitor.model import AlertState, Severity, State
+from monitor.alerts.machine import retire_alerts
+from monitor.model.alerts import AlertState, State
+from monitor.model.rules import Severity
 
 NOW = SLOT + timedelta(days=3)
 

@@ -4,18 +4,11 @@ from datetime import timedelta
 import pytest
 
 from factories import SLOT, comparison, coverage_rule, evaluate, rule, summary
-from monitor.model import (
-    AlertState,
-    Comparison,
-    Coverage,
-    CoverageRow,
-    Outcome,
-    Rule,
-    RunStatus,
-    State,
-    Summary,
-    Transition,
-)
+from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.comparison import Comparison
+from monitor.model.rankings import Coverage, CoverageRow
+from monitor.model.rules import Rule
+from monitor.model.runs import RunStatus, Summary
 
 DAY = timedelta(days=1)
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))

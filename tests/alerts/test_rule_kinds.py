@@ -1,18 +1,9 @@
 """The registry of rule kinds: a kind that is forgotten somewhere fails here."""
 
 from factories import comparison, coverage_rule, evaluate, rule
-from monitor.alerts import JUDGES
-from monitor.model import (
-    METRIC_LABELS,
-    Arm,
-    BaseRule,
-    Condition,
-    ConditionRule,
-    Rule,
-    RuleKind,
-    StandstillRule,
-    kind_of_label,
-)
+from monitor.alerts.rule_evaluation import JUDGES
+from monitor.model.rankings import Arm
+from monitor.model.rules import METRIC_LABELS, BaseRule, Condition, ConditionRule, Rule, RuleKind, StandstillRule, kind_of_label
 
 ONE_OF_EACH: dict[RuleKind, Rule] = {
     RuleKind.SIMILARITY: rule(),

@@ -7,8 +7,11 @@ import pytest
 
 from alerts.test_conditions import LOW, Judged, condition
 from factories import SLOT, comparison, rule
-from monitor.alerts import Staleness, judge_stale
-from monitor.model import AlertState, Comparison, Condition, RunStatus, State
+from monitor.alerts.conditions import Staleness, judge_stale
+from monitor.model.alerts import AlertState, State
+from monitor.model.comparison import Comparison
+from monitor.model.rules import Condition
+from monitor.model.runs import RunStatus
 
 HOUR = timedelta(hours=1)
 WAIT = Staleness(since=SLOT, has_succeeded=True, overdue_at=SLOT + 3 * HOUR, seen_s=7200.0, needed_s=3660.0)

@@ -6,8 +6,12 @@ from datetime import timedelta
 import pytest
 
 from factories import SLOT, comparison, evaluate
-from monitor.alerts import count_standstills
-from monitor.model import AlertState, Arm, ArmScore, Outcome, PastRun, RunStatus, StandstillRule, State, Transition
+from monitor.alerts.conditions import count_standstills
+from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.memory import PastRun
+from monitor.model.rankings import Arm
+from monitor.model.rules import StandstillRule
+from monitor.model.runs import ArmScore, RunStatus
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 WATCHED = comparison(rules=(FROZEN_RULE,))

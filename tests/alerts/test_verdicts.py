@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from factories import rule, summary
 from monitor.alerts.verdicts import judge_reading, read_similarity
-from monitor.model import Direction, Outcome, RunStatus, SimilarityRule, Summary, Verdict
+from monitor.model.alerts import Outcome, Verdict
+from monitor.model.rules import Direction, SimilarityRule
+from monitor.model.runs import RunStatus, Summary
 
 
 def judge_similarity(

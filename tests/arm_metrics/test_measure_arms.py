@@ -19,7 +19,7 @@ from monitor.arm_metrics import (
     parse_arm_metric,
 )
 from monitor.errors import MetricError
-from monitor.model import Arm, ByArm, PairBatch
+from monitor.model.rankings import Arm, ByArm, PairBatch
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 PAIRS: list[reference.Pair] = [([1, 2], [1, 9]), ([1, 3], [1, 9]), ([1, 2], [1, 4])]

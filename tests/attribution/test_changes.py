@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
-from monitor.attribution import PairChanges, compare_pairs
+from monitor.attribution.changes import PairChanges, compare_pairs
 from monitor.metrics import parse, score_all
-from monitor.model import Arm, PairBatch
+from monitor.model.rankings import Arm, PairBatch
 
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
 A, B = [1, 2, 3, 4, 5, 6], [4, 2, 7, 8, 1, 9]

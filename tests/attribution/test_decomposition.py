@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.attribution import OTHERS, MeanDrop, PairChanges, Parts, average_parts, decompose_drop
+from monitor.attribution.changes import PairChanges
+from monitor.attribution.decomposition import OTHERS, MeanDrop, decompose_drop
+from monitor.attribution.parts import Parts, average_parts
 from monitor.kernels import PAD
-from monitor.model import Arm, PairBatch, Part
+from monitor.model.explanation import Part
+from monitor.model.rankings import Arm, PairBatch
 
 Rows = dict[str, np.ndarray]
 

@@ -9,7 +9,8 @@ import pytest
 
 from bench.explanations import GROWN, HEALTHY, explain, judge, measure, remember
 from faults import Fault, Kind, Shop, draw_fault
-from monitor.model import FaultKind, Memory
+from monitor.model.explanation import FaultKind
+from monitor.model.memory import Memory
 from monitor.pipeline.user_batches import take_kept
 
 SHOP = Shop(users=800)

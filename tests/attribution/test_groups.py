@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.attribution import CHANGES, Parts, classify, find_central, group_users, share_kinds
-from monitor.model import Change, ExampleLists, UserGroup
+from monitor.attribution.changes import CHANGES, classify, find_central, group_users, share_kinds
+from monitor.attribution.parts import Parts
+from monitor.model.explanation import Change, ExampleLists, UserGroup
 
 
 def parts(rows: list[tuple[float, float, float]]) -> Parts:

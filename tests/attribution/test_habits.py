@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.attribution import Habit, share_bins
 from monitor.attribution.changes import OwnLists
-from monitor.attribution.habits import bin_lists, find_excess, pool_bins, widest
-from monitor.model import PairBatch
+from monitor.attribution.habits import Habit, bin_lists, find_excess, pool_bins, share_bins, widest
+from monitor.model.rankings import PairBatch
 
 
 def lists(former: list[list[int]], present: list[list[int]]) -> OwnLists:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
-from monitor.attribution import compare_exposure
+from monitor.attribution.item_shifts import compare_exposure
 from monitor.kernels.relevance import rank_discounts
 
 Lists = list[list[int]]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from monitor.attribution import find_place, rows_of_place
+from monitor.attribution.decomposition import find_place, rows_of_place
 
 N = 1000
 COUNTRY, ACTIVITY = np.arange(N) % 5, np.arange(N) // 250

@@ -7,9 +7,9 @@ import pytest
 
 from kernels import reference
 from metrics import known_pairs
-from monitor.attribution import Parts, split_distances
+from monitor.attribution.parts import Parts, split_distances
 from monitor.metrics import METRICS, Metric, Need, parse, score_all
-from monitor.model import ByArm, PairBatch
+from monitor.model.rankings import ByArm, PairBatch
 
 
 def score_of(metric: Metric, batch: PairBatch) -> np.ndarray:

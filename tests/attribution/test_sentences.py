@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.attribution import MeanDrop, shorten_name, write_alert_text, write_distance, write_drop, write_finding
-from monitor.attribution.sentences import LONGEST_SENTENCE, write_fall
-from monitor.model import Arm, Explanation, ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.attribution.decomposition import MeanDrop
+from monitor.attribution.sentences import (
+    LONGEST_SENTENCE,
+    shorten_name,
+    write_alert_text,
+    write_distance,
+    write_drop,
+    write_fall,
+    write_finding,
+)
+from monitor.model.explanation import Explanation, ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.rankings import Arm
 
 
 def parts_of(**parts: float) -> dict[Part, float]:

@@ -21,24 +21,14 @@ from rich.table import Table
 from scipy.special import chdtri, stdtrit
 
 from monitor.alerts.verdicts import NORMAL_AGAIN
-from monitor.model import ALL, MIN_HEALTHY_RUNS, Learning
+from monitor.model.rankings import ALL
+from monitor.model.rules import MIN_HEALTHY_RUNS, Learning
 from monitor.pipeline.expectations import find_waiting
-from monitor.reference import (
-    SHARE_OF_ALL,
-    Budget,
-    PastAlarms,
-    Phases,
-    TrendEvidence,
-    correlate,
-    count_suspects,
-    discount,
-    judge_rare,
-    no_evidence,
-    refer,
-    surprise,
-    to_normal,
-    update_evidence,
-)
+from monitor.reference.counts import judge_rare
+from monitor.reference.prediction import refer, surprise, to_normal
+from monitor.reference.season import Phases, TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
+from monitor.reference.spread import PastAlarms
+from monitor.reference.thresholds import SHARE_OF_ALL, Budget
 
 from .worlds import FIRST_SHARE, SERIES, WEEK, Floats, World, draw, is_holiday
 

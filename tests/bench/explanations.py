@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from factories import comparison, pull
 from faults import Fault, Kind, Shop, draw_faults
 from messages import message, start
-from monitor.attribution import write_alert_text
-from monitor.model import ALL, Arm, Briefing, Explanation, FaultKind, Keep, Memory, RunResult
+from monitor.attribution.sentences import write_alert_text
+from monitor.model.comparison import Keep
+from monitor.model.explanation import Explanation, FaultKind
+from monitor.model.memory import Memory
+from monitor.model.notifications import Briefing
+from monitor.model.rankings import ALL, Arm
+from monitor.model.runs import RunResult
 from monitor.receivers.message import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.pagerduty import pagerduty_events

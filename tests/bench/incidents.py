@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from faults import Fault, Kind, Shop, draw_fault, write_lists
-from monitor.model import Arm
+from monitor.model.rankings import Arm
 from monitor.storage import SqlStore
 from servers import smtp
 from servers.certificates import self_signed

@@ -27,7 +27,7 @@ from scipy.stats import kendalltau
 from monitor import compare_many
 from monitor.kernels.engines.choice import VARIABLE, Engine
 from monitor.metrics import METRICS, Metric, parse, score_all
-from monitor.model import PairBatch
+from monitor.model.rankings import PairBatch
 from monitor.pairing.ids import encode
 
 REPEATS = 3

@@ -33,20 +33,13 @@ from sqlalchemy import (
 
 import factories
 import published
-from monitor.model import (
-    Arm,
-    Evidence,
-    EvidenceKind,
-    Expectation,
-    Histogram,
-    KeptLists,
-    RankingTable,
-    Scores,
-    State,
-)
+from monitor.model.alerts import Expectation, State
+from monitor.model.rankings import Arm, RankingTable
+from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, Scores
 from monitor.storage import SqlStore
 from monitor.storage.partitions import ensure_partitions, utc_day
-from monitor.storage.tables import (
+from monitor.storage.tables.alert_tables import transitions
+from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
     coverage_reasons,
@@ -57,7 +50,6 @@ from monitor.storage.tables import (
     scores,
     statistics,
     summaries,
-    transitions,
 )
 
 EVERY = timedelta(minutes=15)

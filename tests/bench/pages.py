@@ -25,7 +25,10 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import factories
-from monitor.model import Direction, LatestRun, LearnedLimit, Learning, State, format_instant
+from monitor.model.alerts import State
+from monitor.model.instants import format_instant
+from monitor.model.rules import Direction, LearnedLimit, Learning
+from monitor.model.runs import LatestRun
 from monitor.storage import SqlStore, open_store
 from servers.postgres import running_postgres
 from web.sites import Site, running

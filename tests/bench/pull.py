@@ -24,7 +24,7 @@ import pandas as pd
 import requests
 from requests.adapters import HTTPAdapter
 
-from monitor.model import PullRequest
+from monitor.model.runs import PullRequest
 from monitor.sources import SourceOptions, open_source
 
 USERS = 6000

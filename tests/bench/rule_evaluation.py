@@ -11,23 +11,12 @@ import numpy as np
 
 from factories import changed, evaluate, expect
 from factories import comparison as of_bench
-from monitor.model import (
-    AlertState,
-    Comparison,
-    Direction,
-    Histogram,
-    Keep,
-    LearnedLimit,
-    Learning,
-    MemoryRequest,
-    RunResult,
-    RunStatus,
-    SimilarityRule,
-    Statistic,
-    Summary,
-    describe_series,
-    is_learned,
-)
+from monitor.model.alerts import AlertState
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.memory import MemoryRequest
+from monitor.model.rules import Direction, LearnedLimit, Learning, SimilarityRule, describe_series, is_learned
+from monitor.model.runs import Histogram, RunResult, RunStatus, Summary
+from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.storage import SqlStore, open_store
 

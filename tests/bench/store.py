@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import create_engine
 
-from monitor.model import RunResult, RunStatus, Scores
+from monitor.model.runs import RunResult, RunStatus, Scores
 from monitor.storage import SqlStore, open_store
 
 USERS = 1_000_000

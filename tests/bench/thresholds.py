@@ -12,8 +12,10 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from monitor.model import ALL, MIN_HEALTHY_RUNS, Direction
-from monitor.reference import Budget, propose, refer
+from monitor.model.rankings import ALL
+from monitor.model.rules import MIN_HEALTHY_RUNS, Direction
+from monitor.reference.prediction import refer
+from monitor.reference.thresholds import Budget, propose
 
 from .calibration import SHOCKS, STATED, bound
 from .worlds import SERIES, World, draw

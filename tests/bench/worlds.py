@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from monitor.model import MIN_HEALTHY_RUNS
-from monitor.reference import to_angle
+from monitor.model.rules import MIN_HEALTHY_RUNS
+from monitor.reference.counts import to_angle
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from monitor.cli.db import _print_pruned
 from monitor.cli.main import app
 from monitor.errors import DatabaseError, SchemaError
-from monitor.model import Lease, Pruned
+from monitor.model.retention import Pruned
+from monitor.model.runs import Lease
 from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
 from servers import require

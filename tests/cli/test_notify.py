@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from factories import HeldClock
-from monitor.alerts import NotificationPolicy
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.clock import SystemClock

@@ -12,7 +12,8 @@ import published
 from monitor.demo.servers import ReceivedAlert
 from monitor.demo.simulation import Chapter, DemoStatus, StoryDay
 from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS
-from monitor.model import AlertState, Run, RunRecord, State, Summary, Transition
+from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.runs import Run, RunRecord, Summary
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 LOW, APART = ("SimilarityLow", "country=DE"), ("ManyUsersApart", "all")

@@ -5,7 +5,7 @@ import pytest
 import requests
 
 from monitor.demo.servers import OnCall, Recommenders, Shop, serve_routes
-from monitor.model import Arm
+from monitor.model.rankings import Arm
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from monitor.demo import run_demo, session
 from monitor.demo.servers import BROKEN_COUNTRY, DEPTH, Shop
 from monitor.demo.simulation import CHAPTER_TEXTS, Chapter
 from monitor.errors import ConfigError
-from monitor.model import State
+from monitor.model.alerts import State
 from monitor.service.daemon.daemon import Daemon
 from servers.daemon import wait_for
 

@@ -3,7 +3,7 @@ import pytest
 
 from monitor import compare_many
 from monitor.demo.servers import BROKEN_COUNTRY, DEPTH, ItemLists, Shop
-from monitor.model import Arm
+from monitor.model.rankings import Arm
 
 SHOP = Shop()
 

@@ -24,7 +24,8 @@ from monitor.demo.simulation import (
     unmet_expectations,
 )
 from monitor.demo.workspace import EXPECTED_ALERTS
-from monitor.model import RunStatus, State
+from monitor.model.alerts import State
+from monitor.model.runs import RunStatus
 
 STORY = Story(day_s=10.0, every="1s", healthy_days=1, broken_days=1, calm_days=None)
 

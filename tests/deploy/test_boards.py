@@ -16,7 +16,8 @@ from deploy import dashboards
 from deploy.grafana_variables import Page
 from deploy.scrape_target import living, serving_page
 from monitor.export import PrometheusPublisher
-from monitor.model import Expectation, LatestRun, State
+from monitor.model.alerts import Expectation, State
+from monitor.model.runs import LatestRun
 from servers.prometheus import Prometheus, running_prometheus
 
 METRIC = "rbo(p=0.9)"

@@ -10,7 +10,8 @@ from factories import HeldClock
 from monitor.errors import DatabaseTrouble
 from monitor.export import PrometheusPublisher
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S
-from monitor.model import LatestRun, State
+from monitor.model.alerts import State
+from monitor.model.runs import LatestRun
 from servers.prometheus import running_prometheus
 
 FIRING = 'ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}'

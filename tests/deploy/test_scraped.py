@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import published
-from monitor.model import RunStatus
+from monitor.model.runs import RunStatus
 from servers.prometheus import QueryError
 
 

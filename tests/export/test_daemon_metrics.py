@@ -10,7 +10,9 @@ import published
 from export.page import scraped
 from monitor.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.export import PrometheusPublisher
-from monitor.model import Arm, CoverageReason, DataKind, RunStatus
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.retention import DataKind
+from monitor.model.runs import RunStatus
 
 
 def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher: PrometheusPublisher) -> None:

@@ -13,7 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import published
 from export.page import scraped
 from monitor.export import PrometheusPublisher
-from monitor.model import Outcome, RunStatus, Severity, State
+from monitor.model.alerts import Outcome, State
+from monitor.model.rules import Severity
+from monitor.model.runs import RunStatus
 from monitor.redaction import escape_controls
 
 RBO = {"comparison": "home-feed", "segment": "all", "metric": "rbo(p=0.9)"}

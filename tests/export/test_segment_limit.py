@@ -10,7 +10,8 @@ from export.page import scraped
 from monitor.export import PrometheusPublisher
 from monitor.export.exposition import Gauges
 from monitor.export.publisher import choose_segments, removable_segments
-from monitor.model import ALL, Coverage, CoverageRow, State
+from monitor.model.alerts import State
+from monitor.model.rankings import ALL, Coverage, CoverageRow
 
 
 def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[str, str]], dict[str, int]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.stats import kendalltau
 
 from monitor.kernels import Alignment, align
-from monitor.model import PairBatch
+from monitor.model.rankings import PairBatch
 
 Pair = tuple[Sequence[int], Sequence[int]]
 SHORT = (1, 2, 3, 5, 8, 12, 25)

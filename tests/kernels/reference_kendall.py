@@ -13,7 +13,7 @@ from scipy.stats import kendalltau, weightedtau
 
 from kernels import reference
 from kernels.reference_rbo import Tied
-from monitor.model import ByArm, PairBatch
+from monitor.model.rankings import ByArm, PairBatch
 
 Items = Sequence[Any]
 Weights = Mapping[Any, float]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kernels import reference
-from monitor.model import ByArm, PairBatch
+from monitor.model.rankings import ByArm, PairBatch
 
 List = Sequence[int]
 Tied = tuple[Sequence[int], Sequence[float]]

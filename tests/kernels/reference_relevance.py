@@ -11,7 +11,7 @@ import numpy as np
 from kernels import reference
 from monitor.kernels import Alignment, align
 from monitor.kernels.labels import place_grades
-from monitor.model import PairBatch
+from monitor.model.rankings import PairBatch
 
 Grades = Mapping[int, float]
 

@@ -8,7 +8,7 @@ from kernels.conftest import limit_all_pairs
 from monitor.kernels import Alignment, align
 from monitor.kernels.engines import compiled_pairs
 from monitor.kernels.engines.choice import MAX_K, VARIABLE
-from monitor.model import PairBatch
+from monitor.model.rankings import PairBatch
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 

@@ -21,7 +21,7 @@ from monitor.kernels.relevance import (
     recall,
     reciprocal_rank,
 )
-from monitor.model import PairBatch
+from monitor.model.rankings import PairBatch
 
 SIX = [3.0, 2.0, 3.0, 0.0, 1.0, 2.0]
 GAINS = ["linear", "exponential"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from monitor.kernels import labels as module
 from monitor.kernels.labels import place_grades, place_weights
-from monitor.model import Labels
+from monitor.model.rankings import Labels
 
 Graded = dict[int, list[tuple[int, float]]]
 

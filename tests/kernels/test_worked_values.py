@@ -40,8 +40,8 @@ from monitor.kernels.kendall.unweighted import (
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
 from monitor.kernels.sets import average_overlap, jaccard, overlap
-from monitor.model import PairBatch
 from monitor.model.arrays import Floats
+from monitor.model.rankings import PairBatch
 
 Values = Mapping[Callable[[Alignment], Floats], float]
 

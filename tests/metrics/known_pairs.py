@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kernels import reference
 from monitor.metrics import Metric, score_all
-from monitor.model import ByArm, Labels, PairBatch
+from monitor.model.rankings import ByArm, Labels, PairBatch
 
 Pair = tuple[Sequence[int], Sequence[int]]
 Floats = npt.NDArray[np.float64]

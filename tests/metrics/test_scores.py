@@ -10,7 +10,7 @@ from monitor.kernels.engines.choice import VARIABLE, Engine
 from monitor.metrics import METRICS as REGISTRY
 from monitor.metrics import Metric, parse, score_all
 from monitor.metrics import scores as scoring
-from monitor.model import PairBatch
+from monitor.model.rankings import PairBatch
 
 PAIRS = [
     ([1, 2, 3, 4], [2, 1, 3, 9]),

@@ -1,5 +1,5 @@
 from factories import panel, pull
-from monitor.model import Arm, CoverageReason, Pairing
+from monitor.model.rankings import Arm, CoverageReason, Pairing
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from factories import panel, pull
 from monitor.metrics import parse, score_all
-from monitor.model import CoverageReason, Pairing, Pull
+from monitor.model.rankings import CoverageReason, Pairing, Pull
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
 

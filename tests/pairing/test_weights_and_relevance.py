@@ -10,7 +10,7 @@ import pytest
 
 from factories import panel, pull
 from monitor.metrics import METRICS, Need, parse, score_all
-from monitor.model import ItemWeights, Pairing, Pull, RelevanceTable
+from monitor.model.rankings import ItemWeights, Pairing, Pull, RelevanceTable
 from monitor.pairing import ListedItems, keep_lists, pair
 
 NAN = float("nan")

@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 
 from factories import SLOT, claim, pull, rankings
-from monitor.model import Comparison, ItemWeights, Memory, Pull, PullRequest, RelevanceTable, RunResult, UserTable
+from monitor.model.comparison import Comparison
+from monitor.model.memory import Memory
+from monitor.model.rankings import ItemWeights, Pull, RelevanceTable, UserTable
+from monitor.model.runs import PullRequest, RunResult
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 

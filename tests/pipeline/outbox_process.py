@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from factories import SLOT, HeldClock, comparison, evaluate, rule, summary
-from monitor.alerts import assign_incidents
+from monitor.alerts.incidents import assign_incidents
 from monitor.errors import DeliveryTrouble
-from monitor.model import Comparison, RunResult, RunStatus, Transition
+from monitor.model.alerts import Transition
+from monitor.model.comparison import Comparison
+from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Store
 from monitor.receivers import ReceiverOptions, open_receivers

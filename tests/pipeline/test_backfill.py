@@ -13,11 +13,14 @@ import pytest
 from factories import SLOT, comparison, pull, rule
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg, Recall
-from monitor.model import Comparison, Keep, Memory, Outcome, Run
+from monitor.model.alerts import Outcome
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.memory import Memory
+from monitor.model.runs import Run
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore
-from monitor.storage.tables import kept_lists
+from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
 

@@ -10,7 +10,9 @@ import pytest
 from factories import SLOT, changed, claim, comparison, pull
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
-from monitor.model import Keep, Memory, RunResult, RunStatus
+from monitor.model.comparison import Keep
+from monitor.model.memory import Memory
+from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
 from pipeline.canned import CannedRelevance, CannedWeights, StillClock, arms, ran, users

@@ -6,7 +6,9 @@ from datetime import timedelta
 import pytest
 
 from factories import SLOT, comparison, rule, summary, transition
-from monitor.model import Expectation, Learning, PastRun, State
+from monitor.model.alerts import Expectation, State
+from monitor.model.memory import PastRun
+from monitor.model.rules import Learning
 from monitor.pipeline.judgement import RECENT, ChangeScales
 
 DAY = timedelta(days=1)

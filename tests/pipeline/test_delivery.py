@@ -10,9 +10,12 @@ import pytest
 
 from factories import SLOT, HeldClock, comparison, rule
 from forking import ended, start
-from monitor.alerts import NotificationPolicy, retire_alerts
+from monitor.alerts.machine import retire_alerts
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
-from monitor.model import Message, Severity, Silence, Transition, Treatment, Updates
+from monitor.model.alerts import Transition
+from monitor.model.notifications import Message, Silence, Treatment, Updates
+from monitor.model.rules import Severity
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from factories import SLOT, HeldClock, comparison, rule
-from monitor.alerts import Matcher, NotificationPolicy, Route, retire_alerts
+from monitor.alerts.machine import retire_alerts
+from monitor.alerts.notification_policy import Matcher, NotificationPolicy, Route
 from monitor.errors import DeliveryError
-from monitor.model import MessageStatus, Treatment, Updates
+from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
 from pipeline.test_delivery import (
     DAY,

@@ -10,21 +10,14 @@ import pytest
 from scipy import stats
 
 from factories import SLOT, comparison, expect, rule, summary
-from monitor.model import (
-    Arm,
-    Comparison,
-    Direction,
-    Expectation,
-    Learning,
-    PastRun,
-    Rule,
-    StandstillRule,
-    State,
-    Summary,
-    to_lessons,
-)
+from monitor.model.alerts import Expectation, State
+from monitor.model.comparison import Comparison
+from monitor.model.memory import PastRun, to_lessons
+from monitor.model.rankings import Arm
+from monitor.model.rules import Direction, Learning, Rule, StandstillRule
+from monitor.model.runs import Summary
 from monitor.pipeline.expectations import NEAR_DROP_Z, learning_rules
-from monitor.reference import SAFETY
+from monitor.reference.thresholds import SAFETY
 
 DAY = timedelta(days=1)
 N = 10_000

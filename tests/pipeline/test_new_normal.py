@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from factories import SLOT, changed
-from monitor.model import State, accepted_level
+from monitor.model.alerts import State, accepted_level
 from monitor.pipeline.judgement import Rejudgement
 from pipeline.test_rejudgement import DAY, DROP, TREND, days, watched
 

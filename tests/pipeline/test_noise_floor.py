@@ -11,7 +11,11 @@ import pytest
 from factories import changed, claim, comparison, pull, rankings, rule
 from monitor import compare
 from monitor.errors import SourceError
-from monitor.model import Direction, KeptLists, Memory, NoiseFloor, RunResult, RunStatus, State
+from monitor.model.alerts import State
+from monitor.model.memory import Memory
+from monitor.model.rules import Direction
+from monitor.model.runs import KeptLists, RunResult, RunStatus
+from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
 from pipeline.canned import Canned, StillClock, arms, ran, users

@@ -7,7 +7,9 @@ import pytest
 
 from factories import SLOT, changed
 from monitor.errors import SourceError, UserDataError
-from monitor.model import Keep, Memory, NoiseFloor, SampleSize
+from monitor.model.comparison import Keep, SampleSize
+from monitor.model.memory import Memory
+from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot

@@ -10,20 +10,11 @@ import pytest
 
 import published
 from factories import SLOT, comparison, rule, summary
-from monitor.model import (
-    AlertState,
-    Comparison,
-    Coverage,
-    CoverageRow,
-    Learning,
-    Outcome,
-    Rule,
-    RunRecord,
-    RunStatus,
-    State,
-    Summary,
-    Transition,
-)
+from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.comparison import Comparison
+from monitor.model.rankings import Coverage, CoverageRow
+from monitor.model.rules import Learning, Rule
+from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.pipeline.judgement import Rejudgement
 
 DAY = timedelta(days=1)

@@ -11,18 +11,11 @@ import pytest
 
 from factories import SLOT, claim, comparison, coverage_rule, pull, rule
 from monitor.errors import OutputError, SourceError
-from monitor.model import (
-    Arm,
-    CoverageReason,
-    EvidenceKind,
-    Keep,
-    MeasuredRun,
-    Memory,
-    Outcome,
-    RunStatus,
-    Scores,
-    State,
-)
+from monitor.model.alerts import Outcome, State
+from monitor.model.comparison import Keep
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pull import Arms

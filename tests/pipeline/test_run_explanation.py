@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from factories import changed, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
-from monitor.model import Briefing, Comparison, Keep, Memory, RunResult, RunStatus, State
+from monitor.model.alerts import State
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.memory import Memory
+from monitor.model.notifications import Briefing
+from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric
 from monitor.receivers.message.explanation_text import example_lists
 from pipeline.canned import CannedTitles, ran, users

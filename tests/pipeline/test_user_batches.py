@@ -15,21 +15,11 @@ from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
 from monitor import summaries
-from monitor.model import (
-    ALL,
-    TRAITS,
-    Arm,
-    Comparison,
-    CoverageReason,
-    EvidenceKind,
-    JoinRequest,
-    Keep,
-    MeasuredRun,
-    Memory,
-    NoiseFloor,
-    Pull,
-    Statistic,
-)
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.memory import Memory
+from monitor.model.rankings import ALL, Arm, CoverageReason, Pull
+from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
+from monitor.model.statistics import TRAITS, NoiseFloor, Statistic
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run import _kept_scores
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot

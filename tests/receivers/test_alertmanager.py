@@ -7,7 +7,7 @@ import pytest
 
 from factories import SLOT, transition
 from messages import LABELS, message
-from monitor.model import State, Transition
+from monitor.model.alerts import State, Transition
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.alertmanager import AlertmanagerOptions, alert_of

@@ -13,7 +13,7 @@ import pytest
 from factories import SLOT
 from messages import HOSTILE, hostile_message, message, start
 from monitor.errors import DeliveryError
-from monitor.model import Message
+from monitor.model.notifications import Message
 from monitor.receivers import ReceiverOptions, open_receivers
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack

@@ -22,7 +22,9 @@ from messages import (
 )
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
-from monitor.model import Briefing, Cause, Message, MessageStatus, Part, Severity
+from monitor.model.explanation import Cause, Part
+from monitor.model.notifications import Briefing, Message, MessageStatus
+from monitor.model.rules import Severity
 from monitor.receivers.message import MessageContent, content_of
 
 URL = "http://rankwatch.test:29108"

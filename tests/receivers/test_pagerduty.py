@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from factories import SLOT
 from messages import acknowledgement, briefing, end, message, repetition, start
 from monitor.errors import DeliveryError
-from monitor.model import Message, Severity, Treatment, Updates
+from monitor.model.notifications import Message, Treatment, Updates
+from monitor.model.rules import Severity
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
 from servers.webhook import Reply, answer, trickle_body

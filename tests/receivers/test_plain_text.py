@@ -1,6 +1,7 @@
 from typing import Any
 
-from monitor.model import MessageStatus, Severity
+from monitor.model.notifications import MessageStatus
+from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page
 from monitor.receivers.message import ChangeContent, MessageContent, SideBySide
 from monitor.receivers.message.plain_text import plain_text

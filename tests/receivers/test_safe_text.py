@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import SLOT, transition
-from monitor.model import State
+from monitor.model.alerts import State
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.safe_text import clean, page_url
 

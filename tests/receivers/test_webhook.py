@@ -12,7 +12,7 @@ import requests
 from factories import SLOT
 from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, message
 from monitor.errors import DeliveryError
-from monitor.model import Message, Updates
+from monitor.model.notifications import Message, Updates
 from monitor.receivers import ReceiverOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import idempotency_key, label_fingerprint

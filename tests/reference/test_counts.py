@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy
 
-from monitor.model import Direction
-from monitor.reference import CountReference, judge_rare, predict, refer, surprise, to_angle
-from monitor.reference.counts import RARE, to_count
+from monitor.model.rules import Direction
+from monitor.reference.counts import RARE, CountReference, judge_rare, to_angle, to_count
+from monitor.reference.prediction import predict, refer, surprise
 
 USERS, SHARE = 1500, 4e-5
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from monitor.reference import SETTLED_RUNS, PastAlarms, Reference, refer
-from monitor.reference.spread import Levels, find_levels
+from monitor.reference.prediction import Reference, refer
+from monitor.reference.spread import SETTLED_RUNS, Levels, PastAlarms, find_levels
 
 HEALTHY = [1.0, 1.2] * 10
 FAULT = [0.0, 0.2] * 10

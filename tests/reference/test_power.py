@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from monitor.errors import InputError
-from monitor.reference import DropSearch
+from monitor.reference.thresholds import DropSearch
 
 
 def looking(**changes: float) -> DropSearch:

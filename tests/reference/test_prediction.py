@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from monitor.model import Direction
-from monitor.reference import WINDOW, predict, refer, surprise, to_normal
+from monitor.model.rules import Direction
+from monitor.reference.prediction import WINDOW, predict, refer, surprise, to_normal
 
 SEED = 11
 

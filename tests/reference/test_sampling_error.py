@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import summary
-from monitor.model import Statistic, Summary
-from monitor.reference import estimate_error, estimate_interval, from_angle, share_interval, to_angle
+from monitor.model.runs import Summary
+from monitor.model.statistics import Statistic
+from monitor.reference.counts import estimate_error, estimate_interval, from_angle, share_interval, to_angle
 from monitor.summaries import summarize_one
 
 P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from monitor.reference import PastAlarms, Phases, refer, surprise
-from monitor.reference.season import remove_seasons
+from monitor.reference.prediction import refer, surprise
+from monitor.reference.season import Phases, remove_seasons
+from monitor.reference.spread import PastAlarms
 
 SEED = 3
 

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from monitor.model import Direction
-from monitor.reference import SAFETY, Budget, predict, propose, refer
+from monitor.model.rules import Direction
+from monitor.reference.prediction import predict, refer
+from monitor.reference.thresholds import SAFETY, Budget, propose
 
 
 def column(*values: float) -> np.ndarray:

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.reference import correlate, count_suspects, discount, no_evidence, update_evidence
-from monitor.reference.season import DRIFTS, MOST_Z
+from monitor.reference.season import DRIFTS, MOST_Z, correlate, count_suspects, discount, no_evidence, update_evidence
 
 SEED = 17
 

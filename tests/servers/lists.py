@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from monitor.model import Pull, PullRequest
+from monitor.model.rankings import Pull
+from monitor.model.runs import PullRequest
 from monitor.ports import Source
 from monitor.sources import SourceOptions, open_source
 from servers.recommender import running_recommender

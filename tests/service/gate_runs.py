@@ -13,19 +13,10 @@ import pandas as pd
 
 import factories
 from factories import SLOT, HeldClock
-from monitor.model import (
-    Comparison,
-    Coverage,
-    CoverageRow,
-    DerivedMetric,
-    KeptLists,
-    NoiseFloor,
-    Panel,
-    RunStatus,
-    SampleSize,
-    Scores,
-    UserTable,
-)
+from monitor.model.comparison import Comparison, SampleSize
+from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
+from monitor.model.runs import KeptLists, RunStatus, Scores
+from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, judge_stored, make_question
 from monitor.storage import SqlStore, open_store

@@ -13,7 +13,7 @@ import pytest
 import requests
 from apscheduler.schedulers import base as apscheduler_base
 
-from monitor.model import KEPT_MARK, Run, RunStatus
+from monitor.model.runs import KEPT_MARK, Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.daemon.scheduler import JobScheduler
 from servers.daemon import wait_for

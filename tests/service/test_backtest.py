@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from drift_lists import compare, lists_folder, run_cli, write_config
 from monitor.cli.main import app
-from monitor.model import RunStatus, Transition
+from monitor.model.alerts import Transition
 from monitor.model.rules import Subject
+from monitor.model.runs import RunStatus
 from monitor.service.analysis.threshold_suggestion import Backtest, Period, backtest_rules
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison

@@ -36,7 +36,7 @@ from forking import ended, running
 from messages import START
 from monitor.cli.main import app
 from monitor.errors import MonitorError
-from monitor.model import PullRequest
+from monitor.model.runs import PullRequest
 from monitor.receivers import verify
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings

@@ -9,7 +9,7 @@ from threading import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.model import State
+from monitor.model.alerts import State
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler, SlotTrigger, time_after_jump
 from monitor.settings.schedule import Every, Schedule

@@ -2,7 +2,7 @@
 
 from factories import SLOT, HeldClock, comparison, rule
 from monitor.errors import DeliveryError
-from monitor.model import Treatment
+from monitor.model.notifications import Treatment
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from monitor.storage import SqlStore
 from pipeline.outbox_process import store_run

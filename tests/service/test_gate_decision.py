@@ -11,7 +11,8 @@ import pytest
 
 from factories import SLOT, changed
 from monitor.errors import ConfigError, InputError, MetricError
-from monitor.model import NoiseFloor, SampleSize
+from monitor.model.comparison import SampleSize
+from monitor.model.statistics import NoiseFloor
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question
 from monitor.storage import SqlStore

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from logs import captured
-from monitor.model import RunStatus
+from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon import scheduler
 from monitor.service.daemon.scheduler import STUCK_S, JobPlan

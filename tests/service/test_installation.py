@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from factories import SLOT
-from monitor.model import Transition
+from monitor.model.alerts import Transition
 from monitor.service.clock import SystemClock
 from monitor.service.composition import wire
 from monitor.service.runner import Runner

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, pull
-from monitor.model import Claim
+from monitor.model.runs import Claim
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every

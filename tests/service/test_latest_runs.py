@@ -10,7 +10,7 @@ import pytest
 import published
 from factories import HeldClock
 from monitor.errors import DatabaseError
-from monitor.model import LatestRun, RunStatus, Watermark
+from monitor.model.runs import LatestRun, RunStatus, Watermark
 from monitor.service.daemon.jobs import ROUNDS, LatestRuns
 
 AWAY = DatabaseError("away", permanent=False)

@@ -7,7 +7,7 @@ import pytest
 
 from factories import HeldClock
 from monitor.errors import DatabaseError
-from monitor.model import Lease, Occupied
+from monitor.model.runs import Lease, Occupied
 from monitor.service.daemon.leadership import Leadership, since_boot
 
 LASTS = timedelta(seconds=15)

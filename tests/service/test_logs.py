@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from factories import SLOT, comparison, pull
-from monitor.model import Claim
+from monitor.model.runs import Claim
 from monitor.service.logs import configure
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every

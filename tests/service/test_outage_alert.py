@@ -8,7 +8,7 @@ import pytest
 from logs import captured
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export import PrometheusPublisher
-from monitor.model import MessageStatus, Treatment
+from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import outage
 from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
 from pipeline.test_delivery import FakeReceiver

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from factories import SLOT, comparison, pull
 from monitor.cli.main import app
 from monitor.errors import DatabaseError
-from monitor.model import Claim
+from monitor.model.runs import Claim
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore

@@ -19,7 +19,8 @@ from drift_lists import lists_folder
 from monitor import __version__
 from monitor.cli.main import app
 from monitor.export import PrometheusPublisher
-from monitor.model import Arm, RunResult
+from monitor.model.rankings import Arm
+from monitor.model.runs import RunResult
 from monitor.service.commands.one_shot import OneShot
 from monitor.service.composition import Wiring, wire
 from monitor.service.daemon.daemon import Daemon

@@ -14,7 +14,7 @@ import pytest
 from factories import SLOT, comparison, pull
 from monitor import scratch
 from monitor.errors import OutputError
-from monitor.model import RunStatus, Scores
+from monitor.model.runs import RunStatus, Scores
 from monitor.pipeline.score import RunScores
 from monitor.service import runner as running
 from monitor.service.runner import Runner, Watched

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from monitor.export import SERIES, Kind
-from monitor.model import RunStatus
+from monitor.model.runs import RunStatus
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.webhook import Collector, answer

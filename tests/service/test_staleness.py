@@ -8,7 +8,9 @@ import pytest
 
 from alerts.test_conditions import condition
 from factories import SLOT, HeldClock, comparison, pull, rule
-from monitor.model import Condition, RunStatus, Transition
+from monitor.model.alerts import Transition
+from monitor.model.rules import Condition
+from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
 from monitor.service.runner import Watched

@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 from factories import SLOT, changed, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
-from monitor.model import Comparison, RunStatus, State, Summary
-from monitor.reference import SAFETY
+from monitor.model.alerts import State
+from monitor.model.comparison import Comparison
+from monitor.model.runs import RunStatus, Summary
+from monitor.reference.thresholds import SAFETY
 from monitor.service.analysis.sample_size import read_plan_inputs
 from monitor.service.analysis.threshold_suggestion import Suggestion, suggest_thresholds
 from monitor.settings.comparison_options import CONDITION_ALERTS

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from forking import rankwatch
-from monitor.model import Run, RunStatus
+from monitor.model.runs import Run, RunStatus
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.recommender import Recommender

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import cast
 
-from monitor.model import Direction, LearnedLimit, Learning, Rule, RuleKind, SeriesRule
+from monitor.model.rules import Direction, LearnedLimit, Learning, Rule, RuleKind, SeriesRule
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import to_comparison

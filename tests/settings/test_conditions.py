@@ -2,7 +2,8 @@
 
 import pytest
 
-from monitor.model import Comparison, Condition, ConditionRule, RuleKind, Severity
+from monitor.model.comparison import Comparison
+from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.translation import policy_of, to_comparison
 from settings.minimal import Load
 

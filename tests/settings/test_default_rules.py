@@ -1,6 +1,7 @@
 """`rules: default`: the rules that need no numbers."""
 
-from monitor.model import Direction, Keep, Learning, RuleKind, is_learned
+from monitor.model.comparison import Keep
+from monitor.model.rules import Direction, Learning, RuleKind, is_learned
 from monitor.settings.translation import to_comparison
 from settings.minimal import Load, learning_of, limit_of, rules_on_drift
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
-from monitor.model import Keep
+from monitor.model.comparison import Keep
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.http import HttpSourceOptions

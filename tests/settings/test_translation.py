@@ -7,7 +7,8 @@ from factories import SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import Direction, Keep, Learning, SampleSize, Severity
+from monitor.model.comparison import Keep, SampleSize
+from monitor.model.rules import Direction, Learning, Severity
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from monitor import sources
 from monitor.errors import ConfigError, SourceError
-from monitor.model import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from servers.lists import LONG, SLOT, SOURCES, TEXTS, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model import ItemWeights
+from monitor.model.rankings import ItemWeights
 from monitor.sources import ItemWeightsOptions, open_item_weights
 from servers.lists import SLOT
 from sources.tables import Write, writers

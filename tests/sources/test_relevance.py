@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from monitor.errors import SourceError
-from monitor.model import RelevanceTable
+from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
 from sources.tables import Write, in_csv, jsonl, parquet, sqlite

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from monitor.errors import SourceError
-from monitor.model import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender
 from sources.tables import Row, database, in_csv, jsonl, parquet, sqlite

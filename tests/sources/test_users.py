@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from monitor.errors import ConfigError, SourceError
-from monitor.model import UserTable
+from monitor.model.rankings import UserTable
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.lookup_tables import user_table
 from servers.lists import SLOT, fill_database

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from monitor.storage import SqlStore, open_store, partitions
-from monitor.storage.tables import metadata
+from monitor.storage.tables.metadata import metadata
 from servers.postgres import PostgresServer
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import factories
 from factories import SLOT, state
-from monitor.model import AlertState, MemoryRequest, State, accepted_level
+from monitor.model.alerts import AlertState, State, accepted_level
+from monitor.model.memory import MemoryRequest
 from monitor.storage import SqlStore
 from monitor.storage.alert_states import admit, key_of
 from storage.worked import HOUR, fired, lease, note, resolved, run

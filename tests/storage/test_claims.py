@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import insert, select, text
 
 from factories import SLOT
-from monitor.model import RunStatus
+from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore
-from monitor.storage.tables import runs
+from monitor.storage.tables.run_tables import runs
 from statements import plans_of
 from storage.worked import HOUR, attempt, claimed, result
 

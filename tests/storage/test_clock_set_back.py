@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from factories import SLOT
-from monitor.model import RunStatus, State
+from monitor.model.alerts import State
+from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore
 from storage.worked import HOUR, attempt, claimed, fired, resolved, result, run
 

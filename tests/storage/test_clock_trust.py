@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from factories import SLOT
-from monitor.model import Pruned
+from monitor.model.retention import Pruned
 from monitor.settings.configuration import RetentionOptions
 from monitor.storage import SqlStore, open_store
 from monitor.storage.run_results import RUN_TABLES
-from monitor.storage.tables import runs
+from monitor.storage.tables.run_tables import runs
 from storage.worked import HOUR, run
 
 DAY = timedelta(days=1)

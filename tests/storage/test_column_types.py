@@ -11,7 +11,7 @@ import factories
 from factories import SLOT
 from monitor.storage import SqlStore
 from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
-from monitor.storage.tables import stages
+from monitor.storage.tables.run_tables import stages
 from storage.worked import claimed, evidence, fired, result, scores
 
 HOSTILE = [

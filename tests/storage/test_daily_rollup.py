@@ -11,11 +11,11 @@ from sqlalchemy import select
 
 import factories
 from factories import SLOT
-from monitor.model import Histogram, RunStatus, Summary
+from monitor.model.runs import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore
 from monitor.storage import prune as pruning
 from monitor.storage.prune import DaySum
-from monitor.storage.tables import daily
+from monitor.storage.tables.run_tables import daily
 from storage.worked import HOUR, claimed, prune, record, result, run
 
 DAY = timedelta(days=1)

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from factories import SLOT
-from monitor.model import DataKind, Scores
+from monitor.model.retention import DataKind
+from monitor.model.runs import Scores
 from monitor.storage import SqlStore, maintenance
-from monitor.storage.tables import metadata
+from monitor.storage.tables.metadata import metadata
 from storage.worked import claimed, prune, result
 
 DAY = timedelta(days=1)

@@ -10,9 +10,11 @@ from hypothesis.stateful import rule
 
 from factories import SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
-from monitor.alerts import assign_incidents
+from monitor.alerts.incidents import assign_incidents
 from monitor.errors import DeliveryError
-from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment, Updates
+from monitor.model.alerts import Transition
+from monitor.model.notifications import DeliveryStatus, Message, Silence, Treatment, Updates
+from monitor.model.runs import RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from pipeline.outbox_process import CountingPublisher
 from storage.test_alerts_over_restarts import OverAFile

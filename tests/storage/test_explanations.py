@@ -10,24 +10,14 @@ from sqlalchemy import update
 import factories
 import published
 from factories import SLOT
-from monitor.model import (
-    Arm,
-    Cause,
-    Expectation,
-    ExposedItem,
-    FaultKind,
-    Finding,
-    MemoryRequest,
-    Part,
-    PartMeans,
-    PastRun,
-    RunStatus,
-    Split,
-    State,
-    describe_series,
-)
+from monitor.model.alerts import Expectation, State
+from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
+from monitor.model.memory import MemoryRequest, PastRun
+from monitor.model.rankings import Arm
+from monitor.model.rules import describe_series
+from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore, run_history
-from monitor.storage.tables import explanations
+from monitor.storage.tables.run_tables import explanations
 from storage import worked
 
 DAY = timedelta(days=1)

@@ -13,9 +13,11 @@ from sqlalchemy import func, select
 import factories
 from factories import SLOT, state
 from monitor.errors import DatabaseError
-from monitor.model import Coverage, CoverageRow, EvidenceKind, MeasuredRun, Run, RunStatus, Scores
+from monitor.model.rankings import Coverage, CoverageRow
+from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
-from monitor.storage.tables import metadata, runs
+from monitor.storage.tables.metadata import metadata
+from monitor.storage.tables.run_tables import runs
 from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, record, result, run, scores
 
 
@@ -175,7 +177,7 @@ def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
 
 
 def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> None:
-    from monitor.model import Arm, CoverageReason  # noqa: PLC0415 - named where it is the point
+    from monitor.model.rankings import Arm, CoverageReason  # noqa: PLC0415 - named where it is the point
 
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)

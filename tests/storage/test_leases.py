@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from factories import SLOT
 from monitor.errors import DatabaseError, LeaseLostError
-from monitor.model import Claim, Lease, Occupied, RunStatus
+from monitor.model.runs import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for

@@ -14,9 +14,12 @@ from sqlalchemy import select
 import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus, State
+from monitor.model.alerts import State
+from monitor.model.memory import MemoryRequest
+from monitor.model.rankings import Arm, RankingTable
+from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus
 from monitor.storage import SqlStore, list_parquet
-from monitor.storage.tables import kept_lists
+from monitor.storage.tables.run_tables import kept_lists
 from storage.worked import HOUR, claimed, prune, record, result, scores, user_scores
 
 DAY = timedelta(days=1)

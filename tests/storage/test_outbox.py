@@ -9,9 +9,9 @@ from sqlalchemy import select
 
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import DeliveryStatus
+from monitor.model.notifications import DeliveryStatus
 from monitor.storage import SqlStore, rows
-from monitor.storage.tables import notifications
+from monitor.storage.tables.alert_tables import notifications
 from statements import count_statements
 from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from monitor.model import Arm, CoverageReason, DeliveryStatus, Notification, SeriesKey
+from monitor.model.notifications import DeliveryStatus, Notification
+from monitor.model.pages import SeriesKey
+from monitor.model.rankings import Arm, CoverageReason
 from monitor.storage import SqlStore
-from monitor.storage.tables import summaries
+from monitor.storage.tables.run_tables import summaries
 from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"

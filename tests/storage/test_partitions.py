@@ -13,7 +13,8 @@ import pytest
 
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import Claim, DataKind
+from monitor.model.retention import DataKind
+from monitor.model.runs import Claim
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage import prune as pruning
 from servers.daemon import wait_for

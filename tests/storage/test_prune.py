@@ -4,7 +4,8 @@ import threading
 from datetime import timedelta
 
 from factories import SLOT
-from monitor.model import DeliveryStatus, RunStatus, Silence
+from monitor.model.notifications import DeliveryStatus, Silence
+from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore
 from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run
 

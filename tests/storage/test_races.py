@@ -11,7 +11,7 @@ from sqlalchemy import Pool, event
 
 from factories import SLOT
 from forking import context
-from monitor.model import Delivery
+from monitor.model.notifications import Delivery
 from monitor.storage import SqlStore, open_store
 from storage.worked import HOUR, attempt, claimed, fired, lease, result, run, user_scores
 

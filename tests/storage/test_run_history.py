@@ -8,18 +8,13 @@ import numpy as np
 
 import factories
 from factories import SLOT
-from monitor.model import (
-    Expectation,
-    MemoryRequest,
-    RunStatus,
-    SimilarityRule,
-    State,
-    Statistic,
-    Watermark,
-    describe_series,
-)
+from monitor.model.alerts import Expectation, State
+from monitor.model.memory import MemoryRequest
+from monitor.model.rules import SimilarityRule, describe_series
+from monitor.model.runs import RunStatus, Watermark
+from monitor.model.statistics import Statistic
 from monitor.storage import SqlStore
-from monitor.storage.tables import lessons
+from monitor.storage.tables.run_tables import lessons
 from storage import worked
 
 DAY = timedelta(days=1)

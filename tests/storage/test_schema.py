@@ -15,7 +15,7 @@ from factories import SLOT
 from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
-from monitor.storage.tables import metadata
+from monitor.storage.tables.metadata import metadata
 from storage.worked import attempt, record, run
 
 pytestmark = pytest.mark.early

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from factories import SLOT
-from monitor.model import Scores
+from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
 from storage.worked import HOUR, claimed, result, scores, user_scores

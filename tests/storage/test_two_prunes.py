@@ -15,7 +15,7 @@ from factories import SLOT
 from forking import context
 from monitor.errors import DatabaseError
 from monitor.storage import SqlStore, open_store
-from monitor.storage.tables import daily
+from monitor.storage.tables.run_tables import daily
 from servers.daemon import wait_for
 from storage.worked import HOUR, cutoffs, prune, run
 

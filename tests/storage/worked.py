@@ -10,27 +10,11 @@ from sqlalchemy import text
 
 import factories
 from factories import SLOT, state
-from monitor.model import (
-    AlertState,
-    Arm,
-    Claim,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    Cutoffs,
-    Delivery,
-    DeliveryStatus,
-    Evidence,
-    EvidenceKind,
-    Notification,
-    Outcome,
-    RunRecord,
-    RunResult,
-    RunStatus,
-    Scores,
-    State,
-    Transition,
-)
+from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.notifications import Delivery, DeliveryStatus, Notification
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
+from monitor.model.retention import Cutoffs
+from monitor.model.runs import Claim, Evidence, EvidenceKind, RunRecord, RunResult, RunStatus, Scores
 from monitor.storage import SqlStore
 
 HOUR = timedelta(hours=1)

@@ -14,7 +14,9 @@ from starlette.applications import Starlette
 import factories
 import published
 from factories import SLOT, HeldClock
-from monitor.model import Arm, Evidence, EvidenceKind, KeptLists, Scores, State
+from monitor.model.alerts import State
+from monitor.model.rankings import Arm
+from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.storage import SqlStore
 from web.sites import running
 

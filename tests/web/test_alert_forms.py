@@ -13,7 +13,7 @@ import pytest
 
 import published
 from factories import HeldClock
-from monitor.alerts import MaintenanceWindow, NotificationPolicy
+from monitor.alerts.notification_policy import MaintenanceWindow, NotificationPolicy
 from monitor.receivers.message import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.storage import SqlStore, open_store

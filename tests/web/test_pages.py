@@ -14,7 +14,11 @@ import pytest
 import factories
 import published
 from monitor.errors import DatabaseError
-from monitor.model import Arm, Comparison, Direction, LearnedLimit, Learning, RunStatus, format_instant
+from monitor.model.comparison import Comparison
+from monitor.model.instants import format_instant
+from monitor.model.rankings import Arm
+from monitor.model.rules import Direction, LearnedLimit, Learning
+from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore
 from monitor.web import pages
 from monitor.web.app import describe_api

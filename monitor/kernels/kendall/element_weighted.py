@@ -9,8 +9,8 @@ import numpy as np
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.engines.positions import sum_earlier_larger
 from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
-from monitor.model import ByArm
 from monitor.model.arrays import Floats, Integers
+from monitor.model.rankings import ByArm
 
 DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
     "dcg": lambda rank: 1 / np.log2(rank + 1),

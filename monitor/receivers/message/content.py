@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from monitor.alerts.incidents import find_leads
 from monitor.alerts.verdicts import format_value
-from monitor.model import ALL, Briefing, Message, MessageStatus, RuleKind, Severity, Transition, format_instant
+from monitor.model.alerts import Transition
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Briefing, Message, MessageStatus
+from monitor.model.rankings import ALL
+from monitor.model.rules import RuleKind, Severity
 from monitor.receivers.message.explanation_text import SideBySide, cause_shares, example_lists, item_lines, why_sentences
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
 

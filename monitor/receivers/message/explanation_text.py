@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from monitor.attribution import PART_WORDS, write_falls
-from monitor.model import ALL, Arm, Briefing, ExampleLists, Explanation, ExposedItem, Transition
+from monitor.attribution.sentences import PART_WORDS, write_falls
+from monitor.model.alerts import Transition
+from monitor.model.explanation import ExampleLists, Explanation, ExposedItem
+from monitor.model.notifications import Briefing
+from monitor.model.rankings import ALL, Arm
 from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.safe_text import bounded_line, clean
 

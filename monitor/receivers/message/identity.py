@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from monitor.model import ALL, Message, Transition, format_instant
+from monitor.model.alerts import Transition
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Message
+from monitor.model.rankings import ALL
 from monitor.receivers.message.safe_text import clean, commands_of
 
 _MAX_LABEL = 256

@@ -8,7 +8,9 @@ import unicodedata
 from itertools import groupby
 from urllib.parse import quote, urlsplit
 
-from monitor.model import RuleKind, Transition, format_instant
+from monitor.model.alerts import Transition
+from monitor.model.instants import format_instant
+from monitor.model.rules import RuleKind
 
 MAX_LINE = 2000
 

@@ -10,24 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.attribution import average_parts, classify, share_kinds
+from monitor.attribution.changes import classify, share_kinds
+from monitor.attribution.parts import average_parts
 from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
-from monitor.model import (
-    Change,
-    Comparison,
-    Coverage,
-    CoverageReason,
-    CoverageRow,
-    Evidence,
-    JudgingPlan,
-    Keep,
-    MeasuringPlan,
-    PairBatch,
-    PartMeans,
-    Summary,
-    UserTable,
-)
+from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
+from monitor.model.explanation import Change, PartMeans
+from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
+from monitor.model.runs import Evidence, Summary
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.errors import MonitorError
-from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, Memory, SampleSize, items_of
+from monitor.model.comparison import Comparison, SampleSize
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, Coverage, CoverageReason
+from monitor.model.runs import Evidence, items_of
 from monitor.pipeline.pull import pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.service.clock import SystemClock

@@ -8,26 +8,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.alerts import Figures, segments_of
+from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import (
+from monitor.model.comparison import Comparison
+from monitor.model.memory import PastRun
+from monitor.model.rules import (
     MEAN,
     MIN_HEALTHY_RUNS,
-    Comparison,
     Direction,
     FixedLimit,
     LearnedLimit,
     Learning,
-    PastRun,
     SimilarityRule,
-    Summary,
     is_learned,
 )
+from monitor.model.runs import Summary
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
-from monitor.reference import WINDOW, Budget, DropSearch, from_angle, refer, to_angle
+from monitor.reference.counts import from_angle, to_angle
+from monitor.reference.prediction import WINDOW, refer
+from monitor.reference.thresholds import Budget, DropSearch
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
 
 

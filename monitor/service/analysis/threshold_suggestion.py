@@ -16,28 +16,19 @@ import numpy as np
 
 from monitor.errors import ConfigError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import (
-    ACCEPTED,
-    ALL,
-    MIN_HEALTHY_RUNS,
-    Comparison,
-    Direction,
-    FixedLimit,
-    MemoryRequest,
-    PastRun,
-    RunRecord,
-    RunStatus,
-    SimilarityRule,
-    Statistic,
-    Summary,
-    Transition,
-)
-from monitor.model.rules import Subject
+from monitor.model.alerts import ACCEPTED, Transition
+from monitor.model.comparison import Comparison
+from monitor.model.memory import MemoryRequest, PastRun
+from monitor.model.rankings import ALL
+from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, FixedLimit, SimilarityRule, Subject
+from monitor.model.runs import RunRecord, RunStatus, Summary
+from monitor.model.statistics import Statistic
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Rejudgement, complete_record
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History, Store
-from monitor.reference import Budget, Threshold, propose, refer
+from monitor.reference.prediction import refer
+from monitor.reference.thresholds import Budget, Threshold, propose
 from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import to_comparison, to_schedule

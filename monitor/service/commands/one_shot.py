@@ -23,7 +23,8 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.export import PrometheusPublisher, counted_families, families_of_comparison, write_families, write_textfile
 from monitor.export.exposition import FamilyCollector
-from monitor.model import RunResult, RunStatus, format_instant, kept_name
+from monitor.model.instants import format_instant
+from monitor.model.runs import RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store

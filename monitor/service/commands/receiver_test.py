@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from monitor.errors import ConfigError, DeliveryError
-from monitor.model import ALL, Message, MessageStatus, State, Transition, format_instant
+from monitor.model.alerts import State, Transition
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Message, MessageStatus
+from monitor.model.rankings import ALL
 from monitor.ports import Clock, Receiver
 from monitor.receivers import open_receivers
 from monitor.settings.configuration import Settings

@@ -16,7 +16,8 @@ import structlog
 
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
-from monitor.model import LatestRun, RunResult, RunStatus, Watermark, format_instant
+from monitor.model.instants import format_instant
+from monitor.model.runs import LatestRun, RunResult, RunStatus, Watermark
 from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile_logged

@@ -11,7 +11,7 @@ import structlog
 
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
-from monitor.model import Lease, Occupied
+from monitor.model.runs import Lease, Occupied
 from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile
 from monitor.service.daemon.threads import LoopThread

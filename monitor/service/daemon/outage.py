@@ -11,11 +11,13 @@ from functools import partial
 
 import structlog
 
-from monitor.alerts import INSTALLATION
+from monitor.alerts.machine import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export import PrometheusPublisher
-from monitor.model import Message, Severity, State, Transition
+from monitor.model.alerts import State, Transition
+from monitor.model.notifications import Message
+from monitor.model.rules import Severity
 from monitor.ports import Clock, Receiver, Store
 from monitor.storage import SqlStore, exposure
 

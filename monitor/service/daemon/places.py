@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from monitor.model import Run
+from monitor.model.runs import Run
 
 
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:

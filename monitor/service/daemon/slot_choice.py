@@ -11,7 +11,7 @@ from functools import partial
 
 import structlog
 
-from monitor.model import format_instant
+from monitor.model.instants import format_instant
 from monitor.service.clock import SKEW
 from monitor.service.runner import Runner, Watched
 

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from monitor.alerts import Staleness, assign_incidents, judge_stale
+from monitor.alerts.conditions import Staleness, judge_stale
+from monitor.alerts.incidents import assign_incidents
 from monitor.errors import DatabaseError
-from monitor.model import LatestRun
+from monitor.model.runs import LatestRun
 from monitor.ports import AlertStore, Clock
 from monitor.service.clock import JumpFinder
 from monitor.service.runner import Watched

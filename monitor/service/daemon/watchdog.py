@@ -12,7 +12,7 @@ import structlog
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export import PrometheusPublisher
-from monitor.model import Claim
+from monitor.model.runs import Claim
 from monitor.ports import Clock, RunStore
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.outage import OutageMonitor

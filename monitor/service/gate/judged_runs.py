@@ -12,11 +12,14 @@ import numpy as np
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.model import ALL, Keep, Panel, Run, RunStatus, UserTable, format_instant
 from monitor.model.arrays import Floats, Rows
+from monitor.model.comparison import Keep
+from monitor.model.instants import format_instant
+from monitor.model.rankings import ALL, Panel, UserTable
+from monitor.model.runs import Run, RunStatus
 from monitor.ports import History
 from monitor.sampling import draw, kept_among
-from monitor.sequential import Scale
+from monitor.sequential.samples import Scale
 from monitor.service.gate.question import Question
 
 _LOOKED_THROUGH = 100_000

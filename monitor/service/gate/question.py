@@ -10,9 +10,11 @@ from enum import StrEnum
 
 from monitor.errors import ConfigError, InputError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import ALL, Comparison, DerivedMetric, Keep, NoiseFloor, parse_derived
 from monitor.model.arrays import Floats
-from monitor.sequential import Scale
+from monitor.model.comparison import Comparison, Keep
+from monitor.model.rankings import ALL
+from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
+from monitor.sequential.samples import Scale
 from monitor.service.runner import pick_comparison
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import JoinRequest, Panel, Pull, PullRequest, UserBatch
+from monitor.model.rankings import Panel, Pull, UserBatch
+from monitor.model.runs import JoinRequest, PullRequest
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name

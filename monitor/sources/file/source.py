@@ -7,7 +7,8 @@ from datetime import datetime
 from functools import partial
 
 from monitor.deadline import Deadline, OverdueError
-from monitor.model import CoverageReason, Pull, PullRequest, UserTable
+from monitor.model.rankings import CoverageReason, Pull, UserTable
+from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
-from monitor.model import ALL, AskedUsers, Pull, PullRequest
 from monitor.model.arrays import Rows
+from monitor.model.rankings import ALL, AskedUsers, Pull
+from monitor.model.runs import PullRequest
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions
 from monitor.sources.file.database import KEY, sql_name

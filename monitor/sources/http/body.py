@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from monitor.model import PullRequest
+from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot, placeholders
 
 

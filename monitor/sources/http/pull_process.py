@@ -22,7 +22,8 @@ from pathlib import Path
 import monitor
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
-from monitor.model import Pull, PullRequest
+from monitor.model.rankings import Pull
+from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import is_busy
 

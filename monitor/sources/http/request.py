@@ -16,7 +16,8 @@ import aiohttp
 import jmespath
 from yarl import URL
 
-from monitor.model import CoverageReason, PullRequest
+from monitor.model.rankings import CoverageReason
+from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.columns import user_key
 from monitor.sources.http import HttpSourceOptions

@@ -25,7 +25,8 @@ import aiohttp
 from multidict import CIMultiDict
 
 from monitor.deadline import Deadline
-from monitor.model import CoverageReason, Pull, PullRequest
+from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.pull_process import pull_elsewhere

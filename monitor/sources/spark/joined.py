@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
-from monitor.model import ALL, AskedUsers, JoinRequest, Pull, PullRequest, UserTable
+from monitor.model.rankings import ALL, AskedUsers, Pull, UserTable
+from monitor.model.runs import JoinRequest, PullRequest
 from monitor.ports import Measurer
 from monitor.sources.columns import MAX_ID_LENGTH, one_array, require_columns, user_column
 from monitor.sources.lookup_tables import SegmentValues, segment_labels

@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.model import Panel, Pull, PullRequest, UserBatch
+from monitor.model.rankings import Panel, Pull, UserBatch
+from monitor.model.runs import PullRequest
 from monitor.ports import Measurer
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values

@@ -17,7 +17,8 @@ from sqlalchemy.pool import NullPool
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
-from monitor.model import CoverageReason, Pull, PullRequest
+from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.runs import PullRequest
 from monitor.options import format_duration
 from monitor.redaction import without_secrets
 from monitor.sources.columns import require_columns

@@ -14,7 +14,9 @@ from sqlalchemy import (
     false,
 )
 
-from monitor.model import DeliveryStatus, Direction, Outcome, Severity, State
+from monitor.model.alerts import Outcome, State
+from monitor.model.notifications import DeliveryStatus
+from monitor.model.rules import Direction, Severity
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
 from monitor.storage.tables.metadata import closed, index_where, metadata
 

@@ -17,7 +17,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from monitor.model import Arm, CoverageReason, EvidenceKind, RunStatus
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.runs import EvidenceKind, RunStatus
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
 from monitor.storage.tables.metadata import closed, index_where, metadata, table_of_runs
 

@@ -6,17 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.alerts import GROUP_FOR, compose_messages, is_silenced
-from monitor.model import (
-    AlertState,
-    Attempt,
-    DeliveryStatus,
-    FiringSnapshot,
-    IncidentHistory,
-    Message,
-    Silence,
-    Transition,
-)
+from monitor.alerts.incidents import GROUP_FOR
+from monitor.alerts.notification_policy import compose_messages, is_silenced
+from monitor.model.alerts import AlertState, Transition
+from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
+from monitor.model.pages import Attempt, IncidentHistory
 from monitor.pipeline.delivery import brief_message
 from monitor.web.pages.site import AbsentPageError, Query, Site
 

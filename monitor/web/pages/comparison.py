@@ -6,22 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from monitor.model import (
-    ALL,
-    AlertState,
-    ArmScore,
-    Comparison,
-    CoverageRow,
-    FiringChange,
-    FixedLimit,
-    Histogram,
-    LatestRun,
-    SegmentMeans,
-    SeriesKey,
-    SeriesPoint,
-    Silence,
-    State,
-)
+from monitor.model.alerts import AlertState, State
+from monitor.model.comparison import Comparison
+from monitor.model.notifications import Silence
+from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.rankings import ALL, CoverageRow
+from monitor.model.rules import FixedLimit
+from monitor.model.runs import ArmScore, Histogram, LatestRun
 from monitor.presentation import score_by_chance
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
 from monitor.web.pages.site import Query, Site, require_slot

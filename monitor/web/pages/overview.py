@@ -7,19 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.model import (
-    ALL,
-    AlertState,
-    Comparison,
-    DeliveryRecord,
-    LatestRun,
-    LearnedLimit,
-    Learning,
-    RunStatus,
-    Severity,
-    State,
-    normal_band,
-)
+from monitor.model.alerts import AlertState, State, normal_band
+from monitor.model.comparison import Comparison
+from monitor.model.notifications import DeliveryRecord
+from monitor.model.rankings import ALL
+from monitor.model.rules import LearnedLimit, Learning, Severity
+from monitor.model.runs import LatestRun, RunStatus
 from monitor.web.pages.site import Query, Site, Status
 
 

@@ -29,7 +29,9 @@ from monitor.charts import (
 )
 from monitor.charts.slope_chart import draw_thumbnail
 from monitor.charts.svg import element, link_to
-from monitor.model import Coverage, Explanation, UserRun
+from monitor.model.explanation import Explanation
+from monitor.model.pages import UserRun
+from monitor.model.rankings import Coverage
 from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses

@@ -12,7 +12,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from monitor.model import AlertState, LatestRun, State, Transition, format_instant
+from monitor.model.alerts import AlertState, State, Transition
+from monitor.model.instants import format_instant
+from monitor.model.runs import LatestRun
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import read_static, render, show_instant
 from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page

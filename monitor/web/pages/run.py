@@ -8,19 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
-from monitor.model import (
-    ArmScore,
-    Coverage,
-    Evidence,
-    ExampleLists,
-    Explanation,
-    FiringChange,
-    Run,
-    Summary,
-    UserLists,
-    UserRun,
-    items_of,
-)
+from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.pages import FiringChange, UserLists, UserRun
+from monitor.model.rankings import Coverage
+from monitor.model.runs import ArmScore, Evidence, Run, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
 

@@ -9,9 +9,12 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from monitor.alerts import NotificationPolicy
+from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import InputError
-from monitor.model import Comparison, LatestRun, Message, Run, format_instant
+from monitor.model.comparison import Comparison
+from monitor.model.instants import format_instant
+from monitor.model.notifications import Message
+from monitor.model.runs import LatestRun, Run
 from monitor.ports import Clock, Store
 
 

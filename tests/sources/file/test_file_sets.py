@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model import CoverageReason
+from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, request, source_of
 
 

@@ -17,7 +17,10 @@ import pytest
 from factories import SLOT, comparison, rule
 from monitor import scratch
 from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, JoinRequest, Memory, NoiseFloor
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.runs import JoinRequest
+from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.ports import JoinedAnswers

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model import JoinRequest
+from monitor.model.runs import JoinRequest
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.joined import JoinedFiles
 from servers import missing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from monitor.model import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
 
 USERS = tuple(f"u{number}" for number in range(10))

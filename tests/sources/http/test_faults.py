@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.model import CoverageReason
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http.source import PullPace
 from servers import free_port
 from servers.lists import as_lists, request, source_of

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from monitor.model import CoverageReason
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http import source
 from monitor.sources.http.source import PullPace
 from servers.lists import request, source_of

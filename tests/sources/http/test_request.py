@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from monitor.errors import SourceError
-from monitor.model import CoverageReason
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from servers.certificates import self_signed
 from servers.lists import as_lists, request, source_of

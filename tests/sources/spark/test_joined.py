@@ -17,7 +17,11 @@ import pytest
 
 from factories import SLOT
 from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, JoinRequest, Keep, Memory, NoiseFloor, UserBatch
+from monitor.model.comparison import Keep
+from monitor.model.memory import Memory
+from monitor.model.rankings import Arm, CoverageReason, UserBatch
+from monitor.model.runs import JoinRequest
+from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot

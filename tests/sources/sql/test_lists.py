@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from monitor.errors import ConfigError, SourceError
-from monitor.model import CoverageReason
+from monitor.model.rankings import CoverageReason
 from monitor.sources.sql import SqlSourceOptions
 from servers.lists import as_lists, fill_database, request, source_of, sql_sources
 
