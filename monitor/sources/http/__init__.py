@@ -8,25 +8,15 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-import jmespath
-import jmespath.exceptions
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
 from monitor.slot_templates import check_placeholders, placeholders
+from monitor.sources.expressions import Expression
 from monitor.sources.http.body import body_for_batch
 from monitor.sources.kinds import Reader, SourceKind
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-
-def _compiles(expression: str) -> str:
-    try:
-        jmespath.compile(expression)
-    except jmespath.exceptions.JMESPathError as error:
-        msg = f"is no JMESPath expression: {str(error).splitlines()[0]}"
-        raise ValueError(msg) from None
-    return expression
 
 
 def _check_url(url: SecretStr) -> SecretStr:
@@ -63,9 +53,6 @@ def _check_token(token: SecretStr) -> SecretStr:
         msg = "must be printable ASCII without blanks"
         raise ValueError(msg)
     return token
-
-
-Expression = Annotated[str, AfterValidator(_compiles)]
 
 
 class HttpSourceOptions(Options):

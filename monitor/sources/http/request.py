@@ -7,26 +7,23 @@ import mimetypes
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 from urllib.parse import quote
 
 import aiohttp
-import jmespath
 from yarl import URL
 
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.columns import user_key
+from monitor.sources.expressions import NOT_APPLIED, finder, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 
 _CHUNK = 64 * 1024
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
-_NAMES, _LONGEST_NAME = 5, 30
-"""Fields of an answer that are named in a note."""
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 
@@ -54,9 +51,6 @@ class ListAnswer:
 
 AnswersByUser = Mapping[str, ListAnswer | RequestFailure]
 """Of those who were asked for together."""
-Find = Callable[[object], object]
-
-_NOT_APPLIED = (jmespath.exceptions.JMESPathError, RecursionError)
 
 
 class RequestTemplate:
@@ -68,9 +62,9 @@ class RequestTemplate:
         self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
         self._body = None if options.body is None else fill_body(options.body, request)
         self._is_batched = options.batch is not None
-        self._answers, self._items = _finder(options.answers or "@"), _finder(options.items)
-        self._scores = _finder(options.scores) if options.scores else None
-        self._user = _finder(options.user) if options.user else None
+        self._answers, self._items = finder(options.answers or "@"), finder(options.items)
+        self._scores = finder(options.scores) if options.scores else None
+        self._user = finder(options.user) if options.user else None
         self.method = options.method
 
     def is_askable(self, user: str) -> bool:
@@ -99,7 +93,7 @@ class RequestTemplate:
             )
         try:
             return self._read_batch(users, answer) if self._is_batched else {users[0]: self._read_one(users[0], answer)}
-        except _NOT_APPLIED:
+        except NOT_APPLIED:
             which = "answers, items or scores expression" if self._is_batched else "items expression"
             return RequestFailure(CoverageReason.MALFORMED, f"gave an answer to which the {which} cannot be applied")
 
@@ -108,7 +102,7 @@ class RequestTemplate:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
-            return RequestFailure(CoverageReason.MALFORMED, f"has nothing where items says, in {_shape(answer)}")
+            return RequestFailure(CoverageReason.MALFORMED, f"has nothing where items says, in {shape_of(answer)}")
         return ListAnswer(items, self._scores(answer) if self._scores else None)
 
     def _read_batch(self, users: Sequence[str], answer: object) -> AnswersByUser | RequestFailure:
@@ -171,18 +165,6 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
 
 def _quoted(user: str) -> str:
     return user if _UNRESERVED(user) else quote(user, safe="")
-
-
-def _finder(expression: str) -> Find:
-    return cast("Find", jmespath.compile(expression).search)
-
-
-def _shape(answer: object) -> str:
-    """What an answer looks like, without what it says: the names of its fields at most."""
-    if not isinstance(answer, dict):
-        return f"an array of {len(answer):,}" if isinstance(answer, list) else "a single value"
-    names = [name if _UNRESERVED(name) and len(name) <= _LONGEST_NAME else "..." for name in answer]
-    return f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}" if names else "an empty object"
 
 
 def _guess(content: bytes, response: aiohttp.ClientResponse) -> str:
