@@ -14,7 +14,7 @@ from monitor.model.arrays import Codes, Floats, Integers, Rows
 from monitor.model.rankings import PairBatch
 
 _BLOCK_CELLS = 1 << 20
-_CACHED_CELLS = 1 << 17
+_CACHED_CELLS = 1 << 15
 
 # Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting.
 _DENSE = 4
