@@ -10,7 +10,7 @@ from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, 
 from monitor.model.notifications import Briefing, Message
 from monitor.model.rules import Severity
 
-WHY = "No clear cause. The mean fell by 0.2500: items replaced 62 %, items moved 38 %."
+WHY = "No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %."
 INCIDENT = "home-feed:critical:2024-01-08"
 LABELS = {"alertname": "SimilarityLow", "comparison": "home-feed", "segment": "all", "severity": "critical"} | {
     "metric": "extended_tau", "statistic": "mean", "team": "ranking"

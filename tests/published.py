@@ -87,7 +87,7 @@ def explanation(**changes: Any) -> Explanation:
     lists = ExampleLists(user="u1", baseline=("i1",), candidate=("i9",))
     base = Explanation(
         metric="extended_tau",
-        sentence="No clear cause. The mean fell by 0.2500: items replaced 100 %.",
+        sentence="No clear cause. Similarity fell by 0.2500: items replaced 100 %.",
         segment="country=UK",
         now=0.75,
         before=0.5,
@@ -100,6 +100,7 @@ def explanation(**changes: Any) -> Explanation:
         falls=(SegmentFall(segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125),),
         paired=18,
         arm=Arm.CANDIDATE,
+        since=SLOT,
     )
     return replace(base, **changes)
 

@@ -52,6 +52,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
         users=lost,
         compared=asked,
         detail={"before": usual},
+        is_exact=is_there and held[segment] == shares[segment] == 1,
     )
 
 
@@ -298,6 +299,7 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_explain(concerned, scene),
         detail=suspicion.detail,
+        is_exact=bool(suspicion.hit[seen].all() and suspicion.hit.sum() == len(seen)),
     )
 
 

@@ -11,8 +11,8 @@ from monitor.model.rankings import ALL, Arm
 LONGEST_SENTENCE = 250
 """Characters of what is said of a run."""
 
-# From how many times the drop one piece of it is given in amounts: shares of what little is left would mislead.
-_CANCELLED = 3.0
+# Beyond how much of the drop one piece of it is given in amounts: others made up for the rest.
+_WHOLE = 1.15
 
 _LONGEST_NAME = 40
 _LEAST_AMOUNT = 0.00005
@@ -54,7 +54,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
         share = "all" if is_all else "none" if is_none else _percent(finding.explained, 1)
         tail.append(f"This explains {share} of the drop.")
     elif not drop.is_clear:
-        tail.append(f"The mean of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}.")
+        tail.append(f"The similarity of all users {'hardly fell' if drop.whole > 0 else 'did not fall'}.")
     if has_stood is not None:
         (other,) = [arm for arm in Arm if arm not in finding.arms]
         tail.append(f"The {other} {'did not change' if has_stood else 'changed no more than usual'}.")
@@ -67,11 +67,14 @@ def write_drop(drop: MeanDrop) -> str:
     where = [] if drop.leader is None else [write_fall(drop.leader, drop.whole)]
     if not drop.is_clear:
         return _join(
-            [f"No clear drop: the mean fell by {moved}." if drop.whole > 0 else f"No drop: the mean rose by {moved}.", *where]
+            [
+                f"No clear drop: similarity fell by {moved}." if drop.whole > 0 else f"No drop: similarity rose by {moved}.",
+                *where,
+            ]
         )
     # Other users are a cause that is clear.
     is_of_lists = max(Part, key=drop.parts.__getitem__) is not Part.COMPOSITION
-    everybody = f"The mean fell by {moved}{_write_parts(drop.parts, drop.whole)}."
+    everybody = f"Similarity fell by {moved}{_write_parts(drop.parts, drop.whole)}."
     return _join([*(["No clear cause."] if is_of_lists else []), *where, everybody])
 
 
@@ -88,20 +91,21 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
         return f"In {name} there is no fall to explain."
     moved = f"{abs(within) / fall.share_before:.4f}"
     if within < 0:
-        return f"In {name} the mean rose by {moved}."
-    is_shared = fall.whole > 0 and drop > 0 and fall.whole <= _CANCELLED * drop
-    of_all = f", {_percent(fall.whole, drop)} of everybody's drop" if is_shared else ""
-    return f"In {name} the mean fell by {moved}{of_all}{_write_parts(fall.parts, fall.whole)}."
+        return f"In {name} similarity rose by {moved}."
+    is_shared = 0 < fall.whole <= _WHOLE * drop
+    of_all = f", {_percent(min(fall.whole, drop), drop)} of everybody's drop" if is_shared else ""
+    own = {part: amount / fall.share_before for part, amount in fall.parts.items()}
+    return f"In {name} similarity fell by {moved}{of_all}{_write_parts(own, fall.whole / fall.share_before)}."
 
 
 def _write_parts(parts: Mapping[Part, float], whole: float) -> str:
-    """A colon and the parts, largest first, in shares of the whole where they do not cancel out, else in amounts."""
-    is_shared = whole > 0 and max(map(abs, parts.values())) <= _CANCELLED * whole
+    """A colon and the parts, largest first, in shares of the whole where none makes up for another, else in amounts."""
+    is_shared = 0 < max(parts.values()) <= _WHOLE * whole
     least = max(_LEAST_AMOUNT, _LEAST_SHARE * whole if is_shared else 0.0)
     shown = [
-        f"{PART_WORDS[part]} {_percent(amount, whole) if is_shared else f'{amount:.4f}'}"
+        f"{PART_WORDS[part]} {_percent(min(amount, whole), whole) if is_shared else f'{amount:.4f}'}"
         for part, amount in sorted(parts.items(), key=lambda entry: -entry[1])
-        if abs(amount) >= least
+        if (amount if is_shared else abs(amount)) >= least
     ]
     return f": {', '.join(shown)}" if shown else ""
 
@@ -111,6 +115,8 @@ def _write_who(finding: Finding) -> str:
     who = f"{about}{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
     if finding.segment == ALL:
         return who
+    if finding.is_exact and not about:
+        return f"{who}, exactly those of {shorten_name(finding.segment)},"
     return f"{who}, mostly in {shorten_name(finding.segment)} ({_percent(finding.segment_share, 1)} of its users),"
 
 
@@ -154,7 +160,7 @@ MOST_ITEMS = 3
 
 
 def write_alert_text(explanation: Explanation, *, metric: str, segment: str) -> str:
-    """A few sentences on one line for an alert on this metric and segment: that segment's fall first, then everybody's.
+    """A few sentences on one line for an alert on this metric and segment: the cause, that segment's fall, and items.
 
     Names the metric where it is another one. Bounded, whatever ids and titles hold.
     """
@@ -163,12 +169,13 @@ def write_alert_text(explanation: Explanation, *, metric: str, segment: str) -> 
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """A sentence on this segment's fall, where it is known, and one on everybody's."""
+    """A sentence on everybody's fall, and one on this segment's where it is known; what has a cause comes first."""
     fall = next((each for each in explanation.falls if each.segment == segment), None)
     sentence = explanation.sentence
     if segment == ALL or fall is None:
         return (sentence,)
-    return (write_fall(fall, explanation.drop), f"All users: {sentence[:1].lower()}{sentence[1:]}")
+    own = write_fall(fall, explanation.drop)
+    return (sentence, own) if explanation.finding else (own, f"All users: {sentence[:1].lower()}{sentence[1:]}")
 
 
 def _write_items(explanation: Explanation) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 
 from monitor.model.rankings import Arm
@@ -49,7 +50,8 @@ class Finding:
     """What happened, to whose lists and in which arms: the hypothesis that explains most of the drop.
 
     ``users`` of the ``compared`` have it, or of those asked where they are missing; estimated where healthy users look alike.
-    ``segment``: where most of them are, ``all`` where they are everywhere; ``segment_share``: how many of its users have it.
+    ``segment``: where most of them are, ``all`` where they are everywhere; ``segment_share``: how many of its users have it;
+    ``is_exact``: whether these are all that have it, and all of the segment.
     ``explained``: share of the drop that would not be there, had their lists changed like others'; None without a drop.
     ``detail``: figures of the kind, such as the items that are gone.
     """
@@ -62,6 +64,7 @@ class Finding:
     compared: int
     explained: float | None = None
     detail: Mapping[str, float] = field(default_factory=dict)
+    is_exact: bool = False
 
     @property
     def share(self) -> float:
@@ -187,6 +190,7 @@ class Explanation:
     paired: int = 0
     arm: Arm | None = None
     titles: Mapping[str, str] = field(default_factory=dict)  # of items of the examples
+    since: datetime | None = None  # slot of the run whose lists these are held against
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

@@ -73,6 +73,7 @@ class Memory:
     last_lists: KeptLists | None = None  # of the last run that kept any
     anew_since: datetime | None = None  # from which run on rules learn anew, while they have too few runs
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
+    former_slot: datetime | None = None
     last_ok: datetime | None = None  # slot of the newest earlier run that ended ok, whatever the configuration
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out

@@ -102,6 +102,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
         split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
+        why = why and replace(why, since=memory.former_slot if why.paired else None)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(arms.titles, slot, explained_items(why), seconds_left)
     measured = MeasuredRun(

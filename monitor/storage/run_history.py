@@ -84,9 +84,10 @@ class SqlHistory:
                 splits=_healthy_splits(connection, request),
             )
             last, former = _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
+            slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
         last_lists = read_lists(last, "lists of the last run")
         former_lists = last_lists if former == last else read_lists(former, "lists from before the alerts")
-        return replace(memory, last_lists=last_lists, former_lists=former_lists, unreadable=tuple(unreadable))
+        return replace(memory, last_lists=last_lists, former_lists=former_lists, former_slot=slot, unreadable=tuple(unreadable))
 
     def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
         with self._database.read() as connection:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Row, Select, Table, delete, select
 
 from monitor.model.alerts import Expectation, Standstill
 from monitor.model.explanation import ExampleLists, Explanation, PartMeans, Split
+from monitor.model.instants import format_instant
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.notifications import Briefing
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
@@ -231,6 +232,7 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
         connection.execute(splits.insert().values(to_row(split.means, splits, **about, kinds={_HABITS: split.habits})))
     if explanation is not None:
         details = {name: value for name, value in asdict(explanation).items() if name != "sentence"}
+        details["since"] = explanation.since and format_instant(explanation.since)
         connection.execute(explanations.insert().values(run_id=run_id, sentence=explanation.sentence, details=details))
 
 

@@ -1,6 +1,7 @@
 """What is said of an explanation, sentence by sentence."""
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -37,31 +38,31 @@ def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts:
 @pytest.mark.parametrize(
     ("drop", "says"),
     [
-        (drop_of(membership=0.1), "No clear cause. The mean fell by 0.1000: items replaced 100 %."),
+        (drop_of(membership=0.1), "No clear cause. Similarity fell by 0.1000: items replaced 100 %."),
         (
             drop_of(membership=0.12, order=-0.02),
-            "No clear cause. The mean fell by 0.1000: items replaced 120 %, items moved -20 %.",
+            "No clear cause. Similarity fell by 0.1000: items replaced 0.1200, items moved -0.0200.",
         ),
         (
             drop_of(membership=-0.14, length=0.15),
-            "No clear cause. The mean fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.",
+            "No clear cause. Similarity fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.",
         ),
         (
             drop_of(fall(order=0.125), order=0.125, membership=0.125),
             (
-                "No clear cause. In country=DE the mean fell by 0.5000, 50 % of everybody's drop: items moved 100 %. "
-                "The mean fell by 0.2500: items replaced 50 %, items moved 50 %."
+                "No clear cause. In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items moved 100 %. "
+                "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
             ),
         ),
         # Other users are a clear cause.
-        (drop_of(composition=0.1), "The mean fell by 0.1000: other users asked than before 100 %."),
+        (drop_of(composition=0.1), "Similarity fell by 0.1000: other users asked than before 100 %."),
         # Of what is no drop beyond doubt no parts are told.
-        (drop_of(order=-0.0205), "No drop: the mean rose by 0.0205."),
-        (drop_of(), "No drop: the mean rose by 0.0000."),
-        (drop_of(order=0.0019), "No clear drop: the mean fell by 0.0019."),
+        (drop_of(order=-0.0205), "No drop: similarity rose by 0.0205."),
+        (drop_of(), "No drop: similarity rose by 0.0000."),
+        (drop_of(order=0.0019), "No clear drop: similarity fell by 0.0019."),
         (
             drop_of(fall(order=0.125), order=-0.02),
-            "No drop: the mean rose by 0.0200. In country=DE the mean fell by 0.5000: items moved 100 %.",
+            "No drop: similarity rose by 0.0200. In country=DE similarity fell by 0.5000: items moved 100 %.",
         ),
     ],
 )
@@ -76,12 +77,12 @@ def test_a_drop_without_a_fault_is_put_in_plain_words(drop: MeanDrop, says: str)
         (
             fall(membership=0.1, order=0.025),
             0.25,
-            "In country=DE the mean fell by 0.5000, 50 % of everybody's drop: items replaced 80 %, items moved 20 %.",
+            "In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items replaced 80 %, items moved 20 %.",
         ),
         # Others rose as much: what is left of the drop is nothing to have a share of.
-        (fall(order=0.125), 0.01, "In country=DE the mean fell by 0.5000: items moved 100 %."),
-        (fall(order=0.125), -0.1, "In country=DE the mean fell by 0.5000: items moved 100 %."),
-        (fall(order=-0.125), 0.25, "In country=DE the mean rose by 0.5000."),
+        (fall(order=0.125), 0.01, "In country=DE similarity fell by 0.5000: items moved 100 %."),
+        (fall(order=0.125), -0.1, "In country=DE similarity fell by 0.5000: items moved 100 %."),
+        (fall(order=-0.125), 0.25, "In country=DE similarity rose by 0.5000."),
         (fall(), 0.25, "In country=DE there is no fall to explain."),
         (fall(share=0.0, composition=0.1), 0.25, "In country=DE there is no fall to explain."),
     ],
@@ -112,14 +113,20 @@ CUT = Finding(
 )
 
 
+def test_a_fault_of_exactly_the_users_of_a_segment_is_told_as_such() -> None:
+    assert write_finding(replace(CUT, is_exact=True), None).startswith(
+        "250 of 1,000 users (25 %), exactly those of country=FR, get shorter lists from the candidate"
+    )
+
+
 def test_a_fault_is_told_with_what_the_mean_and_the_other_arm_did() -> None:
     told = (
         "250 of 1,000 users (25 %), mostly in country=FR (100 % of its users), get shorter lists from the candidate: "
         "5 items instead of 10."
     )
     assert write_finding(CUT, None) == f"{told} (No earlier lists to hold this against.)"
-    assert write_finding(CUT, drop_of(order=-0.1)) == f"{told} The mean of all users did not fall."
-    assert write_finding(CUT, drop_of(order=0.0019)) == f"{told} The mean of all users hardly fell."
+    assert write_finding(CUT, drop_of(order=-0.1)) == f"{told} The similarity of all users did not fall."
+    assert write_finding(CUT, drop_of(order=0.0019)) == f"{told} The similarity of all users hardly fell."
 
 
 HOSTILE = "c=\x1b]0;owned\x07\n\r\u202eDE\u2066 \ud800" + "x" * 5000
@@ -174,9 +181,14 @@ def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_wher
 
 def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known() -> None:
     assert write_alert_text(explanation(), metric="extended_tau", segment="country=UK") == (
-        "In country=UK the mean fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
+        "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
     )
     assert write_alert_text(explanation(), metric="extended_tau", segment="activity=new") == "No clear cause."
+
+
+def test_a_cause_that_is_known_comes_before_the_segment_s_fall() -> None:
+    told = write_alert_text(explanation(finding=CUT, sentence="Lists are short."), metric="extended_tau", segment="country=UK")
+    assert told.startswith("Lists are short. In country=UK similarity fell by 0.1667")
 
 
 def test_a_message_about_another_metric_names_the_one_explained() -> None:

@@ -71,8 +71,8 @@ _WORDS = {
 }
 """By what a reader knows the kind."""
 _SENTENCE = re.compile(
-    r"users \((?P<share>[0-9.]+) %\)(?:, mostly in (?P<segment>.+?) \([0-9.]+ % of its users\),)? (?P<what>.*?"
-    r"(?:from|by) the (?P<arm>baseline|candidate)(?! and)[^.]*)"
+    r"users \((?P<share>[0-9.]+) %\)(?:, (?:mostly in|exactly those of) (?P<segment>.+?)(?: \([0-9.]+ % of its users\))?,)? "
+    r"(?P<what>.*?(?:from|by) the (?P<arm>baseline|candidate)(?! and)[^.]*)"
 )
 
 

@@ -149,7 +149,7 @@ def test_an_alert_fires_and_is_told_where_nothing_can_be_explained() -> None:
     assert (result.split, result.explanation) == (None, None)
 
 
-def test_an_alert_says_why_for_its_segment_first() -> None:
+def test_an_alert_says_why_and_what_its_segment_fell_by() -> None:
     each = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
     result = run(OTHER, each, after(run(SAME)))
     said = {alert.segment: alert.explanation for alert in result.transitions}
@@ -158,8 +158,7 @@ def test_an_alert_says_why_for_its_segment_first() -> None:
     assert said == {
         "all": f"{sentence} {items}",
         "country=DE": (
-            "In country=DE the mean fell by 2.0000, 100 % of everybody's drop: items replaced 100 %. "
-            f"All users: a{sentence[1:]} {items}"
+            f"{sentence} In country=DE similarity fell by 2.0000, 100 % of everybody's drop: items replaced 100 %. {items}"
         ),
     }
 

@@ -131,9 +131,7 @@ def test_alerts_say_what_was_done_to_the_lists(replayed: tuple[str, Runs]) -> No
         "141 of 704 users (20 %) all get the same list from the candidate: the most popular items."
     )
     fell = [each for each in changes if (each["alert"], each["segment"]) == ("SimilarityDropped", "country=nonUK")]
-    assert [
-        "mostly in country=nonUK (100 % of its users), all get" in each["explanation"] for each in fell if each["value"] < 0
-    ] == [True]
+    assert ["exactly those of country=nonUK, all get" in each["explanation"] for each in fell if each["value"] < 0] == [True]
 
 
 def explained(config: str, name: str, day: str) -> dict[str, Any]:
@@ -159,7 +157,7 @@ def explained(config: str, name: str, day: str) -> dict[str, Any]:
             "seg2-nonUK-pop",
             "country=nonUK",
             "membership",
-            " users (9 %), mostly in country=nonUK (100 % of its users), all get the same list from the candidate",
+            " users (9 %), exactly those of country=nonUK, all get the same list from the candidate",
         ),
         ("trunc5", "all", "length", " users (100 %) get shorter lists from the candidate: 5 items instead of 10. "),
         ("missing5", "all", None, " users (5 %) got no list from the candidate (0 % before). "),

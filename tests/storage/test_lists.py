@@ -232,6 +232,7 @@ def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None
     memory = store.history.memory_of(request)
     assert_same(memory.last_lists, OTHER)
     assert_same(memory.former_lists, ONE)
+    assert memory.former_slot == SLOT
 
     over = {"from_state": State.PENDING, "to_state": State.QUIET, "slot": SLOT + 4 * HOUR}
     quiet = factories.state(since=SLOT + 4 * HOUR, judged_slot=SLOT + 4 * HOUR)
