@@ -21,8 +21,9 @@ WELL = "the baseline answered 8 of 8"
 NOTHING = f"{WELL}; nothing could be compared"
 DOWN = "{host} answered 503 Service Unavailable"
 LATE = "when the run's deadline passed, N s after the first was asked"
+OTHERS = "(the others had theirs after N s in the median)"
 HALF = "the candidate failed to answer for 4 of 8 users (50 %), more than the 20 % allowed"
-UNTRUSTED = "has a TLS certificate that is not trusted (self-signed certificate): set ca_file for authorities of your own"
+UNTRUSTED = "has a TLS certificate that rankwatch does not trust (self-signed certificate): set ca_file if it is yours"
 MUTE = "{host} gave no answer within 0.5 s, the timeout of a request"
 HTML = "{host} answered 200 with HTML (content type text/html), not JSON"
 # By comparison: how the candidate behaves and is asked, and what is said of it: {host} is its address, {users} the first five.
@@ -30,7 +31,11 @@ OUTAGES: dict[str, tuple[str, str, str]] = {
     "status503": ("unavailable", ONCE, f"the candidate {NONE}: {DOWN} {SUCH}; {NOTHING}"),
     "status429": ("limited", ONCE, f"the candidate {NONE}: {{host}} answered 429 Too Many Requests {SUCH}; {NOTHING}"),
     "timeout": ("slow", f"{ONCE}, timeout: 500ms", f"the candidate {NONE}: {MUTE} {SUCH}; {NOTHING}"),
-    "deadline": ("slow", "timeout: 1m", f"the candidate {NONE}: {{host}} had answered 0 of 8 users {LATE} {SUCH}; {NOTHING}"),
+    "deadline": (
+        "slow",
+        "timeout: 1m",
+        f"the candidate {NONE}: {{host}} left 8 of 8 users without an answer {LATE} {SUCH}; {NOTHING}",
+    ),
     "dns": ("", ONCE, f"the candidate {NONE}: recs.invalid is a name that DNS could not resolve {SUCH}; {NOTHING}"),
     "tls": ("ok", ONCE, f"the candidate {NONE}: {{host}} {UNTRUSTED} {SUCH}; {NOTHING}"),
     "json": ("html", ONCE, f"the candidate {NONE}: {HTML} {SUCH}; {NOTHING}"),
@@ -38,7 +43,7 @@ OUTAGES: dict[str, tuple[str, str, str]] = {
     "slow": (
         "slow",
         "timeout: 1m",
-        f"{HALF}: {{host}} had answered 4 of 8 users, N s each in the median, {LATE} (users: {{users}}); {WELL}",
+        f"{HALF}: {{host}} left 4 of 8 users without an answer {OTHERS} {LATE} (users: {{users}}); {WELL}",
     ),
     "both": (
         "unavailable",
@@ -97,7 +102,7 @@ def expected(name: str, servers: dict[str, Recommender]) -> str:
 
 
 def without_pace(text: str) -> str:
-    return re.sub(r"[\d.e-]+ s each", "N s each", re.sub(r"passed, [\d.]+ s", "passed, N s", text))
+    return re.sub(r"after [\d.e-]+ s in", "after N s in", re.sub(r"passed, [\d.]+ s", "passed, N s", text))
 
 
 def test_a_message_and_show_name_the_cause_of_an_outage(

@@ -72,10 +72,10 @@ class PullPace:
         if not self._spent_s:
             return RequestFailure(CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed")
         answers = self._answered_s
-        each = f", {median(answers):.2g} s each in the median," if answers else ""
+        others = f" (the others had theirs after {median(answers):.2g} s in the median)" if answers else ""
         elapsed_s = time.monotonic() - self._begun_at
         passed = f"the run's deadline passed, {elapsed_s:.1f} s after the first was asked"
-        told = f"had answered {len(answers):,} of {self._users:,} users{each} when {passed}"
+        told = f"left {self._users - len(answers):,} of {self._users:,} users without an answer{others} when {passed}"
         if self._slow_s < self._spent_s / 2:
             advice = "raise deadline or concurrency, or ask fewer users"
             return RequestFailure(CoverageReason.TOO_SLOW, f"was quick, but {told}: {advice}")
@@ -314,7 +314,7 @@ def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
             reason, note = CoverageReason.TIMEOUT, f"gave no answer within {timeout_s:g} s, the timeout of a request"
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "of an unknown authority")
-            note = f"has a TLS certificate that is not trusted ({why}): set ca_file for authorities of your own"
+            note = f"has a TLS certificate that rankwatch does not trust ({why}): set ca_file if it is yours"
             is_retried = False
         case aiohttp.ClientSSLError():
             note = "did not complete the TLS handshake"
