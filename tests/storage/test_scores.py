@@ -27,10 +27,10 @@ def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join
 ) -> None:
     monkeypatch.setattr(score_rows, "CHUNK", 7)
     draw = np.random.default_rng(7)
-    users = ["u\u2400", "a" * 600, *(f"u{number:02}" for number in range(20)), "\u00fc\U0001f600"]
+    users = ["u\u2400", "a" * 600, "\\N\t\r\n\\.\n", *(f"u{number:02}" for number in range(20)), "\u00fc\U0001f600"]
     values = {f"m{number}": np.where(draw.random(len(users)) < 0.2, NAN, draw.normal(size=len(users))) for number in range(11)}
     values["m10"][:] = NAN
-    rows = [[5, 3, 22, 1], list(range(6, 22)), [], [0, 2, 4]]
+    rows = [[5, 3, 22, 1], list(range(6, 22)), [], [0, 2, 4, 23]]
     claim = claimed(store)
     with store.database.write() as connection:
         per_user.store_scores(
