@@ -1,7 +1,4 @@
-"""Conditions: whether drift can be judged after a run, and if not, why; and `stale`, judged by time for want of runs.
-
-Also arms whose lists stand still.
-"""
+"""Whether drift can be judged after a run, and if not, why; `stale`, judged by time for want of runs; arms that stand still."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How each user's pair of lists changed against the same user's pair of an earlier run, by arm and part, exactly.
-
-Also the kinds of change that pairs fall into.
-"""
+"""How each user's pair changed against the same user's pair of an earlier run, by arm and part, and the kinds of change."""
 
 from __future__ import annotations
 

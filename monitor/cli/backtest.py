@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from monitor.model.alerts import Transition
     from monitor.model.pages import FiringChange
     from monitor.model.rules import Subject
-    from monitor.service.analysis.threshold_suggestion import Backtest
+    from monitor.service.analysis.backtest import Backtest
 
 
 def backtest(  # noqa: PLR0913 - the command's options
@@ -50,8 +50,8 @@ def backtest(  # noqa: PLR0913 - the command's options
     Over the stored runs, beside the pages that were sent. Every stored run is judged again in order, those before --from too,
     since rules learn from them. Nothing is stored or sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
     """
-    from monitor.service.analysis.threshold_suggestion import Period
-    from monitor.service.analysis.threshold_suggestion import backtest_rules as judge_again
+    from monitor.service.analysis.backtest import Period
+    from monitor.service.analysis.backtest import backtest_rules as judge_again
     from monitor.settings.excerpt import load_database_settings
     from monitor.settings.loader import load_with_rules
     from monitor.settings.translation import to_comparison

@@ -74,8 +74,8 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 def _stored(
     name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
 ) -> tuple[Comparison, list[PlanInputs]]:
+    from monitor.service.analysis.backtest import configured_comparison
     from monitor.service.analysis.sample_size import read_plan_inputs, read_rule_inputs
-    from monitor.service.analysis.threshold_suggestion import configured_comparison
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 

@@ -21,14 +21,7 @@ from monitor.cli.output import (
     print_table,
     progress,
 )
-from monitor.cli.parameters import (
-    DEFAULT_CONFIG,
-    AsJson,
-    Config,
-    OneComparison,
-    parse_instant,
-    parse_period,
-)
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant, parse_period
 from monitor.errors import MonitorError
 
 if TYPE_CHECKING:

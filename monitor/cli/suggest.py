@@ -13,7 +13,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from monitor.service.analysis.threshold_suggestion import Suggestion
+    from monitor.service.analysis.backtest import Suggestion
 
 
 def suggest(  # noqa: PLR0913 - a command is all of its options
@@ -37,8 +37,8 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     not follow the seasons or a slow change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn
     from.
     """
-    from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
-    from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
+    from monitor.service.analysis.backtest import STATISTICS, configured_comparison
+    from monitor.service.analysis.backtest import suggest_thresholds as propose
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 

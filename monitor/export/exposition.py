@@ -1,7 +1,4 @@
-"""Families from the series table.
-
-Also pages in Prometheus' formats, joined from pieces that are encoded once and kept until what they show changes.
-"""
+"""Families from the series table, and pages joined from pieces that are encoded once and kept until what they show changes."""
 
 from __future__ import annotations
 

@@ -6,9 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment
+from monitor.kernels.alignment import (
+    Alignment,
+    Shared,
+    by_candidate_rank,
+    divide,
+    measure_both_ways,
+    pairs,
+    rank_shared,
+    sum_ranks,
+)
 from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh_shared, without_unweighted
-from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
 from monitor.model.arrays import Floats
 
 

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment
-from monitor.kernels.shared import divide, sum_ranks
+from monitor.kernels.alignment import Alignment, divide, sum_ranks
 from monitor.model.arrays import Codes, Floats
 from monitor.model.rankings import Arm, Labels
 

@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment
-from monitor.kernels.shared import divide
+from monitor.kernels.alignment import Alignment, divide
 from monitor.model.arrays import Floats
 
 

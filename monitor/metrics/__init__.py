@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import MetricError
-from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
+from monitor.kernels.rbo.untied import rbo_persistence, rbo_weight
 from monitor.metrics import footrule, kendall, rbo, relevance, sets
 from monitor.metrics.metric import Metric, Need, read_name
 from monitor.metrics.scores import score_all

@@ -10,9 +10,8 @@ import numpy as np
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.engines.positions import rank_dtype
-from monitor.kernels.rbo.bounds import rbo, rbo_max, rbo_min, rbo_res, rbo_truncated, residual_by_common
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
-from monitor.kernels.rbo.weight import rbo_weight
+from monitor.kernels.rbo.untied import rbo, rbo_max, rbo_min, rbo_res, rbo_truncated, rbo_weight, residual_by_common
 from monitor.kernels.sets import common_by_chance
 from monitor.metrics.metric import Need, Similarity
 

@@ -26,15 +26,7 @@ from monitor.pipeline.score import (
     take_scores,
     wanted_statistics,
 )
-from monitor.pipeline.user_batches import (
-    join_segments,
-    join_tables,
-    join_users,
-    pair_users,
-    sort_users,
-    take_kept,
-    take_users,
-)
+from monitor.pipeline.user_batches import join_segments, join_tables, join_users, pair_users, sort_users, take_kept, take_users
 from monitor.sampling import is_sampled, kept_among
 from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
 

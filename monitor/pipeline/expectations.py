@@ -38,9 +38,9 @@ from monitor.pipeline.rule_series import (
     measure_all,
     read_lessons,
 )
-from monitor.reference.counts import judge_rare
 from monitor.reference.history import find_median
 from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
+from monitor.reference.sampling_error import judge_rare
 from monitor.reference.season import TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget

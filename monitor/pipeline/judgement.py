@@ -28,7 +28,7 @@ from monitor.pipeline.expectations import REMEMBERED, compute_expectations, lear
 from monitor.pipeline.run_explanation import add_explanations
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.ports import History
-from monitor.reference.counts import estimate_interval, share_interval
+from monitor.reference.sampling_error import estimate_interval, share_interval
 from monitor.summaries import summarize_one
 
 RECENT = 10

@@ -1,7 +1,4 @@
-"""From paired lists to scores, summaries and evidence, and the scores of the noise floor.
-
-Scores of users taken in any order, given by user.
-"""
+"""From paired lists to scores, summaries and evidence, those of the noise floor too; and a run's scores, given by user."""
 
 from __future__ import annotations
 

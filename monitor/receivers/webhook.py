@@ -41,15 +41,7 @@ from monitor.alerts.incidents import find_leads
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.receivers.fields import (
-    CaFile,
-    HeaderSecret,
-    ReceiverEntry,
-    RepeatEvery,
-    SecretUrl,
-    check_headers,
-    repeated,
-)
+from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, RepeatEvery, SecretUrl, check_headers, repeated
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url

@@ -1,7 +1,4 @@
-"""Effects of the weekday or of the hour on a series, removed where they show.
-
-Also evidence, gathered run by run, that it drifts.
-"""
+"""Effects of the weekday or of the hour on a series, removed where they show, and evidence, run by run, that it drifts."""
 
 from __future__ import annotations
 

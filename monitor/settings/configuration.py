@@ -17,15 +17,7 @@ from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
 from monitor.settings.schedule import Cron
-from monitor.settings.value_types import (
-    Address,
-    CronText,
-    DatabaseUrl,
-    LeaseTime,
-    PublicUrl,
-    ZoneName,
-    as_printed_by,
-)
+from monitor.settings.value_types import Address, CronText, DatabaseUrl, LeaseTime, PublicUrl, ZoneName, as_printed_by
 from monitor.web.access_options import AccessOptions
 
 LEAST_BYTES = 32

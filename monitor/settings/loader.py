@@ -12,14 +12,7 @@ from monitor.settings.checks import check_settings
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.problems import KeyPath
-from monitor.settings.validation import (
-    Partial,
-    except_known,
-    read_mapping,
-    read_text,
-    report_lines,
-    validate_document,
-)
+from monitor.settings.validation import Partial, except_known, read_mapping, read_text, report_lines, validate_document
 from monitor.settings.yaml_document import EmptyConfigError, YamlDocument
 from monitor.web.access_options import AccessOptions
 

@@ -15,20 +15,8 @@ from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.columns import is_text, user_column, value_array
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
-from monitor.sources.table_lists import (
-    TableBatch,
-    arrow_array,
-    arrow_arrays,
-    arrow_errors,
-    check_size,
-    require_lists,
-)
-from monitor.sources.table_options import (
-    GradeColumnOptions,
-    TitleColumnOptions,
-    UserColumnOptions,
-    WeightColumnOptions,
-)
+from monitor.sources.table_lists import TableBatch, arrow_array, arrow_arrays, arrow_errors, check_size, require_lists
+from monitor.sources.table_options import GradeColumnOptions, TitleColumnOptions, UserColumnOptions, WeightColumnOptions
 
 _O = TypeVar("_O")
 _R = TypeVar("_R")

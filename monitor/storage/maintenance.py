@@ -1,7 +1,4 @@
-"""SqlMaintenance: the state of the database, who may write to it, and how large it is.
-
-Also deletes what is old, by a clock that others confirm.
-"""
+"""SqlMaintenance: the database's state and size, who may write to it, and whether its clock may decide what is old."""
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
@@ -128,7 +125,14 @@ class SqlMaintenance:
 
     def measure(self) -> DatabaseSize:
         """Everything that `rankwatch db size` prints."""
-        return measure(self._database)
+        with self._database.read() as connection:
+            found = bytes_by_kind(connection)
+            is_free = is_sqlite(connection)
+            return DatabaseSize(
+                used_bytes=sum(found.values()),
+                free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
+                kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
+            )
 
 
 _NAMES = {
@@ -162,18 +166,6 @@ def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
     for table, count in rows.items():
         found[kinds[table]] += count
     return dict(found)
-
-
-def measure(database: Database) -> DatabaseSize:
-    """Everything that `rankwatch db size` prints."""
-    with database.read() as connection:
-        found = bytes_by_kind(connection)
-        is_free = is_sqlite(connection)
-        return DatabaseSize(
-            used_bytes=sum(found.values()),
-            free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
-            kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
-        )
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:

@@ -1,7 +1,4 @@
-"""Pruning: what is older than the retention is deleted, little by little, in transactions that let others write.
-
-Also the daily roll-up, which outlives the runs.
-"""
+"""Pruning: what is older than the retention is deleted, little by little, after the daily roll-up, which outlives the runs."""
 
 from __future__ import annotations
 
@@ -23,14 +20,7 @@ from monitor.model.statistics import Statistic
 from monitor.storage import run_results
 from monitor.storage.alert_states import WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
-from monitor.storage.partitions import (
-    day_of_slot,
-    drop_past,
-    ensure_partitions,
-    is_settled_before,
-    of_run,
-    runs_in_default,
-)
+from monitor.storage.partitions import day_of_slot, drop_past, ensure_partitions, is_settled_before, of_run, runs_in_default
 from monitor.storage.rows import day_of, insert, to_row
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, silences, transitions

@@ -1,7 +1,4 @@
-"""Dataclasses of the model as rows of a table, and back: a field is the column of its name.
-
-Also where SQLite and PostgreSQL differ in a statement.
-"""
+"""Dataclasses of the model as rows of a table and back, a field as the column of its name, and statements of both databases."""
 
 from __future__ import annotations
 

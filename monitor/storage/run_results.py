@@ -1,7 +1,4 @@
-"""What a run measured, as rows of the tables that belong to it, and back as dataclasses.
-
-Its splits and explanations among it.
-"""
+"""What a run measured, its split and explanation too, as rows of the tables that belong to it, and back as dataclasses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from factories import SLOT, comparison, rule, transition
+from factories import HOUR, SLOT, comparison, rule, transition
 from monitor.alerts.incidents import GROUP_FOR, assign_incidents
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.rules import Condition, ConditionRule, Severity
@@ -11,7 +11,6 @@ CONDITIONS = (
     ConditionRule(alert="Stale", condition=Condition.STALE),
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
 )
-HOUR = timedelta(hours=1)
 
 
 def begin(slot: datetime, **changes: object) -> tuple[AlertState, Transition]:

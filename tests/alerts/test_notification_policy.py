@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import SLOT, transition
+from factories import MINUTE, SLOT, transition
 from monitor.alerts.incidents import GROUP_FOR, count_pages, find_leads
 from monitor.alerts.notification_policy import Dispatch, MaintenanceWindow, Matcher, NotificationPolicy, Route, compose_messages
 from monitor.model.alerts import State, Transition
@@ -18,7 +18,6 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import Severity
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
-MINUTE = timedelta(minutes=1)
 START = transition(incident="i")
 ACKNOWLEDGEMENT = replace(START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna")
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)

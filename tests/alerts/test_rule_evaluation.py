@@ -1,16 +1,28 @@
 from collections.abc import Sequence
-from datetime import timedelta
 
 import pytest
 
-from factories import SLOT, comparison, coverage_rule, evaluate, rule, summary
+from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
+from monitor.alerts.rule_evaluation import JUDGES, Figures
 from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.comparison import Comparison
-from monitor.model.rankings import Coverage, CoverageRow
-from monitor.model.rules import Rule
-from monitor.model.runs import RunStatus, Summary
+from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rules import (
+    METRIC_LABELS,
+    BaseRule,
+    Condition,
+    ConditionRule,
+    CoverageRule,
+    Direction,
+    FixedLimit,
+    Rule,
+    RuleKind,
+    StandstillRule,
+    kind_of_label,
+)
+from monitor.model.runs import ArmScore, RunStatus, Summary
+from monitor.model.statistics import CoverageShare, Lack
 
-DAY = timedelta(days=1)
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 
@@ -116,3 +128,80 @@ def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_
     rows = tuple(CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked.items())
     (state,), _ = evaluate(comparison(rules=(watched,)), summaries=[summary()], coverage=Coverage(rows=rows))
     assert (state.outcome, state.reason) == (Outcome.NO_DATA, f"no user of the panel belongs to {said}")
+
+
+ONE_OF_EACH: dict[RuleKind, Rule] = {
+    RuleKind.SIMILARITY: rule(),
+    RuleKind.COVERAGE: coverage_rule("missing"),
+    RuleKind.STANDSTILL: StandstillRule(alert="Frozen", arm=Arm.CANDIDATE),
+    RuleKind.CONDITION: ConditionRule(alert="NoData", condition=Condition.NO_DATA),
+}
+
+
+def test_every_kind_of_rule_has_a_judge_a_class_and_a_label() -> None:
+    assert set(JUDGES) == set(RuleKind)
+    assert {kind.kind for kind in BaseRule.__subclasses__()} == set(RuleKind)
+    assert len({kind.__qualname__ for kind in BaseRule.__subclasses__()}) == len(RuleKind)
+    assert set(METRIC_LABELS) == set(RuleKind) - {RuleKind.SIMILARITY}
+
+
+def test_the_label_of_an_alert_leads_back_to_the_kind_of_its_rule() -> None:
+    for kind, each in ONE_OF_EACH.items():
+        assert (each.kind, kind_of_label(each.subject.metric)) == (kind, kind)
+
+
+def test_a_rule_of_every_kind_is_evaluated_in_every_run() -> None:
+    states, _ = evaluate(comparison(rules=tuple(ONE_OF_EACH.values())))
+    assert {state.alert for state in states} == {each.alert for each in ONE_OF_EACH.values()}
+
+
+def unchanged(segment: str, users: int, of: int) -> ArmScore:
+    return ArmScore(segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of)
+
+
+def judged(*scores: ArmScore) -> set[str]:
+    return Figures.of((), (), scores).segments(coverage_rule("unchanged_list"))
+
+
+def test_where_the_arm_was_not_trained_unchanged_lists_are_no_news() -> None:
+    assert judged(unchanged("all", 1000, 1000), unchanged("s=a", 400, 400)) == set()
+    assert judged(unchanged("all", 900, 1000), unchanged("s=a", 350, 400), unchanged("s=b", 550, 600)) == set()
+
+
+def test_a_segment_left_behind_is_judged_by_the_others_however_large_it_is() -> None:
+    assert judged(unchanged("all", 902, 1000), unchanged("s=a", 900, 900), unchanged("s=b", 2, 100)) == {"s=a"}
+    assert judged(unchanged("all", 102, 1000), unchanged("s=a", 2, 900), unchanged("s=b", 100, 100)) == {"all", "s=b"}
+
+
+def test_half_of_the_users_left_behind_are_seen_in_all_and_in_a_segment_of_everybody() -> None:
+    assert judged(unchanged("all", 500, 1000), unchanged("s=a", 500, 1000)) == {"all", "s=a"}
+
+
+def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> tuple[Outcome, str]:
+    limit, share = FixedLimit(direction=Direction.ABOVE, value=0.05, resolve_at=0.05), CoverageShare(lack, Arm.CANDIDATE)
+    rule = CoverageRule(alert="Seen", share=share, limit=limit, segments="each", min_users=30)
+    (state, *_), _ = evaluate(comparison(rules=(rule,)), arm_scores=scores, status=status)
+    return state.outcome, state.reason
+
+
+@pytest.mark.parametrize(
+    ("lack", "did"),
+    [
+        (Lack.SHARED, "gave one and the same list to"),
+        (Lack.UNCHANGED, "has not changed since its last run the lists of"),
+        (Lack.REVERSED, "turned round the same first three items for"),
+        (Lack.FIRST_DIFFERS, "put another item first for"),
+    ],
+)
+def test_a_share_is_told_in_users(lack: Lack, did: str) -> None:
+    score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric=lack.value, value=0.2, n=2000)
+    assert verdict(lack, score) == (Outcome.BREACH, f"the candidate {did} 400 of 2,000 users (20 %), more than the 5 % allowed")
+
+
+def test_what_cannot_be_told_says_why() -> None:
+    untold = "too few lists of other users have changed since the last run to tell which ones should have"
+    assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
+    few = "only 20 users could be looked at, fewer than the 30 needed"
+    assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)
+    assert verdict(Lack.SHARED) == (Outcome.NO_DATA, "there are no lists to compare")
+    assert verdict(Lack.SHARED, status=RunStatus.FAILED)[0] is Outcome.ERROR

@@ -1,11 +1,10 @@
 """Arms whose lists no longer change, from the count to the verdict."""
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from factories import SLOT, comparison, evaluate
+from factories import DAY, SLOT, comparison, evaluate
 from monitor.alerts.conditions import count_standstills
 from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.memory import PastRun
@@ -15,7 +14,6 @@ from monitor.model.runs import ArmScore, RunStatus
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 WATCHED = comparison(rules=(FROZEN_RULE,))
-DAY = timedelta(days=1)
 
 
 def churn(baseline: float | None, candidate: float | None, n: int = 700) -> tuple[ArmScore, ...]:

@@ -11,13 +11,7 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.arm_metrics import (
-    ARM_METRICS,
-    ArmNeed,
-    LastLists,
-    measure_arms,
-    parse_arm_metric,
-)
+from monitor.arm_metrics import ARM_METRICS, ArmNeed, LastLists, measure_arms, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.model.rankings import Arm, ByArm, PairBatch
 

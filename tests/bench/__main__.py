@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("metrics", "pull", "store", "rule_evaluation", "runs")
+MODULES = ("metrics", "pull", "rule_evaluation", "runs")
 SIMULATIONS = (
     "calibration",
     "sequences",

@@ -24,8 +24,8 @@ from monitor.alerts.verdicts import NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Learning
 from monitor.pipeline.expectations import find_waiting
-from monitor.reference.counts import judge_rare
 from monitor.reference.prediction import refer, surprise, to_normal
+from monitor.reference.sampling_error import judge_rare
 from monitor.reference.season import Phases, TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
 from monitor.reference.spread import PastAlarms
 from monitor.reference.thresholds import SHARE_OF_ALL, Budget

@@ -180,12 +180,6 @@ def tell(count: int, *, seed: int = 0) -> Iterator[Told]:
         yield judge(fault, shop, explain(fault, shop, remember(shop, fault.begins)))
 
 
-def run() -> Iterator[tuple[str, float, str, float, str]]:
-    """The share that is right beside what is promised."""
-    told = list(tell(200))
-    yield "incidents of 14 kinds told right", 100 * sum(not each.wrong for each in told) / len(told), "least", 95.0, "%"
-
-
 def main(args: list[str]) -> None:
     """Print what is wrong, and the confusion."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=explanations", description=__doc__)

@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 
-from factories import changed, evaluate, expect
+from factories import DAY, changed, evaluate, expect
 from factories import comparison as of_bench
 from monitor.model.alerts import AlertState
 from monitor.model.comparison import Comparison, Keep
@@ -25,7 +25,6 @@ METRICS = tuple(f"metric{number}" for number in range(5))
 STATISTICS = ("mean", "p05", "share_below(0)")
 RUNS = 1_000
 START = datetime(2023, 1, 1, tzinfo=UTC)
-DAY = timedelta(days=1)
 QUANTILES = {"p01": -0.6, "p05": -0.2, "p10": 0.0, "p25": 0.3, "p50": 0.5, "p75": 0.7, "p90": 0.8, "p95": 0.9, "p99": 0.95}
 REPEATS = 3
 

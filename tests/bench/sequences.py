@@ -21,7 +21,7 @@ from scipy.stats import binomtest
 from capital_paths import follow_capital
 from drift_lists import lists_folder
 from monitor import compare_many
-from monitor.sequential.samples import Scale
+from monitor.sequential.gate import Scale
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.special import betainc
 
 from monitor.model.rules import MIN_HEALTHY_RUNS
-from monitor.reference.counts import to_angle
+from monitor.reference.sampling_error import to_angle
 
 Floats = npt.NDArray[np.float64]
 

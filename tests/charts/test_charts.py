@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from factories import DAY
 from monitor.charts import (
     Band,
     Bar,
@@ -28,7 +29,6 @@ from monitor.charts.slope_chart import describe_move, draw_thumbnail
 from monitor.charts.svg import Axis, axis_of, element, ticks, write_value
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
-DAY = timedelta(days=1)
 
 
 def parts(drawn: Markup, tag: str, class_: str | None = None) -> list[ET.Element]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from factories import DAY
 from monitor.cli.db import _print_pruned
 from monitor.cli.main import app
 from monitor.errors import DatabaseError, SchemaError
@@ -24,7 +25,6 @@ from servers import require
 from servers.disk import small_disk
 from storage.worked import run
 
-DAY = timedelta(days=1)
 CONFIG = """database: sqlite:///rankwatch.db
 retention: {scores: 30d, evidence: 30d}
 comparisons:

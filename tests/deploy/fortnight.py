@@ -14,13 +14,13 @@ from typing import Any
 
 from deploy.grafana_variables import Page
 from drift_lists import lists_folder
+from factories import HOUR
 from monitor.export import PrometheusPublisher
 from monitor.service.commands.one_shot import open_one_shot
 from servers import require
 from servers.prometheus import Prometheus, running_prometheus
 
 BEGIN, END = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 14, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 FAULTY, METRIC = "home-feed", "rbo(p=0.9)"
 PAGE = Page(
     values={

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kernels import reference, reference_rbo
 from kernels.reference_rbo import Tied, cut_into_groups, draw, tied
 from monitor.kernels import Alignment, align
-from monitor.kernels.rbo.bounds import rbo
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
+from monitor.kernels.rbo.untied import rbo
 
 VARIANTS = {"w": rbo_w, "a": rbo_a, "b": rbo_b}
 

@@ -1,4 +1,4 @@
-"""Values worked out by hand or printed in the sources: of plain lists, of weighted items, of tied ones."""
+"""Values worked out by hand or printed in the sources: of plain lists, of weighted items, of tied ones, by chance."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,16 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 from kernels import reference, reference_rbo
+from kernels.conftest import limit_all_pairs
 from kernels.reference_kendall import with_weights
 from kernels.reference_rbo import tied
 from monitor.kernels import Alignment, align
+from monitor.kernels.engines.positions import inversions
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -27,7 +32,6 @@ from monitor.kernels.kendall.element_weighted import (
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall.ties import rank_tied
 from monitor.kernels.kendall.unweighted import (
     appended_tau,
     extended_tau,
@@ -38,8 +42,8 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall,
     topk_kendall_normalized,
 )
-from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.kernels.sets import average_overlap, jaccard, overlap
+from monitor.kernels.kendall.weighted import rank_tied, tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.kernels.sets import average_overlap, common_by_chance, jaccard, overlap
 from monitor.model.arrays import Floats
 from monitor.model.rankings import PairBatch
 
@@ -197,3 +201,35 @@ def test_weights_and_scores_are_asked_for_in_words() -> None:
         element_weighted_tau(alignment)
     with pytest.raises(ValueError, match="without scores"):
         rank_tied(alignment, np.arange(1))
+
+
+@pytest.mark.parametrize(("k", "catalogue"), [(1, 1), (1, 7), (5, 5), (5, 7), (10, 50), (100, 150), (100, 10_000)])
+def test_the_chances_of_common_items_are_scipys(k: int, catalogue: int) -> None:
+    expected = hypergeom(catalogue, k, k).pmf(np.arange(k + 1))
+
+    np.testing.assert_allclose(common_by_chance(k, catalogue), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("k", "catalogue"), [(1000, 1500), (1000, 10**9), (10, 10**15)])
+def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k: int, catalogue: int) -> None:
+    chances = common_by_chance(k, catalogue)
+
+    assert chances.sum() == pytest.approx(1, abs=1e-12)
+    assert chances @ np.arange(k + 1) == pytest.approx(k * k / catalogue, rel=1e-9)
+
+
+@pytest.mark.parametrize("longest", [0, 255])
+@given(columns=st.integers(1, 40).flatmap(lambda k: st.lists(st.lists(st.integers(0, k), min_size=k, max_size=k), min_size=1)))
+def test_inversions_are_pairs_in_wrong_order_and_ties_are_none(longest: int, columns: list[list[int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        limit_all_pairs(patch, longest)
+        found = inversions(np.array(columns, dtype=np.uint8).T.copy())
+
+    assert found.tolist() == [sum(x > y for i, y in enumerate(ranks) for x in ranks[:i]) for ranks in columns]
+
+
+@pytest.mark.parametrize("k", [255, 256, 257, 1000, 2500, 2501])
+def test_a_long_list_reversed_inverts_every_pair(k: int) -> None:
+    ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k)).reshape(-1, 1)
+
+    assert inversions(ranks).tolist() == [k * (k - 1) // 2]

@@ -10,7 +10,7 @@ from rbo import RankingSimilarity
 
 from kernels import reference
 from monitor.kernels import align
-from monitor.kernels.rbo.bounds import rbo, rbo_truncated
+from monitor.kernels.rbo.untied import rbo, rbo_truncated
 from monitor.kernels.sets import average_overlap
 
 Items = Sequence[int]

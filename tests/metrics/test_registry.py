@@ -1,4 +1,4 @@
-"""Every registered metric keeps what it declares, and what every measure of two lists must keep."""
+"""Every registered metric keeps what it declares and what every measure must keep, and the guide keeps up with them."""
 
 import math
 import re
@@ -15,8 +15,9 @@ import pytest
 import monitor.metrics
 from kernels import reference
 from metrics import known_pairs
+from monitor.arm_metrics import ARM_METRICS
 from monitor.errors import MetricError
-from monitor.metrics import METRICS, Metric, Need, parse, score_all
+from monitor.metrics import METRICS, Metric, Need, expected_by_chance, parse, score_all
 from monitor.metrics.kendall import TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Persistent
 
@@ -211,3 +212,30 @@ def test_a_metric_that_is_not_told_what_it_needs_says_so(kind: type[Metric]) -> 
 
 def assert_same(found: known_pairs.Floats, expected: known_pairs.Floats) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+FOLDER = Path(__file__).parents[2] / "monitor" / "metrics"
+GUIDE = (FOLDER / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", [*METRICS, *ARM_METRICS])
+def test_the_guide_tells_of_every_measure(name: str) -> None:
+    assert f"`{name}`" in GUIDE
+
+
+def test_every_measure_that_the_guide_writes_with_parameters_can_be_read() -> None:
+    named = re.findall(r"`((\w+)\([^`]*\))`", GUIDE)
+
+    written = [text for text, name in named if name in METRICS]
+    assert "rbo(p=0.68)" in written
+    for text in written:
+        parse(text)
+
+
+@pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)])
+def test_chance_is_as_the_guide_says(catalogue: int, expected: float) -> None:
+    found = expected_by_chance(parse("extended_tau"), 10, catalogue)
+
+    assert found is not None
+    assert round(found, 2) == expected
+    assert str(expected).replace("-", "\N{MINUS SIGN}") in GUIDE

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from factories import SLOT, comparison, pull, rule
+from factories import DAY, SLOT, comparison, pull, rule
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg, Recall
 from monitor.model.alerts import Outcome
@@ -24,7 +24,6 @@ from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
 
-DAY = timedelta(days=1)
 NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
 LATER = StillClock(SLOT + 2 * DAY)
 

@@ -5,27 +5,13 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, HeldClock, comparison, rule
+from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
 from monitor.alerts.machine import retire_alerts
 from monitor.alerts.notification_policy import Matcher, NotificationPolicy, Route
 from monitor.errors import DeliveryError
 from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
-from pipeline.test_delivery import (
-    DAY,
-    DOWN,
-    EACH,
-    ENDS,
-    HOUR,
-    MINUTE,
-    REFUSED,
-    SEGMENTS,
-    SILENT,
-    STARTS,
-    FakeReceiver,
-    Scene,
-    scene,
-)
+from pipeline.test_delivery import DOWN, EACH, ENDS, REFUSED, SEGMENTS, SILENT, STARTS, FakeReceiver, Scene, scene
 
 __all__ = ["scene"]
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from factories import SLOT, comparison, expect, rule, summary
+from factories import DAY, SLOT, comparison, expect, rule, summary
 from monitor.model.alerts import Expectation, State
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun, to_lessons
@@ -19,7 +18,6 @@ from monitor.model.runs import Summary
 from monitor.pipeline.expectations import NEAR_DROP_Z, learning_rules
 from monitor.reference.thresholds import SAFETY
 
-DAY = timedelta(days=1)
 N = 10_000
 
 

@@ -1,12 +1,15 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from monitor.errors import InputError
 from monitor.model.rules import Direction
 from monitor.reference.prediction import predict, refer
-from monitor.reference.thresholds import SAFETY, Budget, propose
+from monitor.reference.thresholds import SAFETY, Budget, DropSearch, propose
 
 
 def column(*values: float) -> np.ndarray:
@@ -95,3 +98,91 @@ def test_all_shares_sum_to_the_budget(runs: float, segments: set[str], looks: di
 def test_a_look_nobody_planned_has_no_share() -> None:
     with pytest.raises(KeyError):
         Budget(runs=90, segments=["all"], looks={"drop": 1}).share("all", "trend")
+
+
+def looking(**changes: float) -> DropSearch:
+    return DropSearch(**{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes})
+
+
+def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles() -> None:
+    """2.3263 + 1.2816 at 1 % and 90 %: the textbook's sample size."""
+    found = looking(learned=math.inf, share=0.01)
+
+    assert found.shift == pytest.approx(3.6079, abs=2e-3)
+    assert found.least_drop(100) == pytest.approx(3.6079 * math.sqrt(0.03**2 + 0.3**2 / 100), rel=1e-3)
+
+
+def test_the_shift_is_the_non_centrality_of_scipys_t() -> None:
+    found = looking(learned=14, share=0.01, power=0.8)
+
+    assert 1 - stats.nct.cdf(stats.t.isf(0.01, 13), 13, found.shift) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_no_number_of_users_helps_where_the_runs_wander_too_far() -> None:
+    found = looking()
+    edge = found.least_drop(math.inf)
+
+    assert found.users_for(edge * 0.99) is None
+    assert found.users_for(edge * 1.01) is not None
+    assert found.runs_for(edge * 0.99, math.inf) == 2
+
+
+def test_no_number_of_runs_helps_where_too_few_tell_what_is_normal() -> None:
+    found = looking(learned=6)
+
+    assert found.runs_for(found.least_drop(500, math.inf) * 0.99, 500) is None
+
+
+@given(
+    drop=st.floats(0.005, 1.0),
+    learned=st.integers(5, 500),
+    wander=st.floats(0, 0.1),
+    runs=st.integers(1, 20),
+    power=st.floats(0.5, 0.99),
+)
+def test_the_users_found_are_the_fewest_that_see_the_drop(
+    drop: float, learned: int, wander: float, runs: int, power: float
+) -> None:
+    found = looking(learned=learned, wander=wander, power=power)
+    users = found.users_for(drop, runs)
+
+    if users is None:
+        assert found.least_drop(math.inf, runs) >= drop * (1 - 1e-9)
+    else:
+        assert found.least_drop(users, runs) <= drop * (1 + 1e-9)
+        assert users == 1 or found.least_drop(users - 1, runs) > drop * (1 - 1e-9)
+        assert found.chance(drop, users, runs) >= power - 1e-6
+
+
+@pytest.mark.parametrize(("learned", "wander", "drop", "runs"), [(6, 0.02, 0.3, 1), (30, 0.03, 0.15, 1), (60, 0.0, 0.05, 3)])
+def test_simulated_runs_see_the_drop_as_often_as_planned(learned: int, wander: float, drop: float, runs: int) -> None:
+    """A shock of the run, and users drawn around it; the mean of the runs against Student's t limit of the history."""
+    rng = np.random.default_rng(5)
+    planned = looking(learned=learned, wander=wander)
+    users = planned.users_for(drop, runs)
+    assert users is not None
+    deviation = math.hypot(wander, 0.3 / math.sqrt(users))
+    past = rng.normal(0.5, deviation, size=(40_000, learned))
+    now = rng.normal(0.5 - drop, deviation, size=(40_000, runs)).mean(axis=1)
+    reach = stats.t.isf(planned.share, learned - 1) * past.std(axis=1, ddof=1) * math.sqrt(1 / runs + 1 / learned)
+
+    seen = np.mean(now < past.mean(axis=1) - reach)
+    assert seen == pytest.approx(planned.chance(drop, users, runs), abs=0.006)
+    assert seen >= 0.894
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sd": math.nan},
+        {"sd": -1.0},
+        {"sd": 0.0, "wander": 0.0},
+        {"share": 0.0},
+        {"share": 0.6},
+        {"power": 1.0},
+        {"learned": 1.0},
+    ],
+)
+def test_values_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InputError):
+        looking(**wrong)

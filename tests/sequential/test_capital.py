@@ -11,8 +11,7 @@ from scipy import stats
 
 from capital_paths import follow_capital
 from monitor.errors import InputError
-from monitor.sequential.gate import STAKES, WEIGHTS, bounds, log_capital
-from monitor.sequential.samples import Scale, tally
+from monitor.sequential.gate import STAKES, WEIGHTS, Scale, bounds, log_capital, tally
 
 MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)

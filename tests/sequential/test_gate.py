@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
-from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_samples, log_capital, reject
-from monitor.sequential.samples import Scale, UserSample, tally
+from monitor.sequential.gate import (
+    GateReason,
+    GateResult,
+    GateVerdict,
+    Scale,
+    UserSample,
+    gate_samples,
+    log_capital,
+    reject,
+    tally,
+)
 
 
 def sample(values: list[float] | np.ndarray, missing: int = 0) -> UserSample:

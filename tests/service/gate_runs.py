@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 import factories
-from factories import SLOT, HeldClock
+from factories import DAY, SLOT, HeldClock
 from monitor.model.comparison import Comparison, SampleSize
 from monitor.model.rankings import Coverage, CoverageRow, Panel, UserTable
 from monitor.model.runs import KeptLists, RunStatus, Scores
@@ -24,7 +23,6 @@ from storage.worked import claimed, result
 
 METRIC = "extended_tau"
 OVER = DerivedMetric.OVER_FLOOR.of(METRIC)
-DAY = timedelta(days=1)
 Floats = npt.NDArray[np.float64]
 Score = Callable[[list[str]], Floats]
 

@@ -14,7 +14,7 @@ from monitor.cli.main import app
 from monitor.model.alerts import Transition
 from monitor.model.rules import Subject
 from monitor.model.runs import RunStatus
-from monitor.service.analysis.threshold_suggestion import Backtest, Period, backtest_rules
+from monitor.service.analysis.backtest import Backtest, Period, backtest_rules
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.storage import open_store

@@ -9,6 +9,7 @@ from threading import Event
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import HOUR
 from monitor.model.alerts import State
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler, SlotTrigger, time_after_jump
@@ -18,7 +19,6 @@ from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, Watched, scheduling, watching
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 
 
 def world(folder: Path, names: tuple[str, ...] = ("feed",)) -> Path:

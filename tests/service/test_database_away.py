@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from factories import HOUR
 from logs import captured
 from monitor.errors import DatabaseError
 from monitor.service.daemon import outage
@@ -19,7 +20,7 @@ from servers.proxy import Proxy, proxying
 from servers.webhook import Collector
 from service.lists_world import write_world
 from service.stepped_daemon import Watched, watching
-from service.test_clock import HOUR, NOON
+from service.test_clock import NOON
 
 pytestmark = pytest.mark.early
 

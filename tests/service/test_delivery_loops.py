@@ -1,12 +1,12 @@
 """One loop of one receiver, turn by turn."""
 
-from factories import SLOT, HeldClock, comparison, rule
+from factories import DAY, SLOT, HeldClock, comparison, rule
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Treatment
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from monitor.storage import SqlStore
 from pipeline.outbox_process import store_run
-from pipeline.test_delivery import DAY, FakeReceiver, outlet
+from pipeline.test_delivery import FakeReceiver, outlet
 
 BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from factories import HOUR
 from logs import captured
 from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
@@ -17,7 +18,7 @@ from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.settings.schedule import Every
 from servers.daemon import wait_for
 from service.stepped_daemon import SteppedClock, scheduling, watching
-from service.test_clock import HOUR, NOON, world
+from service.test_clock import NOON, world
 
 LONG = timedelta(minutes=20)
 """Longer than the deadline of 10 minutes with all that is granted beside it."""

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drift_lists import lists_folder
+from factories import DAY
 from monitor import __version__
 from monitor.cli.main import app
 from monitor.export import PrometheusPublisher
@@ -30,7 +31,6 @@ from servers.daemon import wait_for
 from storage.worked import record
 
 K = 10
-DAY = timedelta(days=1)
 DAYS = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 8)]
 NDCG, RECALL = ("ndcg(arm=candidate, gain=linear)@10", "recall(arm=baseline)@10")
 

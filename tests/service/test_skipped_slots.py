@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from factories import HeldClock, comparison
+from factories import MINUTE, HeldClock, comparison
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass

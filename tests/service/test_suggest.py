@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,21 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from factories import SLOT, changed, summary
+from factories import DAY, SLOT, changed, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.alerts import State
 from monitor.model.comparison import Comparison
 from monitor.model.runs import RunStatus, Summary
 from monitor.reference.thresholds import SAFETY
+from monitor.service.analysis.backtest import Suggestion, suggest_thresholds
 from monitor.service.analysis.sample_size import read_plan_inputs
-from monitor.service.analysis.threshold_suggestion import Suggestion, suggest_thresholds
 from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.storage import SqlStore, open_store
 from storage import worked
 
-DAY = timedelta(days=1)
 CONFIG = """
 database: sqlite:///{folder}/rankwatch.db
 comparisons:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from factories import SLOT
+from factories import DAY, SLOT
 from monitor.cli.parameters import parse_instant
 from monitor.errors import ConfigError
 from monitor.metrics import parse
@@ -223,9 +223,6 @@ def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(
 def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
     with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
         load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
-
-
-DAY = timedelta(days=1)
 
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:

@@ -12,14 +12,7 @@ from pydantic import ValidationError
 
 from monitor import sources
 from monitor.options import NOT_IN_HASH, OneOf, Options
-from monitor.sources import (
-    SOURCES,
-    ItemTitlesOptions,
-    ItemWeightsOptions,
-    RelevanceOptions,
-    SourceOptions,
-    UsersOptions,
-)
+from monitor.sources import SOURCES, ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 from monitor.sources.kinds import Reader, SourceKind
 from servers import lists
 from sources import tables

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 import factories
-from factories import SLOT, state
+from factories import HOUR, SLOT, state
 from monitor.model.alerts import AlertState, State, accepted_level
 from monitor.model.memory import MemoryRequest
 from monitor.storage import SqlStore
 from monitor.storage.alert_states import admit, key_of
-from storage.worked import HOUR, fired, lease, note, resolved, run
+from storage.worked import fired, lease, note, resolved, run
 
 
 def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> None:

@@ -13,13 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from hypothesis.stateful import rule as step
 
 from alerts.test_conditions import condition
-from factories import SLOT, comparison, evaluate, rule, summary
+from factories import HOUR, SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.model.alerts import Outcome, State, Transition
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus, Summary
 from monitor.storage import SqlStore, open_store
-from storage.worked import HOUR, attempt, result
+from storage.worked import attempt, result
 
 Found = tuple[RunStatus, tuple[Summary, ...]]
 FOUND: dict[str, Found] = {

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from factories import SLOT
+from factories import HOUR, SLOT
 from monitor.model.alerts import State
 from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore
-from storage.worked import HOUR, attempt, claimed, fired, resolved, result, run
+from storage.worked import attempt, claimed, fired, resolved, result, run
 
 SECOND = timedelta(seconds=1)
 

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 import factories
-from factories import SLOT
+from factories import DAY, HOUR, SLOT
 from monitor.model.runs import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore
 from monitor.storage import prune as pruning
 from monitor.storage.prune import DaySum
 from monitor.storage.tables.run_tables import daily
-from storage.worked import HOUR, claimed, prune, record, result, run
-
-DAY = timedelta(days=1)
+from storage.worked import claimed, prune, record, result, run
 
 
 def summary(**changes: Any) -> Summary:

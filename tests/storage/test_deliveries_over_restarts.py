@@ -1,14 +1,14 @@
 """What a receiver comes to believe while it fails, senders are killed, and people acknowledge, resolve and silence."""
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from factories import SLOT, comparison, evaluate, summary
+from factories import MINUTE, SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
 from monitor.alerts.incidents import assign_incidents
 from monitor.errors import DeliveryError
@@ -20,7 +20,6 @@ from pipeline.outbox_process import CountingPublisher
 from storage.test_alerts_over_restarts import OverAFile
 from storage.worked import claimed, result
 
-MINUTE = timedelta(minutes=1)
 SEGMENTS = ("all", "a=1", "a=2")
 WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
 HELD_FOR = ("acknowledged", "waits for the end of its incident")

@@ -1,7 +1,7 @@
 """Splits and explanations as they are stored, and which runs count as healthy."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 import factories
 import published
-from factories import SLOT
+from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
 from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
 from monitor.model.memory import MemoryRequest, PastRun
@@ -20,7 +20,6 @@ from monitor.storage import SqlStore, run_history
 from monitor.storage.tables.run_tables import explanations
 from storage import worked
 
-DAY = timedelta(days=1)
 MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
 HABITS = {"baseline": {"replaced": (0.5, 0.25, 0.25), "still": (1.0,)}}
 SPLIT = Split(metric="extended_tau", asked=5, means=MEANS, habits=HABITS)

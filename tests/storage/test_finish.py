@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import func, select
 
 import factories
-from factories import SLOT, state
+from factories import HOUR, SLOT, state
 from monitor.errors import DatabaseError
 from monitor.model.rankings import Coverage, CoverageRow
 from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
-from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, record, result, run, scores
+from storage.worked import attempt, claimed, coverage, evidence, fired, record, result, run, scores
 
 
 def counts(store: SqlStore) -> dict[str, int]:

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from factories import SLOT
+from factories import HOUR, SLOT
 from monitor.errors import DatabaseError, LeaseLostError
 from monitor.model.runs import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
-from storage.worked import HOUR, attempt, claimed, fired, lease, prune, result, run
+from storage.worked import attempt, claimed, fired, lease, prune, result, run
 
 LASTS = timedelta(seconds=5)
 ROUNDS = 20

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 import factories
-from factories import SLOT
+from factories import DAY, HOUR, SLOT
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State
 from monitor.model.memory import MemoryRequest
@@ -20,9 +20,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus
 from monitor.storage import SqlStore, list_parquet
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import HOUR, claimed, prune, record, result, scores, user_scores
-
-DAY = timedelta(days=1)
+from storage.worked import claimed, prune, record, result, scores, user_scores
 
 
 def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]) -> KeptLists:

@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from factories import SLOT
+from factories import HOUR, MINUTE, SLOT
 from monitor.errors import DatabaseError
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage import SqlStore, rows
 from monitor.storage.tables.alert_tables import notifications
 from statements import count_statements
-from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run
-
-MINUTE = timedelta(minutes=1)
+from storage.worked import claimed, fired, lease, note, resolved, result, run
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from factories import DAY
 from monitor.model.notifications import DeliveryStatus, Notification
 from monitor.model.pages import SeriesKey
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.storage import SqlStore
 from monitor.storage.tables.run_tables import summaries
-from web.stored_pages import DAY, KEY, METRIC, SLOTS, fill, lists_of
+from web.stored_pages import KEY, METRIC, SLOTS, fill, lists_of
 
 NAME = "home-feed"
 WHOLE: dict[str, Any] = {"since": SLOTS[0], "until": SLOTS[-1], "most": 100}

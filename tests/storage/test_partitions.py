@@ -5,13 +5,12 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from factories import SLOT
+from factories import DAY, HOUR, SLOT
 from monitor.errors import DatabaseError
 from monitor.model.retention import DataKind
 from monitor.model.runs import Claim
@@ -19,13 +18,11 @@ from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage import prune as pruning
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled
-from storage.worked import HOUR, claimed, cutoffs, prune, result, run, user_scores
+from storage.worked import claimed, cutoffs, prune, result, run, user_scores
 
 pytestmark = pytest.mark.early
 
 __all__ = ["pooled"]
-
-DAY = timedelta(days=1)
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """Earlier runs as rules learn from them."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
 import factories
-from factories import SLOT
+from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
 from monitor.model.memory import MemoryRequest
 from monitor.model.rules import SimilarityRule, describe_series
@@ -17,7 +17,6 @@ from monitor.storage import SqlStore
 from monitor.storage.tables.run_tables import lessons
 from storage import worked
 
-DAY = timedelta(days=1)
 LOW = factories.rule(alert="Low", segments="each")
 FULL = Expectation(alert="Low", segment="all", runs=9, expected=0.5, limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from sqlalchemy import text
 
-from factories import SLOT
+from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import HOUR, claimed, result, scores, user_scores
+from storage.worked import claimed, result, scores, user_scores
 
 NAN = float("nan")
 

@@ -4,22 +4,20 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
 from multiprocessing.synchronize import Barrier
 
 import psycopg
 import pytest
 from sqlalchemy import select
 
-from factories import SLOT
+from factories import DAY, HOUR, SLOT
 from forking import context
 from monitor.errors import DatabaseError
 from monitor.storage import SqlStore, open_store
 from monitor.storage.tables.run_tables import daily
 from servers.daemon import wait_for
-from storage.worked import HOUR, cutoffs, prune, run
+from storage.worked import cutoffs, prune, run
 
-DAY = timedelta(days=1)
 DAYS = 8
 
 

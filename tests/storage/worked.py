@@ -9,7 +9,7 @@ import pandas as pd
 from sqlalchemy import text
 
 import factories
-from factories import SLOT, state
+from factories import HOUR, SLOT, state
 from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, Notification
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
@@ -17,7 +17,6 @@ from monitor.model.retention import Cutoffs
 from monitor.model.runs import Claim, Evidence, EvidenceKind, RunRecord, RunResult, RunStatus, Scores
 from monitor.storage import SqlStore
 
-HOUR = timedelta(hours=1)
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 
 

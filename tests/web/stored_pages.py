@@ -13,14 +13,13 @@ from starlette.applications import Starlette
 
 import factories
 import published
-from factories import SLOT, HeldClock
+from factories import DAY, SLOT, HeldClock
 from monitor.model.alerts import State
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.storage import SqlStore
 from web.sites import running
 
-DAY = timedelta(days=1)
 SLOTS = [SLOT + number * DAY for number in range(4)]
 METRIC = "extended_tau"
 KEY = "key-1"

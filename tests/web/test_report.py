@@ -11,14 +11,14 @@ import pytest
 
 import factories
 import published
-from factories import HeldClock
+from factories import DAY, HeldClock
 from monitor.storage import SqlStore
 from monitor.web.pages import report
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report
 from monitor.web.pages.site import AbsentPageError
 from servers.chromium import TROUBLE, browsing
-from web.stored_pages import DAY, SLOTS, fill
+from web.stored_pages import SLOTS, fill
 from web.test_pages import EVIL, watched
 
 

@@ -1,7 +1,4 @@
-"""Where each baseline item stands in the candidate's list: by all pairs for short lists, by sorting for long ones.
-
-Also what stands ahead of each rank but belongs behind it.
-"""
+"""Where each baseline item stands in the candidate's list, by all pairs or by sorting, and what stands ahead out of order."""
 
 from __future__ import annotations
 

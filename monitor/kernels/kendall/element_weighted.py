@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment
+from monitor.kernels.alignment import Alignment, Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
 from monitor.kernels.engines.positions import sum_earlier_larger
-from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
 from monitor.model.arrays import Floats, Integers
 from monitor.model.rankings import ByArm
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, derive_once
+from monitor.kernels.alignment import Alignment, count_absent_ahead, count_discordant, count_shared, derive_once, divide, pairs
 from monitor.kernels.engines.positions import inversions, rank_dtype
-from monitor.kernels.kendall.ties import Tied, find_tied, rank_tied
-from monitor.kernels.shared import count_absent_ahead, count_discordant, count_shared, divide, pairs
+from monitor.kernels.kendall.weighted import Tied, find_tied, rank_tied
 from monitor.model.arrays import Floats, Integers
 
 _NARROW_K = 2**13  # shorter lists' counts fit 32 bits, and those cost half

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.rbo.weight import to_units
+from monitor.kernels.rbo.untied import to_units
 from monitor.model.arrays import Codes, Floats
 
 _Counts = npt.NDArray[np.signedinteger[Any]]

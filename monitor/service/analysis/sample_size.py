@@ -27,10 +27,10 @@ from monitor.model.runs import Summary
 from monitor.pipeline.expectations import share_out
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
-from monitor.reference.counts import from_angle, to_angle
 from monitor.reference.prediction import WINDOW, refer
+from monitor.reference.sampling_error import from_angle, to_angle
 from monitor.reference.thresholds import Budget, DropSearch
-from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
+from monitor.service.analysis.backtest import newest_runs, pick_healthy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Runs slots on demand for commands: one now, or every slot of a past period in order.
-
-Also their metrics, written to a textfile or pushed.
-"""
+"""Slots run on demand for commands, one now or a past period in order, and their metrics, to a textfile or pushed."""
 
 from __future__ import annotations
 

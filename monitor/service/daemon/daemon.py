@@ -22,13 +22,7 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers.message import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
-from monitor.service.composition import (
-    reconcile,
-    reconcile_logged,
-    require_reloadable,
-    set_known_names,
-    wire,
-)
+from monitor.service.composition import reconcile, reconcile_logged, require_reloadable, set_known_names, wire
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole

@@ -1,7 +1,4 @@
-"""The daemon's jobs: run the newest slot of a comparison, back-fill relevance, publish what is stored, prune.
-
-Also the newest run of each comparison as it was last read.
-"""
+"""The daemon's jobs: run a comparison's newest slot, back-fill relevance, prune, publish newest runs as they were last read."""
 
 from __future__ import annotations
 

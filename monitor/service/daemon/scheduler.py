@@ -1,7 +1,4 @@
-"""The daemon's schedule: APScheduler with slots as a trigger, one daemon thread a job, never two of one name.
-
-Also the plan by which each job is called.
-"""
+"""The daemon's schedule: APScheduler over plans of jobs, slots as a trigger, one daemon thread a job, never two of one name."""
 
 from __future__ import annotations
 

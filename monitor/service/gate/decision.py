@@ -18,8 +18,7 @@ from monitor.errors import InputError
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL
 from monitor.ports import Clock, History
-from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_samples
-from monitor.sequential.samples import UserSample, tally
+from monitor.sequential.gate import GateReason, GateResult, GateVerdict, UserSample, gate_samples, tally
 from monitor.service.clock import SystemClock
 from monitor.service.gate.judged_runs import (
     LEFT_OUT_TEXTS,

@@ -19,7 +19,7 @@ from monitor.model.rankings import ALL, Panel, UserTable
 from monitor.model.runs import Run, RunStatus
 from monitor.ports import History
 from monitor.sampling import draw, kept_among
-from monitor.sequential.samples import Scale
+from monitor.sequential.gate import Scale
 from monitor.service.gate.question import Question
 
 _LOOKED_THROUGH = 100_000

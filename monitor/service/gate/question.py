@@ -14,7 +14,7 @@ from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.rankings import ALL
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.sequential.samples import Scale
+from monitor.sequential.gate import Scale
 from monitor.service.runner import pick_comparison
 
 

@@ -17,12 +17,7 @@ from monitor.sources.file.file_view import FileView
 from monitor.sources.file.views import ListView, UserView
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.table_lists import TableBatch, check_size
-from monitor.sources.table_readers import (
-    TableItemTitles,
-    TableItemWeights,
-    TableRelevance,
-    over_table,
-)
+from monitor.sources.table_readers import TableItemTitles, TableItemWeights, TableRelevance, over_table
 
 _BATCH_ROWS = 8192
 _USER_BYTES = 64

@@ -25,13 +25,7 @@ from monitor.sources.columns import require_columns
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.table_lists import TableBatch, TableLists
-from monitor.sources.table_readers import (
-    TableItemTitles,
-    TableItemWeights,
-    TableRelevance,
-    TableUsers,
-    over_table,
-)
+from monitor.sources.table_readers import TableItemTitles, TableItemWeights, TableRelevance, TableUsers, over_table
 
 _FETCH = 10_000
 _SQLITE_STEPS = 10_000

@@ -1,23 +1,23 @@
-"""Stored runs judged again by rules that learn: histories as nobody wants them, each with what is said of it."""
+"""Runs judged by rules that learn, whole histories of them: what fires, what ends, and what is said beside a value."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
 import published
-from factories import SLOT, comparison, rule, summary
-from monitor.model.alerts import AlertState, Outcome, State, Transition
+from factories import DAY, HOUR, SLOT, changed, comparison, rule, summary, transition
+from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, accepted_level
 from monitor.model.comparison import Comparison
+from monitor.model.memory import PastRun
 from monitor.model.rankings import Coverage, CoverageRow
 from monitor.model.rules import Learning, Rule
 from monitor.model.runs import RunRecord, RunStatus, Summary
-from monitor.pipeline.judgement import Rejudgement
+from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement
 
-DAY = timedelta(days=1)
 DROP = rule(learned=Learning.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)
 TREND = rule(alert="Trend", learned=Learning.TREND, threshold=-1.0, resolve_at=-1.0, for_runs=1)
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
@@ -184,3 +184,131 @@ def test_the_fold_of_the_parts_is_the_fold_of_the_whole_and_a_slot_judged_before
     rejudging = Rejudgement(comparison=what)
     again = [change for each in (*records[:20], records[19], *records[20:]) for change in rejudging.judge(each)]
     assert [(each.slot, each.alert, each.to_state) for each in again] == whole
+
+
+HEALTHY = list(0.5 + 0.02 * np.random.default_rng(5).normal(size=40))
+ILL = [mean - 0.3 for mean in HEALTHY]
+
+
+def judge(means: Sequence[float], accepted: dict[int, int] | None = None) -> tuple[list[bool], list[str]]:
+    """Whether anything fires after each day, and the reasons of the ends; ``accepted`` the level of one day after another."""
+    levels = [accepted_level("home-feed", SLOT + day * DAY, "", SLOT + at * DAY + HOUR) for day, at in (accepted or {}).items()]
+    rejudging = Rejudgement(comparison=watched(DROP, TREND), accepted=tuple(levels))
+    fires, ends = [], []
+    for record in days(means):
+        ends += [change.reason for change in rejudging.judge(record) if change.is_end]
+        fires.append(any(state.state is State.FIRING for state in rejudging.states.values()))
+    return fires, ends
+
+
+def starts(fires: Sequence[bool]) -> list[int]:
+    return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
+
+
+@pytest.mark.parametrize("moved", [0.0, -0.06])
+def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then(moved: float) -> None:
+    fires, _ = judge(HEALTHY[:20] + ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
+    assert all(fires[20:30])
+    assert not any(fires[32:])
+
+
+def test_twelve_equal_days_after_a_trend_do_not_fire_for_rounding() -> None:
+    fires, _ = judge([0.5] * 20 + [0.4] * 10 + [0.5 - 1e-17] * 12)
+    assert not any(fires[30:])
+
+
+def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse() -> None:
+    fires, ends = judge(HEALTHY[:20] + ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
+
+    assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
+    assert ends[0].endswith(
+        "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
+        "(rankwatch accept home-feed --from 2024-01-28T00:00:00Z) or roll back"
+    )
+
+
+def test_a_level_nobody_accepted_pages_again_once_it_was_left() -> None:
+    fires, _ = judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3])
+    assert starts(fires) == [20, 46]
+
+
+def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good() -> None:
+    fires, ends = judge(HEALTHY[:20] + ILL[:25], {20: 23})
+
+    assert (starts(fires), fires.index(False, 20)) == ([20], 24)
+    assert "new normal" not in ends[0]
+    back, _ = judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3], {20: 23})
+    assert starts(back) == [20]
+
+
+def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on() -> None:
+    what = changed(watched(DROP, TREND), holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)))
+    means = HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]
+    rejudging, said = Rejudgement(comparison=what), []
+    for record in days(means):
+        rejudging.judge(record)
+        said.append(rejudging.states["SimilarityLow", "all"])
+
+    assert [day for day, each in enumerate(said) if each.state is State.FIRING] == [30, 31]
+    assert said[20].reason == "not judged by what is normal: the day is one of the holidays of the comparison"
+    assert "was expected after 20 healthy runs" in said[23].reason
+    assert "was expected after 27 healthy runs" in said[32].reason
+
+
+def test_a_slow_loss_that_goes_on_goes_on_firing() -> None:
+    fires, _ = judge(HEALTHY[:20] + [0.42 - 0.02 * day for day in range(20)])
+    assert all(fires[20:])
+
+
+SCORES = (-1.0, 1.0)
+LOW = rule(scores=SCORES)
+
+
+def scales(**changes: object) -> ChangeScales:
+    base = ChangeScales(comparison=comparison(rules=(LOW,)), summaries=(summary(mean=0.254),), expectations=(), past=())
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def past(*means: float, alarmed: bool = False) -> tuple[PastRun, ...]:
+    states = {("SimilarityLow", "all"): State.FIRING} if alarmed else {}
+    return tuple(PastRun(slot=SLOT - n * DAY, states=states, summaries=(summary(mean=mean),)) for n, mean in enumerate(means))
+
+
+def test_a_value_has_its_interval_over_users() -> None:
+    (told,) = scales().complete([transition()])
+    assert told.interval == pytest.approx((0.254 - 0.0196, 0.254 + 0.0196), abs=1e-4)
+    assert told.normal is None
+
+
+def test_a_share_of_coverage_has_one_of_the_users_asked() -> None:
+    (told,) = scales().complete([transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)])
+    assert told.interval == pytest.approx((0.12710, 0.28433), abs=5e-5)
+
+
+def test_what_has_no_value_has_neither() -> None:
+    change = transition(metric="condition", statistic="no_data", value=None)
+    assert scales(past=past(0.5)).complete([change]) == (change,)
+
+
+def test_normal_is_what_the_rule_expected() -> None:
+    expected = Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.51)
+    learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
+    (told,) = scales(comparison=learned, expectations=(expected,), past=past(0.9)).complete([transition()])
+    assert told.normal == 0.51
+
+
+def test_normal_of_a_threshold_is_what_another_rule_expected_of_the_same_series() -> None:
+    rules = (LOW, rule(alert="Dropped", learned=Learning.DROP), rule(alert="Tail", statistic="p05"))
+    expected = [
+        Expectation(alert="Tail", segment="all", runs=9, expected=-0.2),
+        Expectation(alert="Dropped", segment="country=UK", runs=9, expected=0.7),
+        Expectation(alert="Dropped", segment="all", runs=9, expected=0.52),
+    ]
+    (told,) = scales(comparison=comparison(rules=rules), expectations=expected).complete([transition()])
+    assert told.normal == 0.52
+
+
+def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_alert() -> None:
+    before = (*past(*[0.9] * 5), *past(0.1, alarmed=True), *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5))
+    (told,) = scales(past=before).complete([transition()])
+    assert told.normal == pytest.approx(0.5)

@@ -1,7 +1,4 @@
-"""Suggested thresholds for a comparison, learned from its stored runs, what each would have caught.
-
-Also what any other rules would have made of those runs. Stores nothing.
-"""
+"""What other rules would have made of a comparison's stored runs, and thresholds suggested from these. Stores nothing."""
 
 from __future__ import annotations
 

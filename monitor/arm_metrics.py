@@ -1,7 +1,6 @@
-"""Arm-wide measures.
+"""Measures of what one arm lists to all users together, each an `ArmMetric` by name: how much, how evenly, how new.
 
-How much, how evenly and how new an arm lists, what all of them declare, the lists they look at, and
-both arms measured over all segments of a run.
+What is measured pair by pair lives in `monitor.metrics`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 
+from monitor.errors import MetricError
 from monitor.kernels.exposure import catalogue_coverage, churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
 from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, largest_group, number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
@@ -161,7 +162,7 @@ def _mean_over_users(
     )
 
 
-MEASURES = (
+_MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
         measure=lambda listing: catalogue_coverage(listing.counts, listing.catalogue),
@@ -248,7 +249,18 @@ MEASURES = (
         source="the discrete metric on lists",
     ),
 )
-"""All of them, by name."""
+ARM_METRICS: Mapping[str, ArmMetric] = {metric.name: metric for metric in _MEASURES}
+
+
+def parse_arm_metric(text: object) -> ArmMetric:
+    """The arm-wide metric of that name; MetricError, with a suggestion, where there is none."""
+    name = text.strip() if isinstance(text, str) else ""
+    if name in ARM_METRICS:
+        return ARM_METRICS[name]
+    near = get_close_matches(name.lower(), ARM_METRICS, n=1)
+    known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ARM_METRICS)}"
+    msg = f"unknown arm-wide metric {text!r}; {known}"
+    raise MetricError(msg)
 
 
 def measure_arms(

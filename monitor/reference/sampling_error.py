@@ -1,7 +1,4 @@
-"""Rare shares of users as what they are, counts: how surprising the next one is, exactly.
-
-Also the sampling error of any statistic of one run.
-"""
+"""Sampling error of any statistic of one run; rare shares of users as what they are, counts: how surprising the next one is."""
 
 from __future__ import annotations
 

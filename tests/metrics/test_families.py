@@ -1,0 +1,190 @@
+"""What the families of metrics declare beside what the registry checks: chance, bounds, parameters, names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from kernels import reference, reference_rbo
+from kernels import reference_relevance as slow
+from metrics import known_pairs
+from monitor.errors import MetricError
+from monitor.kernels.rbo.untied import rbo_weight
+from monitor.metrics import Metric, expected_by_chance, score_all
+from monitor.metrics.footrule import Footrule, TopkFootrule
+from monitor.metrics.kendall import (
+    AppendedTau,
+    ElementWeightedTau,
+    KendallDistance,
+    KendallTau,
+    PositionWeightedKendallDistance,
+    TopkKendall,
+    TopkKendallNormalized,
+)
+from monitor.metrics.rbo import Persistent, Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
+from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
+
+
+def test_chance_has_nothing_to_say_of_a_metric_that_is_undefined_for_lists_so_short() -> None:
+    assert expected_by_chance(KendallTau(), 1, 5) is None
+    assert expected_by_chance(Footrule(depth=1), 5, 5) is None
+    assert AppendedTau().expected_by_chance(1, 1) is None
+    assert AppendedTau().expected_by_chance(1, 2) == -1.0
+
+
+def test_chance_of_long_lists_from_a_large_catalogue_is_exact() -> None:
+    # 1,000 of a million items share one item on average: P(z >= 2) is 1 - 2 / e.
+    assert expected_by_chance(KendallDistance(), 1000, 1_000_000) == pytest.approx(0.25 / (1 - 2 / math.e), rel=2e-3)
+
+
+def test_chance_is_not_worked_out_where_the_formula_would_cost_too_much() -> None:
+    assert expected_by_chance(PositionWeightedKendallDistance(), 5000, 6000) is None
+    assert expected_by_chance(ElementWeightedTau(), 5, 10) is None
+
+
+@pytest.mark.parametrize("kind", [TopkKendall, TopkKendallNormalized])
+@pytest.mark.parametrize("penalty", [-0.1, 1.1, math.nan, math.inf])
+def test_a_penalty_out_of_range_is_refused(kind: type[TopkKendall], penalty: float) -> None:
+    with pytest.raises(MetricError, match="between 0 and 1"):
+        kind(penalty=penalty)
+
+
+TEN = list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("metric", "most", "farthest"),
+    [
+        (KendallDistance(), 45, TEN[::-1]),
+        (TopkKendall(penalty=0.0), 100, range(10, 20)),
+        (TopkKendall(penalty=0.5), 145, range(10, 20)),
+        (Footrule(), 50, TEN[::-1]),
+        (TopkFootrule(), 110, range(10, 20)),
+        (PositionWeightedKendallDistance(), 45, None),
+    ],
+    ids=str,
+)
+def test_bounds_of_top_tens_are_told_and_reached(metric: Metric, most: float, farthest: Sequence[int] | None) -> None:
+    assert metric.bounds(10) == (0.0, most)
+    if farthest is not None:
+        assert known_pairs.scores(metric, [(TEN, farthest)])[0] == most
+
+
+FAMILY: dict[str, type[Persistent]] = {
+    kind.name: kind for kind in (Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW)
+}
+every_kind = pytest.mark.parametrize("kind", FAMILY.values(), ids=FAMILY.keys())
+
+
+@every_kind
+def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind: type[Persistent]) -> None:
+    for p in (0.0, 1.0, math.nan, math.inf, -0.1):
+        with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
+            kind(p=p)
+
+
+@pytest.mark.parametrize("kind", [RboMax, RboMin, RboRes, RboTruncated])
+@pytest.mark.parametrize("p", [0.3, 0.9, 0.99])
+def test_the_bounds_are_tight(kind: type[Persistent], p: float) -> None:
+    for k in (1, 3, 10, 60):
+        top = list(range(k))
+        ends: list[known_pairs.Pair] = [(top, top), (top, [item + k for item in top]), (top, [])]
+
+        found = known_pairs.scores(kind(p=p), ends, k=k)
+
+        assert [found.min(), found.max()] == pytest.approx(kind(p=p).bounds(k), abs=1e-14)
+
+
+def test_bounds_look_no_deeper_than_the_depth() -> None:
+    assert RboMin(depth=3).bounds(10) == RboMin().bounds(3)
+    assert RboMin().bounds(10)[1] == pytest.approx(rbo_weight(0.9, 10), abs=1e-14)
+    assert RboTruncated().bounds(10)[1] == pytest.approx(1 - 0.9**10, abs=1e-14)
+    assert Rbo().bounds(10) == (0.0, 1.0)
+
+
+def test_tied_items_are_measured_by_each_treatment() -> None:
+    tied, untied = ([1, 2], [1.0, 1.0]), ([1, 2], [2.0, 1.0])
+    batch = reference_rbo.batch([(tied, untied)])
+
+    found = score_all(batch, [RboW(p=0.5), RboA(p=0.5), RboB(p=0.5), Rbo(p=0.5)])
+
+    assert [scores[0] for scores in found.values()] == pytest.approx([5 / 6, 3 / 4, (1 + math.sqrt(0.5)) / 2, 1.0], abs=1e-15)
+
+
+def test_the_bounds_of_very_long_lists_keep_their_order() -> None:
+    # What rounding left of one rank's weight, times 100,000 items in common, lifted the least above the rest.
+    batch = reference.batch([(list(range(100_000)), [*range(200_000, 201_000), *range(1000, 100_000)])])
+
+    least, middle, most = (score_all(batch, [kind(p=0.9)])[f"{kind.name}(p=0.9)"][0] for kind in (RboMin, Rbo, RboMax))
+
+    assert 0 <= least <= middle <= most < 1e-12
+
+
+@every_kind
+def test_any_p_between_0_and_1_gives_a_score_in_range(kind: type[Persistent]) -> None:
+    for p in (5e-324, 1e-300, 1e-17, 1 - 2**-53):
+        pairs = [([1, 2, 3], [1, 3]), ([1], [1]), ([1], [2]), (list(range(99)), list(range(99)))]
+
+        found = known_pairs.scores(kind(p=p), pairs)
+
+        assert ((found >= 0) & (found <= 1)).all(), p
+
+
+OF_LABELS: tuple[type[Metric], ...] = (Cg, Dcg, Map, Mrr, Ndcg, Recall)
+REGISTRY: dict[str, type[Metric]] = {kind.name: kind for kind in OF_LABELS} | {"ndcg_vs_baseline": NdcgVsBaseline}
+EVERY_VARIANT = [
+    kind(**{name: word})  # type: ignore[arg-type] # words of its own choices
+    for kind in REGISTRY.values()
+    for name, words in kind.choices.items()
+    for word in words
+]
+SIX = dict(enumerate([3.0, 2.0, 3.0, 0.0, 1.0, 2.0]))
+
+every_variant = pytest.mark.parametrize("metric", EVERY_VARIANT, ids=str)
+
+
+def score(metric: Metric, known: dict[int, float], baseline: list[int], candidate: list[int]) -> float:
+    return float(score_all(slow.labelled([(baseline, candidate)], [known]), [metric])[str(metric)][0])
+
+
+def test_the_six_grades_through_the_whole_way() -> None:
+    six, better = list(range(6)), [0, 2, 1, 5, 4, 3]
+
+    assert score(Cg(arm="baseline"), SIX, six, better) == 11
+    assert score(Dcg(arm="baseline"), SIX, six, better) == pytest.approx(6.861, abs=5e-4)
+    assert score(Dcg(arm="baseline", gain="exponential"), SIX, six, better) == pytest.approx(13.848, abs=5e-4)
+    assert score(Ndcg(arm="baseline"), SIX, six, better) == pytest.approx(0.961, abs=5e-4)
+    assert score(Ndcg(arm="candidate"), SIX, six, better) == 1
+    assert score(Ndcg(), SIX, six, better) == pytest.approx(0.039, abs=5e-4)
+    assert score(Cg(), SIX, six, better) == 0
+
+
+def test_an_ideal_over_further_items_lowers_both_arms() -> None:
+    six = list(range(6))
+
+    assert score(Ndcg(arm="candidate"), SIX | {6: 3.0, 7: 2.0}, six, six) == pytest.approx(0.785, abs=5e-4)
+
+
+def test_a_depth_cuts_lists_and_ideal_alike() -> None:
+    known = {1: 1.0, 2: 1.0, 3: 1.0}
+
+    assert score(Ndcg(arm="candidate", depth=1), known, [9, 8, 7], [1, 8, 7]) == 1
+    assert score(Recall(arm="candidate", depth=1), known, [9, 8, 7], [1, 8, 7]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("kind", OF_LABELS)
+def test_the_better_candidate_is_above_zero_and_of_an_unknown_user_nothing_is_said(kind: type[Metric]) -> None:
+    known = {1: 2.0, 2: 1.0}
+
+    assert score(kind(), known, [7, 8, 9], [1, 8, 9]) == -score(kind(), known, [1, 8, 9], [7, 8, 9]) > 0
+    assert math.isnan(score(kind(), {}, [1, 2], [2, 1]))
+    assert math.isnan(score(kind(), {1: 1.0}, [], []))
+
+
+@every_variant
+def test_grades_that_sum_up_to_infinity_warn_of_nothing(metric: Metric) -> None:
+    found = score(metric, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])
+
+    assert found == math.inf or math.isnan(found) or abs(found) <= 1.7e308

@@ -1,0 +1,222 @@
+"""Retention: what goes and what stays, by a clock that others confirm; and what the rest takes on disk."""
+
+import threading
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from factories import DAY, HOUR, SLOT
+from monitor.model.notifications import DeliveryStatus, Silence
+from monitor.model.retention import DataKind, Pruned
+from monitor.model.runs import RunStatus, Scores
+from monitor.settings.configuration import RetentionOptions
+from monitor.storage import SqlStore, maintenance, open_store
+from monitor.storage.run_results import RUN_TABLES
+from monitor.storage.tables.metadata import metadata
+from monitor.storage.tables.run_tables import runs
+from storage.worked import NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, result, run
+
+
+def scored(store: SqlStore, run_id: int) -> int:
+    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
+
+
+def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
+    old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
+
+    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
+    assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
+
+    assert (scored(store, old), store.history.evidence(old)) == (0, ())
+    assert len(record(store, old).summaries) == 2
+    assert scored(store, new) == 3
+    assert len(store.history.evidence(new)) == 2
+    assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
+
+
+def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
+    run(store, SLOT)
+    new = run(store, SLOT + DAY)
+
+    assert prune(store, runs=SLOT + DAY) == {
+        "scores": 3,
+        "score_places": 2,
+        "evidence": 2,
+        "stages": 2,
+        "coverage_reasons": 2,
+        "coverage": 2,
+        "statistics": 4,
+        "summaries": 2,
+        "runs": 1,
+    }
+    assert [found.id for found in store.history.runs(comparison=None, limit=9)] == [new]
+
+
+def test_others_write_between_the_runs(store: SqlStore) -> None:
+    for hours in range(20):
+        run(store, SLOT + hours * HOUR)
+    claims: list[object] = []
+    writer = threading.Thread(target=lambda: claims.append(attempt(store, SLOT + DAY)))
+
+    writer.start()
+    gone = prune(store, runs=SLOT + DAY)
+    writer.join()
+
+    assert gone["runs"] == 20
+    assert [claim is not None for claim in claims] == [True]
+
+
+def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
+    claimed(store)
+    run(store, SLOT + HOUR)
+    claimed(store, SLOT + HOUR, rerun=True)
+
+    assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY, runs=SLOT + DAY) == {}
+    assert [found.status for found in store.history.runs(comparison=None, limit=9)] == [RunStatus.OK, RunStatus.RUNNING]
+
+
+def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store: SqlStore) -> None:
+    firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
+    run(store, SLOT, firing, lasting, receivers=("hook",))
+    store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
+    run(store, SLOT + HOUR, resolved(SLOT + HOUR, firing[0]), receivers=("hook",))
+
+    assert "transitions" not in prune(store, runs=SLOT + DAY)
+    (end,) = lease(store, SLOT + HOUR)
+    store.outbox.record(note(end, SLOT + HOUR, DeliveryStatus.HELD))
+    assert "transitions" not in prune(store, runs=SLOT + DAY)
+    store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
+
+    assert prune(store, runs=SLOT + DAY) == {"notifications": 3, "deliveries": 2, "transitions": 2}
+    (left,) = store.alerts.transitions(comparison=None, limit=None)
+    assert (left.segment, left.is_start, store.alerts.firing()) == ("country=UK", True, (left,))
+    assert len(store.alerts.states()) == 2
+
+
+def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store: SqlStore) -> None:
+    for ends_at in (SLOT, SLOT + 2 * DAY):
+        wanted = Silence(
+            id=0, matchers=("segment=all",), author="anna", comment="", created_at=NEVER, starts_at=NEVER, ends_at=ends_at
+        )
+        store.alerts.add_silence(wanted)
+
+    assert prune(store, runs=SLOT + DAY) == {"silences": 1}
+    assert [each.ends_at for each in store.alerts.silences(ending_after=None)] == [SLOT + 2 * DAY]
+
+
+def housekept(store: SqlStore, now: datetime) -> Pruned:
+    """Deleted as the daemon and the command do it."""
+    return store.maintenance.prune(RetentionOptions().cutoffs(now), now=now)
+
+
+def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_made_under_it(store: SqlStore) -> None:
+    for number in range(4):
+        run(store, SLOT + number * DAY)
+    ahead = SLOT + 3650 * DAY if store.database.is_sqlite else SLOT + 700 * DAY
+
+    alone = housekept(store, ahead)
+    for hours in range(0, 30, 5):
+        run(store, ahead + hours * HOUR)
+    beside_its_runs = housekept(store, ahead + 30 * HOUR)
+
+    assert (alone.rows, beside_its_runs.rows) == ({}, {})
+    assert alone.refused
+    assert beside_its_runs.refused
+    assert "no run is newer than 2024-01-11T00:00:00Z: correct the clock; if it is right" in beside_its_runs.refused
+    assert len(store.history.runs(comparison=None, limit=99)) == 4 + 6
+
+
+def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(store: SqlStore) -> None:
+    run(store, SLOT)
+    back = SLOT + 60 * DAY
+    found = []
+    for days in range(4):
+        run(store, back + days * DAY)
+        found.append(housekept(store, back + days * DAY + HOUR))
+
+    assert [each.rows.get("scores", 0) for each in found] == [0, 0, 3, 0]
+    assert [bool(each.refused) for each in found] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("every", [HOUR, 7 * DAY, 31 * DAY])
+def test_runs_of_every_schedule_confirm_the_clock(store: SqlStore, every: timedelta) -> None:
+    for number in range(6):
+        run(store, SLOT + number * every)
+
+    assert housekept(store, SLOT + 6 * every - HOUR).refused is None
+
+
+def test_the_first_runs_of_a_rare_schedule_confirm_no_clock_yet(store: SqlStore) -> None:
+    run(store, SLOT)
+    assert housekept(store, SLOT + 10 * DAY).refused is None
+    assert housekept(store, SLOT + 10 * DAY + HOUR).refused
+
+
+def test_a_young_or_empty_database_confirms_every_clock(store: SqlStore) -> None:
+    assert housekept(store, SLOT).refused is None
+    run(store, SLOT)
+    assert housekept(store, SLOT + DAY).refused is None
+
+
+def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
+    run(store, SLOT)
+    housekept(store, SLOT + DAY)
+    with store.database.write() as connection:
+        for table in (*RUN_TABLES, runs):
+            connection.execute(table.delete())
+
+    assert housekept(store, SLOT + 600 * DAY).refused
+    assert housekept(store, SLOT + 6 * DAY).refused is None
+
+
+def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url: str) -> None:
+    with closing(open_store(migrated_url, create=False)) as store:
+        now = datetime.now(UTC) + 40 * DAY
+        for days in range(0, 40, 5):
+            run(store, now - days * DAY)
+
+        found = housekept(store, now)
+        in_time = housekept(store, datetime.now(UTC))
+
+    assert found.rows == {}
+    assert found.refused
+    assert ", the database's " in found.refused
+    assert in_time.refused is None
+
+
+def many(users: int) -> Scores:
+    names = pd.Index([f"user-{number:06}" for number in range(users)], dtype="str")
+    return Scores(users=names, by_metric={metric: np.full(users, 0.5) for metric in ("extended_tau", "rbo(p=0.9)")})
+
+
+def stored(store: SqlStore, days: int, users: int, comparison: str = "home-feed", **changes: Any) -> int:
+    claim = claimed(store, SLOT + days * DAY, comparison=comparison)
+    assert store.runs.finish(result(claim, scores=many(users), **changes), receivers=())
+    return claim.run_id
+
+
+def test_every_table_is_of_one_kind() -> None:
+    listed = [table.name for tables in maintenance.TABLES.values() for table in tables]
+    assert sorted(listed) == sorted(metadata.tables)
+
+
+def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> None:
+    for days in range(3):
+        stored(store, days, users=2000)
+    prune(store, now=SLOT + 3 * DAY)
+
+    found = {each.kind: each for each in store.maintenance.measure().kinds}
+
+    scores = found[DataKind.SCORES]
+    assert (scores.runs, scores.oldest) == (3, SLOT)
+    assert 6_000 * 30 < scores.used_bytes < 6_000 * 300
+    assert (found[DataKind.EVIDENCE].runs, found[DataKind.LISTS].runs) == (3, 0)
+    assert scores.bytes_per_run == pytest.approx(scores.used_bytes / 3)
+    whole = store.maintenance.measure()
+    assert sum(each.used_bytes for each in whole.kinds) == whole.used_bytes
+    assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
+    assert store.maintenance.sizes(anew=False) is store.maintenance.sizes(anew=False)
