@@ -11,8 +11,8 @@ from typer.main import get_command
 
 import generated
 from monitor import errors
-from monitor.cli import exit_codes
 from monitor.cli.main import EPILOG, app
+from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export import DAEMON_GAUGES, PREFIX
 from monitor.metrics import METRICS
 from monitor.storage import schema_version
@@ -108,22 +108,14 @@ def test_the_tree_of_errors_states_each_exit_code() -> None:
     ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
     stated = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
     assert stated == {kind.__name__: str(kind.exit_code) for kind in ours}
-    assert {*stated.values(), str(exit_codes.OUTPUT_EXIT), str(exit_codes.SOURCE_EXIT)} <= {*EXIT_CODES}
+    assert {*stated.values(), str(OUTPUT_EXIT), str(SOURCE_EXIT)} <= {*EXIT_CODES}
 
 
 def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate() -> None:
     of_gate = one_line(CLI_GUIDE).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
-    for text in (of_gate, COMMANDS["gate",].help, exit_codes.__doc__ or ""):
+    for text in (of_gate, COMMANDS["gate",].help):
         named = set(re.findall(r"\b\d+\b", text))
-        assert {
-            str(code)
-            for code in (
-                *exit_codes.VERDICT_EXITS.values(),
-                exit_codes.USAGE_EXIT,
-                exit_codes.INTERNAL_EXIT,
-                exit_codes.OUTPUT_EXIT,
-            )
-        } <= named
+        assert set(map(str, (*VERDICT_EXITS.values(), USAGE_EXIT, INTERNAL_EXIT, OUTPUT_EXIT))) <= named
 
 
 def test_the_guide_names_every_environment_variable_that_the_program_reads() -> None:

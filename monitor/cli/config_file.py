@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.exit_codes import SOURCE_EXIT
-from monitor.cli.output import instant, log_errors_only, pick, print_evidence, print_json, print_line
+from monitor.cli.output import SOURCE_EXIT, instant, log_errors_only, pick, print_evidence, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from monitor.cli.exit_codes import UNHEALTHY_EXIT
+from monitor.cli.output import UNHEALTHY_EXIT
 from monitor.cli.parameters import parse_address
 from monitor.redaction import escape_controls
 

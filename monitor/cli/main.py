@@ -18,20 +18,16 @@ from monitor.cli import (
     compare,
     config_file,
     db,
-    exit_codes,
     healthcheck,
     metric_list,
-    notify,
     on_call,
-    plan,
+    planning,
     rollout_gate,
     serve,
-    silence,
     slots,
     stored_runs,
-    suggest,
 )
-from monitor.cli.output import print_error
+from monitor.cli.output import INTERRUPTED_EXIT, OUTPUT_EXIT, TERMINATED_EXIT, print_error, report_unwritten
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 
@@ -59,8 +55,8 @@ app.command("run-once")(slots.run_once)
 app.command("replay")(slots.replay)
 app.command("backfill")(slots.backfill)
 app.command("backtest")(backtest.backtest)
-app.command("suggest")(suggest.suggest)
-app.command("plan")(plan.plan)
+app.command("suggest")(planning.suggest)
+app.command("plan")(planning.plan)
 app.command("compare")(compare.compare_lists)
 app.command("gate", cls=rollout_gate.GateCommand)(rollout_gate.gate)
 app.command("metrics")(metric_list.metrics)
@@ -68,9 +64,9 @@ app.command("runs")(stored_runs.runs)
 app.command("show")(stored_runs.show)
 app.command("report")(stored_runs.report)
 app.command("accept")(on_call.accept)
-app.add_typer(on_call.app, name="alerts")
-app.add_typer(silence.app, name="silence")
-app.add_typer(notify.app, name="notify")
+app.add_typer(on_call.alerts_app, name="alerts")
+app.add_typer(on_call.silence_app, name="silence")
+app.add_typer(on_call.notify_app, name="notify")
 app.add_typer(config_file.app, name="config")
 app.add_typer(db.app, name="db")
 
@@ -107,21 +103,17 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run()
-        if code == exit_codes.INTERRUPTED_EXIT and _was_terminated():
-            code = exit_codes.TERMINATED_EXIT
+        if code == INTERRUPTED_EXIT:
+            from monitor.service.interrupts import terminated
+
+            code = TERMINATED_EXIT if terminated.is_set() else code
         sys.stdout.flush()
     except OSError as error:
-        exit_codes.report_unwritten(error)
-        code = exit_codes.OUTPUT_EXIT
+        report_unwritten(error)
+        code = OUTPUT_EXIT
     # The interpreter would take a quarter of a second to take down what was loaded, and try again what could not be written.
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to it
     os._exit(code if isinstance(code, int) else bool(code))
-
-
-def _was_terminated() -> bool:
-    from monitor.service.interrupts import terminated
-
-    return terminated.is_set()
 
 
 def _run() -> str | int | None:
@@ -132,7 +124,7 @@ def _run() -> str | int | None:
         print_error(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        return exit_codes.INTERRUPTED_EXIT
+        return INTERRUPTED_EXIT
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1 then, which may be a verdict
             raise end.__context__ from None

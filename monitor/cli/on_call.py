@@ -1,4 +1,4 @@
-"""The commands of `alerts` for who is on call: list, acknowledge and resolve."""
+"""Commands for who is on call: `alerts`, `accept`, `silence` and `notify`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, pick, print_line, print_records
+from monitor.cli.output import DELIVERY_EXIT, instant, log_errors_only, pick, print_json, print_line, print_records
 from monitor.cli.parameters import (
     DEFAULT_CONFIG,
     AsJson,
@@ -20,6 +20,7 @@ from monitor.cli.parameters import (
     author_name,
     opened_database,
     parse_instant,
+    parse_span,
     require_known,
 )
 from monitor.errors import ConfigError
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monitor.model.alerts import AlertState, Transition
+    from monitor.model.notifications import DeliveryRecord, Silence
 
 _STATE_COLUMNS = "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
 _STATE_FIELDS = (
-    "comparison alert segment state since judged_slot outcome reason value threshold users severity incident acknowledged_by"
+    *("comparison", "alert", "segment", "state", "since", "judged_slot", "outcome", "reason", "value", "threshold", "users"),
+    *("severity", "incident", "acknowledged_by"),
 )
 _TRANSITION_COLUMNS = "slot comparison alert segment from to value> threshold> users> reason"
 _REASONS = 4  # reasons that are listed for the quiet alerts of a comparison
 
-app = typer.Typer(
+alerts_app = typer.Typer(
     cls=ListingGroup,
     help="Show alerts, acknowledge and resolve them. Without a command: `ls`, whose options are those of `alerts`.",
 )
@@ -45,7 +48,7 @@ OneAlert = Annotated[str | None, typer.Option("--alert", "-a", help="Only alerts
 OneSegment = Annotated[str | None, typer.Option("--segment", "-s", help="Only this segment; default all of them.")]
 
 
-@app.command("ls")
+@alerts_app.command("ls")
 def list_alerts(
     comparison: OneComparison = None,
     *,
@@ -68,7 +71,7 @@ def list_alerts(
         require_known(comparison, configured)
     if only_states or not as_json:
         shown = states if only_states else [state for state in states if state.state != "quiet"]
-        print_records(map(_state_dict, shown), _STATE_COLUMNS, as_json=as_json, title="States")
+        print_records((pick(each, *_STATE_FIELDS) for each in shown), _STATE_COLUMNS, as_json=as_json, title="States")
     if only_states:
         return
     for line in () if as_json else (*_quiet_lines(states), ""):
@@ -81,15 +84,13 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
     lines = []
     for name in dict.fromkeys(state.comparison for state in states):
         quiet = [state for state in states if state.comparison == name and state.state == "quiet"]
-        reasons = Counter(map(_short_reason, quiet))
+        reasons = Counter(
+            each.reason if each.reason.startswith("learning") else each.outcome.replace("_", " ") for each in quiet
+        )
         listed = "; ".join(f"{count:,} {what}" for what, count in reasons.most_common(_REASONS))
         if quiet:
             lines.append(f"{name}: {len(quiet):,} quiet ({listed}{'; ...' if len(reasons) > _REASONS else ''})")
     return lines
-
-
-def _short_reason(state: AlertState) -> str:
-    return state.reason if state.reason.startswith("learning") else state.outcome.replace("_", " ")
 
 
 def transition_dict(transition: Transition) -> dict[str, object]:
@@ -103,15 +104,11 @@ def transition_dict(transition: Transition) -> dict[str, object]:
     }
 
 
-def _state_dict(state: AlertState) -> dict[str, object]:
-    return pick(state, *_STATE_FIELDS.split())
-
-
-@app.command(
+@alerts_app.command(
     "resolve",
     help="Resolve what fires by hand. Further runs in breach make it fire again, as a new alert; `silence` holds it back.",
 )
-@app.command(
+@alerts_app.command(
     "ack",
     help="Acknowledge what fires: it is not sent again until it ends. Receivers that know acknowledgements are sent this one.",
 )
@@ -179,3 +176,167 @@ def accept(  # noqa: PLR0913 - the command's options
         reason = Signature(author=author_name(by), comment=comment, at=now).reason("accepted")
         level = level or store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_records([pick(level, "comparison", "slot", "at", "reason")], "comparison slot at reason", as_json=as_json)
+
+
+silence_app = typer.Typer(
+    cls=ListingGroup,
+    help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
+)
+
+
+@silence_app.command("add")
+def add_silence(  # noqa: PLR0913 - the command's options
+    matchers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MATCHER...",
+            help="All of them must match: name=value, name!=value, name=~regex or name!~regex, of alert, comparison, segment, "
+            "severity, metric, statistic or a label of the rule.",
+        ),
+    ],
+    *,
+    span: Annotated[str | None, typer.Option("--for", help="How long, such as 2h.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Instead of --for: its end, ISO 8601.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Its beginning, ISO 8601; default now.")] = None,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
+    from monitor.pipeline.alert_actions import Signature, make_silence
+
+    now = datetime.now(UTC)
+    starts_at = now if start is None else parse_instant(start)
+    signed = Signature(author=author_name(by), comment=comment, at=now)
+    silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until))
+    with opened_database(config) as (store, _):
+        print_records([_silence_dict(store.alerts.add_silence(silence))], _SILENCE_COLUMNS, as_json=as_json)
+
+
+@silence_app.command("ls")
+def list_silences(
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """List silences that hold now or later."""
+    with opened_database(config) as (store, _):
+        found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
+    print_records(map(_silence_dict, found), _SILENCE_COLUMNS, as_json=as_json)
+
+
+@silence_app.command("expire")
+def expire_silences(
+    numbers: Annotated[
+        list[int],
+        typer.Argument(metavar="ID...", min=1, max=2**63 - 1, help="Numbers of silences, as `silence ls` shows them."),
+    ],
+    config: Config = DEFAULT_CONFIG,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """End silences now. What still fires is sent."""
+    now = datetime.now(UTC)
+    with opened_database(config) as (store, _):
+        missing = [str(number) for number in numbers if not store.alerts.expire_silence(number, now=now)]
+    if missing:
+        msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
+        raise ConfigError(msg)
+    if as_json:
+        print_json({"ended": numbers})
+    else:
+        print_line(f"ended: {', '.join(map(str, numbers))}")
+
+
+_SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
+
+
+def _silence_dict(silence: Silence) -> dict[str, object]:
+    return pick(silence, "id", "matchers", "author", "comment", "starts_at", "ends_at")
+
+
+def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
+    if (span is None) == (until is None):
+        msg = "give either --for or --until: a silence without an end is forgotten"
+        raise typer.BadParameter(msg)
+    try:
+        return starts_at + parse_span(span) if span is not None else parse_instant(until or "")
+    except OverflowError:
+        msg = f"--for {span} ends after all time: give a shorter one"
+        raise typer.BadParameter(msg) from None
+
+
+notify_app = typer.Typer(help="Send a test to receivers; list pending deliveries.", no_args_is_help=True)
+_SETTLED = 100
+_MOST = 10_000
+
+
+@notify_app.command("ls")
+def list_deliveries(
+    receiver: Annotated[str | None, typer.Argument(show_default=False, help="Only this receiver; default all.")] = None,
+    *,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"Also the newest {_SETTLED} that were given up (dead) or dropped.")
+    ] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """List pending deliveries, and why each waits.
+
+    Why: silenced, inhibited, a dry run, refused. `message` is their text in short.
+    """
+    with opened_database(config) as (store, _):
+        found = store.outbox.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
+    columns = "receiver comparison alert segment change since status attempts> next_attempt_at reason message"
+    print_records(map(_delivery_dict, found), columns, as_json=as_json)
+
+
+@notify_app.command("test")
+def try_receivers(
+    receiver: Annotated[str | None, typer.Argument(show_default=False, help="Only this receiver; default all.")] = None,
+    *,
+    config: Config = DEFAULT_CONFIG,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            "--wait",
+            show_default=False,
+            help="How long the test fires, such as 1m: Alertmanager drops what ends sooner than its "
+            "group_wait. Without it the end follows at once.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send receivers a test: a firing alert, and its end.
+
+    Both are marked as a test, and go past routes, silences and the outbox. Exit code 5 when one of them could not be sent it.
+    """
+    from monitor.service.clock import SystemClock
+    from monitor.service.commands.receiver_test import send_test
+    from monitor.settings.loader import load_settings
+
+    span = timedelta(0) if wait is None else parse_span(wait)
+    log_errors_only()
+    replies = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
+    outcomes = (
+        {"receiver": each.receiver, "sent": each.status, "is_delivered": each.trouble is None, "trouble": each.trouble}
+        for each in replies
+    )
+    print_records(outcomes, "receiver sent is_delivered trouble", as_json=as_json)
+    if any(each.trouble for each in replies):
+        raise typer.Exit(DELIVERY_EXIT)
+
+
+def _delivery_dict(record: DeliveryRecord) -> dict[str, object]:
+    change = record.transition
+    return {
+        "receiver": record.receiver,
+        **pick(change, "comparison", "alert", "segment", "severity"),
+        "change": "acknowledged" if change.is_acknowledgement else "ends" if change.is_end else "starts",
+        "since": change.at,
+        **pick(record, "status", "attempts", "may_be_known", "next_attempt_at", "settled_at", "reason"),
+        "message": change.reason,
+        **pick(change, "dedup_key", "incident"),
+    }

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 # rich is imported where it draws: `--version`, `--json` and completion need none of it.
 
+UNHEALTHY_EXIT = 1
+SOURCE_EXIT = 3
+DELIVERY_EXIT = 5
+OUTPUT_EXIT = 74
+INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143  # as a shell has them
+VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
+USAGE_EXIT, INTERNAL_EXIT = 64, 70  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
+
 
 def print_line(text: str = "") -> None:
     """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
@@ -32,6 +40,14 @@ def print_line(text: str = "") -> None:
 def print_error(text: str) -> None:
     """Print a line about what went wrong on standard error."""
     typer.echo(f"rankwatch: {escape_controls(text)}", err=True)
+
+
+def report_unwritten(error: OSError) -> None:
+    """Print what could not be written, unless whoever read the output has gone, as ``head`` does."""
+    if isinstance(error, BrokenPipeError) and error.filename is None:
+        return
+    with suppress(OSError):
+        typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)
 
 
 def print_json(value: object) -> None:

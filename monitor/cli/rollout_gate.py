@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from monitor.cli.exit_codes import INTERNAL_EXIT, OUTPUT_EXIT, USAGE_EXIT, VERDICT_EXITS, report_unwritten
 from monitor.cli.output import (
+    INTERNAL_EXIT,
+    OUTPUT_EXIT,
+    USAGE_EXIT,
+    VERDICT_EXITS,
     indented_json,
     instant,
     number,
@@ -20,6 +23,7 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_table,
+    report_unwritten,
     require_writable,
     write_page,
     write_whole,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.exit_codes import SOURCE_EXIT, report_unwritten
 from monitor.cli.output import (
+    SOURCE_EXIT,
     instant,
     log_errors_only,
     number,
@@ -20,6 +20,7 @@ from monitor.cli.output import (
     print_line,
     print_table,
     progress,
+    report_unwritten,
 )
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant, parse_period
 from monitor.errors import MonitorError
