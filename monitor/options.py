@@ -268,8 +268,8 @@ class OneOf(Options):
         return {**schema, "oneOf": [{"required": [name]} for name in cls.choices()]}
 
 
-def with_kinds(kinds: Mapping[str, tuple[type[Options], str]]) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
-    """Give a class of options one optional field for each kind of a registry: its options, and what they describe."""
+def with_kinds(kinds: Mapping[str, tuple[type[Options], str | None]]) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
+    """Give a class of options one optional field for each kind of a registry: its options, and a line about them."""
 
     def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
         fields: dict[str, Any] = {

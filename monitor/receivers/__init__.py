@@ -1,39 +1,40 @@
-"""Receivers of notifications: one module for each vendor, its options beside its code.
-
-`ReceiverOptions` is the registry. A new receiver is a module with a `ReceiverEntry` and its line there, and one in the table of
-what is opened; names follow from the entry, treatment from the receiver.
-"""
+"""Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from monitor.options import OneOf
+from monitor.options import OneOf, with_kinds
 from monitor.ports import Receiver
 from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions
+from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
+# Every kind of receiver, by the key that stands for it in the configuration: its options, and what they open.
+RECEIVERS: Mapping[str, tuple[type[ReceiverEntry], Callable[..., Receiver]]] = {
+    "alertmanager": (AlertmanagerOptions, Alertmanager),
+    "pagerduty": (PagerDutyOptions, PagerDuty),
+    "slack": (SlackOptions, Slack),
+    "email": (EmailOptions, Email),
+    "apprise": (AppriseOptions, AppriseReceiver),
+    "webhook": (WebhookOptions, Webhook),
+}
 
+
+@with_kinds({kind: (options, None) for kind, (options, _) in RECEIVERS.items()})
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
-
-    alertmanager: AlertmanagerOptions | None = None
-    pagerduty: PagerDutyOptions | None = None
-    slack: SlackOptions | None = None
-    email: EmailOptions | None = None
-    apprise: AppriseOptions | None = None
-    webhook: WebhookOptions | None = None
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        names: tuple[str, ...] = self.given.receiver_names
-        return names
+        given: ReceiverEntry = self.given
+        return given.names(self.kind)
 
 
 def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> tuple[Receiver, ...]:
@@ -42,18 +43,10 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
     ``external_url`` is where this daemon's own pages are reached; messages link there.
     """
     return tuple(
-        _OPENED[entry.kind](entry.given, name, external_url=external_url) for entry in options for name in entry.receiver_names
+        RECEIVERS[entry.kind][1](entry.given, name, external_url=external_url)
+        for entry in options
+        for name in entry.receiver_names
     )
-
-
-_OPENED: Mapping[str, Callable[..., Receiver]] = {
-    "alertmanager": Alertmanager,
-    "pagerduty": PagerDuty,
-    "slack": Slack,
-    "email": Email,
-    "apprise": AppriseReceiver,
-    "webhook": Webhook,
-}
 
 
 def open_pings(

@@ -12,7 +12,7 @@ import base64
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
@@ -48,8 +48,6 @@ class BasicAuth(Options):
 class AlertmanagerOptions(ReceiverEntry):
     """Notify every peer of a Prometheus Alertmanager, each by itself."""
 
-    kind: ClassVar[str] = "alertmanager"
-
     urls: Annotated[tuple[_PeerUrl, ...], AfterValidator(_check_peers)] = Field(
         description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
         json_schema_extra={"minItems": 1, "uniqueItems": True},
@@ -78,10 +76,9 @@ class AlertmanagerOptions(ReceiverEntry):
             raise ValueError(msg)
         return self
 
-    @property
-    def receiver_names(self) -> tuple[str, ...]:
+    def names(self, kind: str) -> tuple[str, ...]:
         """One name a peer, in the order of ``urls``."""
-        base = self.name or self.kind
+        base = self.name or kind
         return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
 
 
@@ -115,7 +112,7 @@ class Alertmanager(HttpReceiver):
     """One peer."""
 
     def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
-        url = options.urls[options.receiver_names.index(name)].rstrip("/") + PATH
+        url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
         # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
         treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
         super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -92,8 +92,6 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 class AppriseOptions(ReceiverEntry):
     """Notify services that have no receiver of their own here through Apprise; needs the extra ``apprise``."""
-
-    kind: ClassVar[str] = "apprise"
 
     urls: Annotated[Mapping[ReceiverName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1,

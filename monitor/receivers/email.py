@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.policy import SMTP
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
@@ -57,8 +57,6 @@ def _check_password(text: str) -> None:
 
 class EmailOptions(ReceiverEntry):
     """Write a mail over SMTP."""
-
-    kind: ClassVar[str] = "email"
 
     host: str = Field(pattern=_HOST, description="Host of the mail server, without a port.", examples=["smtp.example.com"])
     port: int | None = Field(None, ge=1, le=65535, description="Its port (default: 587; with `tls: implicit` 465, `none` 25).")

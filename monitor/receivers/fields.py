@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
@@ -96,17 +96,14 @@ RepeatEvery = Annotated[
 
 
 class ReceiverEntry(Options):
-    """What every kind of receiver has in the configuration. ``kind`` is its key there and its name unless it is given one."""
-
-    kind: ClassVar[str]
+    """What every kind of receiver has in the configuration."""
 
     name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: its kind).")
     timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
 
-    @property
-    def receiver_names(self) -> tuple[str, ...]:
-        """Names of the receivers that this entry opens."""
-        return (self.name or self.kind,)
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Names of the receivers that this entry opens; ``kind`` is its key in the configuration."""
+        return (self.name or kind,)
 
 
 def repeated(every: timedelta | None, updates: Updates = Updates.NONE) -> Treatment:

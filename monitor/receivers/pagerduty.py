@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, SecretStr
 
@@ -35,8 +35,6 @@ def _check_key(text: str) -> None:
 
 class PagerDutyOptions(ReceiverEntry):
     """Page through PagerDuty's Events API v2: one alert there for each incident here, acknowledged and resolved with it."""
-
-    kind: ClassVar[str] = "pagerduty"
 
     routing_key: Annotated[SecretStr, of_secret(_check_key)] = Field(
         description="Integration key of the service's Events API v2 integration."

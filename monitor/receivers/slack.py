@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -23,8 +22,6 @@ from monitor.receivers.message.plain_text import list_lines
 
 class SlackOptions(ReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
-
-    kind: ClassVar[str] = "slack"
 
     url: SecretUrl = Field(
         description="The incoming webhook's URL, https://hooks.slack.com/services/... A secret: it lets anybody post."

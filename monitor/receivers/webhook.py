@@ -33,7 +33,7 @@ import hmac
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -49,8 +49,6 @@ from monitor.receivers.message.safe_text import clean, page_url
 
 class WebhookOptions(ReceiverEntry):
     """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
-
-    kind: ClassVar[str] = "webhook"
 
     url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
     secret: SecretStr | None = Field(None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it.")

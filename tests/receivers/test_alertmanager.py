@@ -10,7 +10,7 @@ from messages import LABELS, message
 from monitor.model.alerts import State, Transition
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.receivers.alertmanager import AlertmanagerOptions, alert_of
+from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import wait_for
@@ -20,7 +20,7 @@ Make = Callable[..., AlertmanagerServer]
 
 
 def receiving(*urls: str, **options: Any) -> tuple[Receiver, ...]:
-    entry = ReceiverOptions(alertmanager=AlertmanagerOptions.model_validate({"urls": urls, **options}))
+    entry = ReceiverOptions.model_validate({"alertmanager": {"urls": urls, **options}})
     return open_receivers([entry], external_url="http://rankwatch.test:29108")
 
 

@@ -19,7 +19,7 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
 
 def notifying(*urls: str, **options: Any) -> AppriseReceiver:
     named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
-    entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": named, **options}))
+    entry = ReceiverOptions.model_validate({"apprise": {"urls": named, **options}})
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, AppriseReceiver)
     return receiver

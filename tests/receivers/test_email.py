@@ -31,7 +31,7 @@ def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
 
 
 def mailing(options: dict[str, Any], **more: Any) -> Email:
-    entry = ReceiverOptions(email=EmailOptions.model_validate({**options, **more}))
+    entry = ReceiverOptions.model_validate({"email": {**options, **more}})
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, Email)
     return receiver

@@ -20,7 +20,7 @@ BRITISH = start(segment="country=UK", dedup_key="uk")
 
 def paging(url: str, **options: Any) -> PagerDuty:
     given = PagerDutyOptions.model_validate({"url": url, "routing_key": KEY, **options})
-    return PagerDuty(given, given.kind, external_url="http://rankwatch.test:29108")
+    return PagerDuty(given, "pagerduty", external_url="http://rankwatch.test:29108")
 
 
 def send(fake: FakePagerDuty, *messages: Message, **options: Any) -> None:

@@ -20,7 +20,7 @@ LINK = "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segmen
 
 def posting(url: str, **options: Any) -> Slack:
     given = SlackOptions.model_validate({"url": url, **options})
-    return Slack(given, given.kind, external_url="http://rankwatch.test:29108")
+    return Slack(given, "slack", external_url="http://rankwatch.test:29108")
 
 
 def post(fake: FakeSlack, sent: Message) -> list[str]:

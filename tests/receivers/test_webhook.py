@@ -16,7 +16,7 @@ from monitor.model.notifications import Message, Updates
 from monitor.receivers import ReceiverOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import idempotency_key, label_fingerprint
-from monitor.receivers.webhook import MAX_BYTES, Webhook, WebhookOptions
+from monitor.receivers.webhook import MAX_BYTES, Webhook
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, serve
 
@@ -24,7 +24,7 @@ SECRET = "correct-horse"  # noqa: S105 - a test's
 
 
 def receiving(url: str, **options: Any) -> Webhook:
-    entry = ReceiverOptions(webhook=WebhookOptions.model_validate({"url": url, **options}))
+    entry = ReceiverOptions.model_validate({"webhook": {"url": url, **options}})
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, Webhook)
     return receiver
