@@ -1,19 +1,165 @@
-"""Who may read the pages: passwords and certificates of a web configuration file, in force."""
+"""Who may read the pages: passwords and certificates of a web configuration file, in force, read again where they change."""
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import secrets
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import bcrypt
+import structlog
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
+from monitor.files import read_bounded
 from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
-from monitor.web.certificates import CertificateStore, alternative_names, short_address
+
+_LARGEST_FILE = 1 << 20
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+
+
+def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
+    """Read certificate, key and the clients' authority. ConfigError, which names file and key, when they cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[options.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(["http/1.1"])
+    _load_pair(context, options)
+    if options.verifies_certificates:
+        _load_authority(context, options)
+        context.verify_mode = ssl.CERT_REQUIRED if options.must_show_certificate else ssl.CERT_OPTIONAL
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
+    cert, key = str(options.cert_file), str(options.key_file)
+    _read(cert, "cert_file")  # OpenSSL would wait for a pipe, and read a device to its end
+    _read(key, "key_file")
+    try:
+        context.load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        msg = f"tls_server_config: cert_file {cert} and key_file {key} cannot be used together: {_why(error)}"
+        raise ConfigError(msg) from None
+
+
+def _no_password() -> str:
+    # Without this OpenSSL would ask for the password on a terminal.
+    msg = "the key is encrypted: give it without a password, readable by rankwatch alone"
+    raise ValueError(msg)
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, ssl.SSLError):
+        return getattr(error, "strerror", None) or str(error)
+    reason = (error.reason or "").lower().replace("_", " ")
+    return {
+        "key values mismatch": "the key does not belong to the certificate",
+        "": "one of them is no PEM file, or holds no certificate or no key",
+        "no start line": "one of them is no PEM file, or holds no certificate or no key",
+    }.get(reason, reason)
+
+
+def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
+    text = _read(str(options.client_ca_file), "client_ca_file")
+    try:
+        context.load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        msg = f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in PEM"
+        raise ConfigError(msg) from None
+
+
+def _read(path: str, key: str) -> str:
+    try:
+        # PEM is ASCII, and what stands around its blocks is read by people only.
+        return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
+    except OSError as error:
+        msg = f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
+        raise ConfigError(msg) from None
+
+
+def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
+    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl gives it; IP addresses in short form."""
+    named = (certificate or {}).get("subjectAltName", ())
+    pairs = named if isinstance(named, tuple) else ()
+    return frozenset(short_address(value) if kind == "IP Address" else value for kind, value in pairs)
+
+
+def client_name(certificate: dict[str, object] | None) -> str:
+    """The name of a verified client: its certificate's common name, else the first of its alternative names."""
+    parts = (certificate or {}).get("subject", ())
+    subject = dict(pair for part in parts for pair in part) if isinstance(parts, tuple) else {}
+    return str(subject.get("commonName") or min(alternative_names(certificate), default="a client without a name"))
+
+
+def short_address(address: str) -> str:
+    """An IP address in its short form; anything else as it is."""
+    try:
+        return ipaddress.ip_address(address.strip()).compressed
+    except ValueError:
+        return address
+
+
+_LOOK_EVERY_S = 1.0
+_Stamp = tuple[tuple[int, ...] | None, ...]
+
+log = structlog.get_logger(__name__)
+
+
+class CertificateStore:
+    """The context for new connections: read again once a file that it was read from has changed.
+
+    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force and are tried again; that
+    is logged once for each change. ConfigError when they cannot be used to begin with.
+    """
+
+    def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options, self._clock = options, clock
+        self._seen = self._stamp()
+        self._failed: _Stamp | None = None
+        self._context = server_tls_context(options)
+        self._looked_at = clock()
+
+    def current(self) -> ssl.SSLContext:
+        """The context to be used now."""
+        now = self._clock()
+        if now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            self._look()
+        return self._context
+
+    def _look(self) -> None:
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        try:
+            self._context = server_tls_context(self._options)
+        except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
+            if stamp == self._failed:
+                return
+            self._failed = stamp
+            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - the reason is all
+        else:
+            self._seen, self._failed = stamp, None
+            log.info("certificate read again")
+
+    def _stamp(self) -> _Stamp:
+        files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
+        return tuple(_state_of(path) for path in files if path is not None)
+
+
+def _state_of(path: str) -> tuple[int, ...] | None:
+    """What changes with the file, its owner or its mode."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
 
 _LONGEST = 72  # bytes that bcrypt looks at; longer passwords are cut by all who make its hashes
 _MOST_REMEMBERED = 1024

@@ -12,8 +12,7 @@ from anyio.to_thread import run_sync
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from monitor.web.access import Access, Credentials
-from monitor.web.certificates import client_name
+from monitor.web.access import Access, Credentials, client_name
 from monitor.web.connections import CONNECTION
 
 # Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.

@@ -17,8 +17,7 @@ from monitor.alerts.notification_policy import MaintenanceWindow, NotificationPo
 from monitor.receivers.message import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.storage import SqlStore, open_store
-from monitor.web.access import Access
-from monitor.web.certificates import client_name
+from monitor.web.access import Access, client_name
 from monitor.web.pages import Query
 from monitor.web.pages.alerts import read_alert_page
 from pipeline.test_delivery import EACH, SEGMENTS, Scene, scene  # noqa: F401 - a fixture

@@ -14,10 +14,9 @@ from structlog.testing import LogCapture
 
 from logs import captured
 from monitor.errors import ConfigError
-from monitor.web import certificates as rotating
-from monitor.web.access import Access, open_access
+from monitor.web import access as rotating
+from monitor.web.access import Access, CertificateStore, alternative_names, open_access, server_tls_context
 from monitor.web.access_options import AccessOptions, TlsOptions
-from monitor.web.certificates import CertificateStore, alternative_names, server_tls_context
 from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
     Authority,
