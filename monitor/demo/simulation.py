@@ -10,11 +10,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
-from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS, EXPECTED_ALERTS
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.rankings import ALL
 from monitor.model.runs import Run, RunStatus
 from monitor.ports import Store
+
+DEMO_COMPARISON = "home-feed"
+DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")})
+"""The alerts, each with its segment, that the fault should cause: these and no others."""
 
 
 class Chapter(StrEnum):

@@ -10,8 +10,7 @@ import pytest
 import factories
 import published
 from monitor.demo.servers import ReceivedAlert
-from monitor.demo.simulation import Chapter, DemoStatus, StoryDay
-from monitor.demo.workspace import DEMO_COMPARISON, DEMO_METRICS
+from monitor.demo.simulation import DEMO_COMPARISON, DEMO_METRICS, Chapter, DemoStatus, StoryDay
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.runs import Run, RunRecord, Summary
 

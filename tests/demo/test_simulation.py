@@ -11,6 +11,7 @@ from factories import HeldClock
 from monitor.demo.servers import OnCall, Recommenders, Shop
 from monitor.demo.simulation import (
     CHAPTER_TEXTS,
+    EXPECTED_ALERTS,
     FAST_STORY,
     NORMAL_STORY,
     UNWATCHED_STORY,
@@ -23,7 +24,6 @@ from monitor.demo.simulation import (
     next_day,
     unmet_expectations,
 )
-from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.model.alerts import State
 from monitor.model.runs import RunStatus
 

@@ -4,16 +4,8 @@ from pathlib import Path
 import pytest
 
 from monitor.demo.servers import ACTIVITIES, COUNTRIES, Shop
-from monitor.demo.simulation import FAST_STORY, NORMAL_STORY
-from monitor.demo.workspace import (
-    DEMO_COMPARISON,
-    DEMO_METRICS,
-    EXPECTED_ALERTS,
-    Workspace,
-    open_workspace,
-    write_configuration,
-    write_users,
-)
+from monitor.demo.session import Workspace, open_workspace, write_configuration, write_users
+from monitor.demo.simulation import DEMO_COMPARISON, DEMO_METRICS, EXPECTED_ALERTS, FAST_STORY, NORMAL_STORY
 from monitor.errors import ConfigError
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison, to_schedule
