@@ -132,9 +132,9 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
-    from monitor.sources.file.source import file_item_titles
+    from monitor.sources.file.source import FileTable
 
-    source = file_item_titles(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
+    source = FileTable(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
     try:
         return source.titles(datetime.now(UTC), items_of(users))
     except SourceError as error:

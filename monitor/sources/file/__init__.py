@@ -85,7 +85,7 @@ FILE = SourceKind(
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
     joined="monitor.sources.file.joined:JoinedFiles",
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
-    item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "Files: Parquet, CSV or JSON lines."),
-    item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "Files: Parquet, CSV or JSON lines."),
-    relevance=Reader(FileRelevanceOptions, f"{_SOURCE}:file_relevance", "Files a slot: Parquet, CSV or JSON lines."),
+    item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."),
+    item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."),
+    relevance=Reader(FileRelevanceOptions, f"{_SOURCE}:FileTable", "Files a slot: Parquet, CSV or JSON lines."),
 )

@@ -15,7 +15,7 @@ from monitor.errors import SourceError
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line
 from monitor.sources.file import STORES, FileOptions
-from monitor.sources.table_readers import MissingTableError
+from monitor.sources.tables import MissingTableError
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MOST_PARTS = 10_000

@@ -17,7 +17,7 @@ from monitor.sources.file.file_view import FileView
 from monitor.sources.file.views import ListView, UserView
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.table_lists import TableBatch, check_size
-from monitor.sources.table_readers import TableItemTitles, TableItemWeights, TableRelevance, over_table
+from monitor.sources.tables import Table
 
 _BATCH_ROWS = 8192
 _USER_BYTES = 64
@@ -85,11 +85,11 @@ class FileUsers:
         self._read = None
 
 
-class FileTable:
-    """Files of a slot, read anew each time. Port: Table."""
+class FileTable(Table):
+    """Files of a slot."""
 
     def __init__(self, options: FileOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self.max_bytes = options.max_bytes
 
     def where(self, slot: datetime) -> str:
@@ -105,11 +105,3 @@ class FileTable:
                 yield {name: rows.values(record[name]) for name in columns}
             yield rows.empty(columns)
         files.require_unchanged()
-
-    def close(self) -> None:
-        """Nothing is held between reads."""
-
-
-file_item_weights = over_table(TableItemWeights, FileTable)
-file_item_titles = over_table(TableItemTitles, FileTable)
-file_relevance = over_table(TableRelevance, FileTable)

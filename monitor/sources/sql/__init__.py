@@ -122,8 +122,8 @@ SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
     is_live=lambda options: options.query is None or "slot" not in bound_names(options.query),
     all_users=_all_users,
-    users=Reader(SqlUsersOptions, f"{_SOURCE}:sql_users", "Users in a database."),
-    item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:sql_item_weights", _ABOUT),
-    item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:sql_item_titles", _ABOUT),
-    relevance=Reader(SqlRelevanceOptions, f"{_SOURCE}:sql_relevance", _ABOUT),
+    users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlTable", "Users in a database."),
+    item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),
+    item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:SqlTable", _ABOUT),
+    relevance=Reader(SqlRelevanceOptions, f"{_SOURCE}:SqlTable", _ABOUT),
 )

@@ -25,7 +25,7 @@ from monitor.sources.columns import require_columns
 from monitor.sources.list_collector import pull_without
 from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.table_lists import TableBatch, TableLists
-from monitor.sources.table_readers import TableItemTitles, TableItemWeights, TableRelevance, TableUsers, over_table
+from monitor.sources.tables import Table
 
 _FETCH = 10_000
 _SQLITE_STEPS = 10_000
@@ -155,13 +155,11 @@ def statement_of(query: str | None, table: str | None, columns: Sequence[str]) -
     return text.bindparams(*(known[name] for name in bound_names(query or "") if name in known))
 
 
-class SqlTable:
-    """One query or table of a database, read whole in one statement. Port: Table."""
-
-    max_bytes = None  # the number of rows is bounded
+class SqlTable(Table):
+    """One query or table of a database, read whole in one statement."""
 
     def __init__(self, options: SqlTableOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
 
     def where(self, slot: datetime) -> str:
@@ -181,9 +179,6 @@ class SqlTable:
             limit = format_duration(options.timeout)
             msg = f"{database.where} did not give all rows within {limit}: raise timeout, or select fewer"
             raise SourceError(msg, permanent=False) from None
-
-    def close(self) -> None:
-        """Every reading has a connection of its own."""
 
 
 class SqlSource:
@@ -228,9 +223,3 @@ class SqlSource:
         statement = statement_of(options.query, options.table, options.columns)
         with suppress(OverdueError):
             yield from self._database.read(statement, bind(), options.columns, deadline)
-
-
-sql_users = over_table(TableUsers, SqlTable)
-sql_item_weights = over_table(TableItemWeights, SqlTable)
-sql_item_titles = over_table(TableItemTitles, SqlTable)
-sql_relevance = over_table(TableRelevance, SqlTable)
