@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -119,6 +120,16 @@ def _label(text: str) -> str:
 
 
 LabelName = Annotated[str, AfterValidator(_label)]  # name of a further label of alerts, as Prometheus has them
+
+
+def web_url_of(text: str) -> SplitResult | None:
+    """The parts of ``http(s)://host[:port]...`` on one line; None for anything else."""
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return None
+    return parts if is_whole and not re.search(r"[\x00-\x20\x7f]", text) else None
 
 
 def require_header_text(text: str) -> str:

@@ -136,11 +136,8 @@ def _value_text(value: float | None) -> float | str:
 def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
     """The cells of a metric of two lists; of one arm's lists without the two scores."""
     scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
-    return (str(facts["metric"]), _range(facts), *scores, _text(facts["needs"]), str(facts["meaning"]))
-
-
-def _range(facts: Mapping[str, object]) -> str:
-    return f"{_text(facts['low'])} to {_text(facts['high'])}"
+    reach = f"{_text(facts['low'])} to {_text(facts['high'])}"
+    return (str(facts["metric"]), reach, *scores, _text(facts["needs"]), str(facts["meaning"]))
 
 
 def _text(value: object) -> str:

@@ -59,7 +59,9 @@ class GateCommand(TyperCommand):
             raise
         except MonitorError as error:
             print_error(str(error))
-            raise typer.Exit(_exit_of(error)) from None
+            if isinstance(error, (ConfigError, InputError)):
+                raise typer.Exit(USAGE_EXIT) from None
+            raise typer.Exit(INTERNAL_EXIT if error.exit_code in VERDICT_EXITS.values() else error.exit_code) from None
         except OSError as error:
             if error.filename is None:
                 raise  # the output itself, which `main` reports
@@ -76,12 +78,6 @@ class GateCommand(TyperCommand):
 def _move_usage(error: Exception) -> None:
     if getattr(error, "exit_code", None) == _CLICK_USAGE:
         error.exit_code = USAGE_EXIT  # type: ignore[attr-defined] # just seen
-
-
-def _exit_of(error: MonitorError) -> int:
-    if isinstance(error, (ConfigError, InputError)):
-        return USAGE_EXIT
-    return error.exit_code if error.exit_code not in VERDICT_EXITS.values() else INTERNAL_EXIT
 
 
 def gate(  # noqa: PLR0913 - the command's options
@@ -129,11 +125,6 @@ def gate(  # noqa: PLR0913 - the command's options
     found = decide(settings, question, most_looks=0 if html is None else _MOST_LOOKS)
     if html is not None:
         write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])
-    _show(found, certificate, as_json=as_json)
-    raise typer.Exit(VERDICT_EXITS[found.verdict.value])
-
-
-def _show(found: Certificate, certificate: Path | None, *, as_json: bool) -> None:
     content = _as_dict(found)
     if certificate is not None:
         write_whole(certificate, indented_json(content))
@@ -141,6 +132,7 @@ def _show(found: Certificate, certificate: Path | None, *, as_json: bool) -> Non
         print_json(content)
     else:
         _print(found)
+    raise typer.Exit(VERDICT_EXITS[found.verdict.value])
 
 
 _MOST_LOOKS, _MOST_CHARTS = 24, 6

@@ -28,7 +28,6 @@ from monitor.errors import MonitorError
 if TYPE_CHECKING:
     from monitor.model.runs import RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
-    from monitor.service.commands.one_shot import OneShot
 
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
@@ -88,18 +87,14 @@ def run_once(  # noqa: PLR0913 - the command's options
                 print_json(result_dict(result))
         else:
             _print_results(results)
-        undelivered = _delivery_errors(service)
+        undelivered: list[MonitorError] = []
+        try:
+            service.deliver()
+        except MonitorError as error:
+            undelivered.append(error)
         errors += write_metrics(service, comparison, textfile=file, gateway=gateway)
     _raise([*errors, *undelivered])
     _exit(results)
-
-
-def _delivery_errors(service: OneShot) -> list[MonitorError]:
-    try:
-        service.deliver()
-    except MonitorError as error:
-        return [error]
-    return []
 
 
 def _raise(errors: Sequence[MonitorError | OSError]) -> None:

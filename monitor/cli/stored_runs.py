@@ -34,10 +34,9 @@ from monitor.cli.parameters import (
 from monitor.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
-    from monitor.model.runs import Evidence, Run, RunRecord, Summary
+    from monitor.model.runs import Run, RunRecord, Summary
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
@@ -90,9 +89,19 @@ def show(
     worst = [each for each in evidence if each.kind == "worst"][:users]
     titles = titles_of(config, run.comparison.partition(KEPT_MARK)[0], run.slot, items_of(evidence if as_json else worst))
     if as_json:
+        shown = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size")
         print_json(
-            _shown_dict(record, evidence)
-            | {"explanation": None if explanation is None else asdict(explanation), "earlier_attempts": kept, "titles": titles}
+            {
+                **pick(run, *shown, "labelled_at", "labels_until"),
+                "summaries": [_summary_dict(run, each) for each in record.summaries],
+                "arm_scores": [
+                    pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in record.arm_scores
+                ],
+                "evidence": [pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
+                "explanation": None if explanation is None else asdict(explanation),
+                "earlier_attempts": kept,
+                "titles": titles,
+            }
         )
         return
     _print_run(record)
@@ -182,16 +191,6 @@ def _print_notes(run: Run) -> None:
     elif run.labels_until is not None:
         command = f"rankwatch backfill {run.comparison}"
         print_line(f"relevance: waiting for labels until {instant(run.labels_until)}; {command} looks for them")
-
-
-def _shown_dict(record: RunRecord, evidence: Sequence[Evidence]) -> dict[str, object]:
-    names = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size", "labelled_at", "labels_until")
-    return {
-        **pick(record.run, *names),
-        "summaries": [_summary_dict(record.run, each) for each in record.summaries],
-        "arm_scores": [pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in record.arm_scores],
-        "evidence": [pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
-    }
 
 
 def _summary_dict(run: Run, summary: Summary) -> dict[str, object]:

@@ -22,7 +22,6 @@ from monitor.frames.lists import (
     read_matrix,
     read_rows,
     read_scores,
-    read_user_lists,
     shown,
 )
 from monitor.kernels.ragged import offsets_of
@@ -237,7 +236,8 @@ def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     if isinstance(frame := as_frame(data, arm), pd.DataFrame):
         return read_frame(frame, columns, arm)
     if isinstance(data, Mapping):
-        return read_user_lists(data, arm)
+        users = pd.Index(list(data), tupleize_cols=False)
+        return read_rows(list(data.values()), f"lists of the {arm}", checked_users(users, arm))
     if isinstance(data, np.ndarray):
         return read_matrix(data, arm)
     if isinstance(data, list | tuple):

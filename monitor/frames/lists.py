@@ -6,7 +6,7 @@ the Arrow PyCapsule protocol (polars, duckdb, nanoarrow) is read through pandas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 from functools import wraps
 from itertools import chain
@@ -80,12 +80,6 @@ def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
             raise InputError(msg) from None
 
     return checked
-
-
-def read_user_lists(data: Mapping[Any, Any], arm: str) -> RankingTable:
-    """Lists from user -> list."""
-    users = pd.Index(list(data), tupleize_cols=False)
-    return read_rows(list(data.values()), f"lists of the {arm}", checked_users(users, arm))
 
 
 def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:

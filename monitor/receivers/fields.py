@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.model.notifications import Treatment, Updates
-from monitor.options import ConfigPath, Duration, Options, require_header_text
+from monitor.options import ConfigPath, Duration, Options, require_header_text, web_url_of
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
@@ -20,12 +20,8 @@ LONGEST_TIMEOUT = timedelta(seconds=30)
 
 def check_url(text: str) -> str:
     """Accept ``http(s)://host[:port][/path][?query]`` without credentials or fragment."""
-    try:
-        parts = urlsplit(text)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_whole = False
-    if not is_whole or re.search(r"[\x00-\x20\x7f]", text):
+    parts = web_url_of(text)
+    if parts is None:
         msg = "not a URL: write http://host:port/path or https://host/path"
         raise ValueError(msg)
     if parts.username is not None or parts.password is not None or parts.fragment:

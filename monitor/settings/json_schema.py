@@ -43,14 +43,13 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
         return [_relax(item) for item in node]
     if not isinstance(node, dict):
         return node
-    copy = {key: _named(value) if key in {"properties", "$defs"} else _relax(value) for key, value in node.items()}
+    # Keys of ``properties`` are names, a setting called ``title`` among them, which must stay.
+    copy = {
+        key: {name: _relax(each) for name, each in value.items()} if key in {"properties", "$defs"} else _relax(value)
+        for key, value in node.items()
+    }
     copy = {key: value for key, value in copy.items() if key not in _FREE and (key, value) != ("default", None)}
     return _with_variable(copy)
-
-
-def _named(schemas: dict[str, Any]) -> dict[str, Any]:
-    # Keys of ``properties`` are names, a setting called ``title`` among them, which must stay.
-    return {name: _relax(schema) for name, schema in schemas.items()}
 
 
 def _with_variable(node: dict[str, Any]) -> dict[str, Any]:

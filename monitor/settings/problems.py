@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -74,11 +74,6 @@ def suggestion(word: object, known: Iterable[str]) -> str:
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def unknown_key(key: object, known: Sequence[str]) -> str:
-    """The message for an unknown key."""
-    return "unknown key" + (suggestion(key, known) or (f"; known here: {', '.join(known)}" if known else ""))
-
-
 def error_text(kind: str, message: str, context: Mapping[str, object], value: object) -> str:
     """Pydantic's error in words of our own: what was expected, never what was found."""
     if kind in {"value_error", "assertion_error"}:
@@ -91,19 +86,13 @@ def error_text(kind: str, message: str, context: Mapping[str, object], value: ob
 def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | None:
     if kind in {"literal_error", "enum"}:
         choices = _LITERAL.findall(str(context["expected"])) or [str(context["expected"]).lower()]
-        return f"be {_alternatives(choices)}{suggestion(value, choices)}"
+        alternatives = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+        return f"be {alternatives}{suggestion(value, choices)}"
     if kind in _LIMITS:
-        return _LIMITS[kind].format_map({key: _short(limit) for key, limit in context.items()})
+        limits = {key: f"{limit:g}" if isinstance(limit, float) else limit for key, limit in context.items()}
+        return _LIMITS[kind].format_map(limits)
     family = kind.split("_", maxsplit=1)[0]
     return f"be {_TEXTS[family]}" if family in _TEXTS else None
-
-
-def _short(limit: object) -> object:
-    return f"{limit:g}" if isinstance(limit, float) else limit
-
-
-def _alternatives(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def one_message(messages: Iterable[str]) -> str:

@@ -164,14 +164,10 @@ def _meaning(value: object) -> object:
             if found is not None and (name == "url" or not isinstance(found, SecretStr))
         }
     if isinstance(value, SecretStr):
-        return _without_credentials(value.get_secret_value())
+        parts = urlsplit(value.get_secret_value())
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if isinstance(value, Mapping):
         return {str(key): _meaning(found) for key, found in value.items() if not isinstance(found, SecretStr)}
     if isinstance(value, list | tuple):
         return [_meaning(found) for found in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -27,7 +27,6 @@ from monitor.settings.problems import (
     keys_at,
     one_message,
     suggestion,
-    unknown_key,
 )
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
@@ -156,7 +155,9 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
     guesses: set[KeyPath] = set()
     for error in errors:
         path, is_guess = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
-        if error["type"] == "default_factory_not_called" or _lacks_only_valid_items(error, path, raw):
+        value = _at(raw, path)
+        lacks_valid_items = error["type"] == "too_short" and isinstance(value, list) and bool(value)
+        if error["type"] == "default_factory_not_called" or lacks_valid_items:
             continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
         if is_guess:
             guesses.add(path)
@@ -168,16 +169,12 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
             yield Problem(path, one_message(messages))
 
 
-def _lacks_only_valid_items(error: Any, path: KeyPath, raw: object) -> bool:  # noqa: ANN401 - pydantic's dictionary
-    found = _at(raw, path)
-    return bool(error["type"] == "too_short" and isinstance(found, list) and found)
-
-
 def _message(model: type[BaseModel], error: Any, path: KeyPath, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
     kind = error["type"]
     if kind == "extra_forbidden":
         # Searching for a similar key is slow, and a file may hold thousands of unknown ones.
-        return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else ())
+        known = keys_at(model, path[:-1]) if seeks else []
+        return "unknown key" + (suggestion(path[-1], known) or (f"; known here: {', '.join(known)}" if known else ""))
     if kind == "missing":
         return MISSING
     return error_text(kind, error["msg"], error.get("ctx", {}), _at(raw, path))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
@@ -17,7 +16,7 @@ from monitor.metrics import Metric, parse
 from monitor.model.comparison import Keep
 from monitor.model.rankings import ALL
 from monitor.model.statistics import CoverageShare, Statistic
-from monitor.options import Duration
+from monitor.options import Duration, web_url_of
 from monitor.settings.addresses import split_address
 from monitor.settings.schedule import Cron, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
@@ -115,12 +114,8 @@ def _keep(value: object) -> object:
 
 
 def _url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_whole = False
-    if not is_whole or re.search(r"[\x00-\x20\x7f]", text):
+    parts = web_url_of(text)
+    if parts is None:
         msg = "must be a URL: https://host/path"
         raise ValueError(msg)
     if parts.username is not None or parts.password is not None:

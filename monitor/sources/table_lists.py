@@ -46,7 +46,7 @@ def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBat
     waiting: list[ArrowBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if _row_count(waiting) >= rows or _nbytes(waiting) > _MERGED_BYTES:
+        if _row_count(waiting) >= rows or sum(each.nbytes for part in waiting for each in part.values()) > _MERGED_BYTES:
             yield join_batches(waiting)
             waiting = []
     if waiting:
@@ -55,10 +55,6 @@ def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBat
 
 def _row_count(parts: Sequence[ArrowBatch]) -> int:
     return sum(len(next(iter(part.values()))) for part in parts)
-
-
-def _nbytes(parts: Sequence[ArrowBatch]) -> int:
-    return sum(column.nbytes for part in parts for column in part.values())
 
 
 def join_batches(parts: list[ArrowBatch]) -> ArrowBatch:

@@ -30,8 +30,8 @@ class MissingTableError(SourceError):
 class Table(ABC):
     """Rows of named columns, read whole and anew each time.
 
-    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by what its options name. ``max_bytes``: most memory that may be kept of the rows, None where their number
-    is bounded already.
+    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by what its options name. ``max_bytes``: most memory
+    that may be kept of the rows, None where their number is bounded already.
     """
 
     max_bytes: int | None = None

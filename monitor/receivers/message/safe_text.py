@@ -6,11 +6,12 @@ import hashlib
 import shlex
 import unicodedata
 from itertools import groupby
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
+from monitor.options import web_url_of
 
 MAX_LINE = 2000
 
@@ -74,10 +75,7 @@ def _turns(char: str) -> bool:
 
 
 def _is_web(url: str) -> bool:
-    if len(url) > LONGEST_LINK or not url.isascii() or not url.isprintable() or any(char in url for char in ' <>"|\\^`{}'):
-        return False
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    is_plain = (
+        len(url) <= LONGEST_LINK and url.isascii() and url.isprintable() and not any(char in url for char in '<>"|\\^`{}')
+    )
+    return is_plain and web_url_of(url) is not None

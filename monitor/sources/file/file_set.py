@@ -60,7 +60,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
     def find() -> FileSet:
         with source_errors(where):
             paths, signatures, store = _in_store(where) if where.startswith(STORES) else _on_disk(where)
-            kept = [place for place, path in enumerate(paths) if len(paths) == 1 or _is_part(path, options.format)]
+            kept = [place for place, path in enumerate(paths) if len(paths) == 1 or options.format or _suffix(path) in _FORMATS]
             paths, signatures = [paths[place] for place in kept], [signatures[place] for place in kept]
         if not paths:
             msg = f"{where} holds no file: check the path, and that the job which writes it has run"
@@ -139,10 +139,6 @@ def _written(info: dict[str, Any]) -> object:
     """What changes when an object is written anew; each store calls it otherwise."""
     marks = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "generation")
     return (info.get("size"), *(str(info.get(name)) for name in marks))
-
-
-def _is_part(path: str, kind: str | None) -> bool:
-    return kind is not None or _suffix(path) in _FORMATS
 
 
 def _suffix(path: str) -> str:

@@ -17,7 +17,7 @@ from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import read_static, render, show_instant
-from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
+from monitor.web.pages.run import read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site, comparison_url, run_url, user_url
 
 MOST_BYTES = 1_900_000
@@ -80,18 +80,10 @@ def _sections(site: Site, latest: LatestRun, since: datetime | None, slots: Sequ
         slot = run.run.slot
         yield Section(address=run_url(name, slot), title=f"run of {show_instant(slot)}", template="run.html", page=run)
         for each in run.worst[:MOST_USERS]:
-            yield _of_user(site, run, each.user)
-
-
-def _of_user(site: Site, run: RunPage, user: str) -> Section:
-    chosen = {"slot": format_instant(run.run.slot)}
-    page: UserPage = read_user_page(site, Query(path={"name": run.name, "user": user}, chosen=chosen))
-    return Section(
-        address=user_url(run.name, user, run.run.slot),
-        title=f"user {user}",
-        template="user.html",
-        page=replace(page, history=page.history[-_USER_RUNS:]),
-    )
+            query = Query(path={"name": name, "user": each.user}, chosen={"slot": format_instant(slot)})
+            page = read_user_page(site, query)
+            page = replace(page, history=page.history[-_USER_RUNS:])
+            yield Section(address=user_url(name, each.user, slot), title=f"user {each.user}", template="user.html", page=page)
 
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
