@@ -14,7 +14,7 @@ from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, 
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import ArmScore, Histogram, LatestRun, Run, RunResult, RunStatus, Summary
-from monitor.receivers.message import content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
 from monitor.web.pages import Site

@@ -24,7 +24,7 @@ from monitor.model.memory import Memory
 from monitor.model.notifications import Briefing
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import RunResult
-from monitor.receivers.message import content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.pagerduty import pagerduty_events
 from monitor.receivers.slack import slack_body

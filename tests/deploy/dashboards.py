@@ -1,9 +1,12 @@
-"""The checked-in dashboards, and ways through them."""
+"""The checked-in dashboards, ways through them, and what Grafana fills in before it sends a query."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
@@ -34,3 +37,72 @@ def sql(board: Any) -> Iterator[tuple[str, str]]:
 
 def variables(board: Any) -> dict[str, Any]:
     return {variable["name"]: variable for variable in board["templating"]["list"]}
+
+
+Value = str | Sequence[str]
+
+_VARIABLE = re.compile(r"\$\{(?P<braced>\w+)(?::(?P<format>\w+))?\}|\$(?P<bare>\w+)")
+_TIME_FILTER = re.compile(r"\$__timeFilter\(([^)]*)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An open dashboard: the chosen values, and the chosen time as SQL takes it. A sequence stands for a variable with many."""
+
+    values: Mapping[str, Value]
+    rate_interval: str = "1m"
+    since: str = "1970-01-01T00:00:00Z"
+    until: str = "2100-01-01T00:00:00Z"
+    used: set[str] = field(default_factory=set)
+
+    def promql(self, query: str) -> str:
+        """As the Prometheus data source sends it."""
+        return _VARIABLE.sub(self._in_promql, query)
+
+    def sql(self, query: str) -> str:
+        """As the PostgreSQL data source sends it."""
+        timed = _TIME_FILTER.sub(rf"\1 BETWEEN '{self.since}' AND '{self.until}'", query)
+        return _VARIABLE.sub(self._in_sql, timed)
+
+    def _in_promql(self, found: re.Match[str]) -> str:
+        if found["bare"] == "__rate_interval":
+            return self.rate_interval
+        assert found["format"] is None, f"{found[0]}: Grafana escapes rightly for PromQL only without a format"
+        value = self._value(found)
+        if isinstance(value, str):
+            return _quoted(value)
+        patterns = [_pattern(each) for each in value]
+        return patterns[0] if len(patterns) == 1 else f"({'|'.join(patterns)})"
+
+    def _in_sql(self, found: re.Match[str]) -> str:
+        assert found["format"] == "sqlstring", f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
+        value = self._value(found)
+        return ",".join("'" + each.replace("'", "''") + "'" for each in ([value] if isinstance(value, str) else value))
+
+    def link(self, url: str, value: str = "") -> str:
+        """A link of a cell that shows ``value``."""
+        plain = {"__value.raw": quote(value, safe=""), "__url_time_range": "from=now-24h&to=now"}
+        for name, text in plain.items():
+            url = url.replace(f"${{{name}}}", text)
+        return _VARIABLE.sub(self._in_link, url)
+
+    def _in_link(self, found: re.Match[str]) -> str:
+        value = self._value(found)
+        each = [value] if isinstance(value, str) else value
+        if found["format"] == "queryparam":
+            return "&".join(f"var-{found['braced']}={quote(one, safe='')}" for one in each)
+        return quote(value, safe="") if found["format"] == "percentencode" and isinstance(value, str) else ",".join(each)
+
+    def _value(self, found: re.Match[str]) -> Value:
+        name = found["braced"] or found["bare"]
+        self.used.add(name)
+        return self.values[name]
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _pattern(value: str) -> str:
+    doubled = value.replace("\\", "\\\\\\\\").replace('"', '\\\\\\"')
+    return re.sub(r"""[$^*{}\[\]'+?.()|]""", lambda special: f"\\\\{special[0]}", doubled)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from deploy.grafana_variables import Page
+from deploy.dashboards import Page
 from drift_lists import lists_folder
 from factories import HOUR
 from monitor.export import PrometheusPublisher

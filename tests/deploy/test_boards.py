@@ -13,7 +13,7 @@ import published
 from boards import DASHBOARDS
 from boards.queries import UnknownError, prove
 from deploy import dashboards
-from deploy.grafana_variables import Page
+from deploy.dashboards import Page
 from deploy.scrape_target import living, serving_page
 from monitor.export import PrometheusPublisher
 from monitor.model.alerts import Expectation, State

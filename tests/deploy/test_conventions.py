@@ -9,7 +9,7 @@ import pytest
 
 from boards.colours import OKABE_ITO
 from deploy import dashboards
-from deploy.grafana_variables import Page
+from deploy.dashboards import Page
 
 PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
 DATABASE = {"type": "grafana-postgresql-datasource", "uid": "${database}"}

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import preview
 from deploy import dashboards
+from deploy.dashboards import Page
 from deploy.fortnight import FAULTY, PAGE, Fortnight, configuration, told
-from deploy.grafana_variables import Page
 from monitor.cli.main import app
 from servers import require
 from servers.postgres import PostgresServer

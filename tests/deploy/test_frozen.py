@@ -4,7 +4,7 @@ from pathlib import Path
 
 import published
 from deploy import dashboards
-from deploy.grafana_variables import Page
+from deploy.dashboards import Page
 from deploy.scrape_target import serving_page
 from factories import HeldClock
 from monitor.errors import DatabaseTrouble

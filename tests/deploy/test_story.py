@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from deploy import dashboards
-from deploy.grafana_variables import Page
+from deploy.dashboards import Page
 
 pytestmark = pytest.mark.early
 

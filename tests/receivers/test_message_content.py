@@ -25,7 +25,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model.explanation import Cause, Part
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rules import Severity
-from monitor.receivers.message import MessageContent, content_of
+from monitor.receivers.message.content import MessageContent, content_of
 
 URL = "http://rankwatch.test:29108"
 EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk", value=0.2)

@@ -8,7 +8,7 @@ from factories import SLOT
 from messages import acknowledgement, briefing, end, hostile_message, many, message, start
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment
-from monitor.receivers.message import content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.slack import Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
 from servers.slack import PATH, FakeSlack, find_errors
 from servers.webhook import Reply, answer, trickle_body

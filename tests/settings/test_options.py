@@ -1,4 +1,4 @@
-"""The grammar that all options share."""
+"""The grammar that all options share, and the key that hides users."""
 
 import os
 from datetime import timedelta
@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
+from monitor.errors import ConfigError
 from monitor.options import Duration, Options, format_duration, parse_duration
 from monitor.redaction import display_url
+from monitor.settings.loader import parse_settings
+from settings.minimal import MINIMAL
 
 DURATION: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
@@ -158,3 +161,31 @@ def test_the_schema_lets_a_secret_stand_in_a_file_and_headers_do_not() -> None:
     properties = Door.model_json_schema()["properties"]
     assert "key_file" in properties
     assert "headers_file" not in properties
+
+
+def load(folder: Path) -> None:
+    text = f"privacy: {{users: hmac, key_file: users.key}}\n{MINIMAL}"
+    parse_settings(text, name="rankwatch.yaml", base_dir=folder, environ={})
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (None, "cannot read {key}: No such file or directory"),
+        (b"", "{key} holds 0 bytes: a key has 32 at least, such as openssl rand -hex 32 writes"),
+        (b"hunter2" * 4 + b"\n\n", "{key} holds 28 bytes: a key has 32 at least, such as openssl rand -hex 32 writes"),
+        (b"hunter2" * 1000, "cannot read {key}: it holds more than 4096 bytes"),
+    ],
+)
+def test_a_key_that_is_of_no_use_is_an_error(tmp_path: Path, key: bytes | None, said: str) -> None:
+    file = tmp_path / "users.key"
+    if key is not None:
+        file.write_bytes(key)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path)
+    assert str(caught.value) == f"rankwatch.yaml:1: privacy.key_file: {said.format(key=file)}"
+
+
+def test_a_key_may_be_any_32_bytes(tmp_path: Path) -> None:
+    (tmp_path / "users.key").write_bytes(bytes(range(128, 160)))
+    load(tmp_path)

@@ -14,7 +14,7 @@ import pytest
 import published
 from factories import HeldClock
 from monitor.alerts.notification_policy import MaintenanceWindow, NotificationPolicy
-from monitor.receivers.message import content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.storage import SqlStore, open_store
 from monitor.web.access import Access, client_name
