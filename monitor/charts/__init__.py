@@ -9,21 +9,3 @@ from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_histogram, d
 from monitor.charts.slope_chart import draw_slopes
 from monitor.charts.svg import Plot, read_style
 from monitor.charts.time_chart import Band, Level, Point, Span, draw_series, draw_sparkline, draw_stack
-
-__all__ = [
-    "Band",
-    "Bar",
-    "Level",
-    "Plot",
-    "Point",
-    "Span",
-    "draw_bars",
-    "draw_heat_map",
-    "draw_histogram",
-    "draw_series",
-    "draw_slopes",
-    "draw_sparkline",
-    "draw_stack",
-    "draw_waterfall",
-    "read_style",
-]

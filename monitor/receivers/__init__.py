@@ -47,10 +47,3 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
         for entry in options
         for name in entry.receiver_names
     )
-
-
-def open_pings(
-    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] = lambda *_: None
-) -> tuple[RunPings, ...]:
-    """One dead-man ping for each entry. Nothing is sent yet. ``on_outcome`` gets the outcome of each, see `RunPings`."""
-    return tuple(RunPings(entry, on_outcome=on_outcome) for entry in options)

@@ -19,7 +19,7 @@ from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.receivers.fields import ReceiverEntry, ReceiverName, RepeatEvery, Timeout, repeated
-from monitor.receivers.message import content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text
 

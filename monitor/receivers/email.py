@@ -22,7 +22,7 @@ from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.model.rules import Severity
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, of_secret, repeated
-from monitor.receivers.message import MessageContent, content_of
+from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean

@@ -20,7 +20,7 @@ from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
-from monitor.receivers.message import MessageContent, content_of
+from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
 _KEY = re.compile(r"[0-9A-Za-z]{32}")

@@ -16,7 +16,7 @@ from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
-from monitor.receivers.message import ChangeContent, MessageContent, content_of
+from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.plain_text import list_lines
 
 

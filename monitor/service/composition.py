@@ -17,7 +17,7 @@ from monitor.model.comparison import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, Store
-from monitor.receivers import RunPings, open_pings, open_receivers
+from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
@@ -96,7 +96,7 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
         pseudonyms=pseudonyms,
-        pings=open_pings(settings.pings, on_outcome=on_ping),
+        pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
     )
 
 

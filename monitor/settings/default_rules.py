@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
 from monitor.model.comparison import Keep
 from monitor.model.rankings import Arm
@@ -96,12 +95,6 @@ def _floors(metric: Metric, k: int) -> tuple[float, ...]:
     if not (metric.higher_is_more_alike and high - low < float("inf")):
         return ()
     return (low + (high - low) / 2, low + (high - low) / 4)
-
-
-def needs_last_lists(options: ComparisonOptions) -> bool:
-    """Whether anything compares a run's lists with those of the last run, so that they must be kept."""
-    is_temporal = options.noise_floor is not None and bool(options.noise_floor.temporal)
-    return is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
 
 
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:

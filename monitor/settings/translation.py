@@ -17,6 +17,7 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import NotificationPolicy
+from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import parse
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.rules import Rule
@@ -24,7 +25,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, receivers_by_name
-from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
+from monitor.settings.default_rules import arm_metrics_of, rules_of
 from monitor.settings.schedule import Schedule, schedule_of
 from monitor.settings.value_types import parse_days
 
@@ -117,7 +118,9 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
     """Whose lists are stored: as given, else all where relevance is to come or something needs the lists of the last run."""
     if options.keep_lists is not None:
         return options.keep_lists
-    return Keep.ALL if options.relevance is not None or needs_last_lists(options) else Keep.NONE
+    is_temporal = options.noise_floor is not None and bool(options.noise_floor.temporal)
+    is_compared = is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
+    return Keep.ALL if options.relevance is not None or is_compared else Keep.NONE
 
 
 _HASHED = (

@@ -11,7 +11,7 @@ from structlog.testing import LogCapture
 
 from factories import SLOT, claim
 from logs import captured
-from monitor.receivers import PingOptions, open_pings
+from monitor.receivers import PingOptions
 from monitor.receivers import pings as module
 from monitor.receivers.pings import RunPings
 from servers.healthchecks import CHECK, signals_of
@@ -139,7 +139,7 @@ def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(colle
 
 
 def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
-    (man,) = open_pings([PingOptions.model_validate({"url": "https://hc.test/canary"})])
+    man = RunPings(PingOptions.model_validate({"url": "https://hc.test/canary"}))
     assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
     assert "canary" not in repr(man)
     man.close(0.0)

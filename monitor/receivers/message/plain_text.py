@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from monitor.receivers.message import ChangeContent, MessageContent, SideBySide
+from monitor.receivers.message.content import ChangeContent, MessageContent
+from monitor.receivers.message.explanation_text import SideBySide
 
 _WIDEST_ITEM = 34
 

@@ -19,7 +19,7 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
-from monitor.receivers.message import content_of
+from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import reconcile, reconcile_logged, require_reloadable, set_known_names, wire

@@ -15,8 +15,6 @@ from monitor.web.pages.overview import DaemonPage, Overview, read_daemon_page, r
 from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
-__all__ = ["PAGES", "AbsentPageError", "Page", "Query", "Site"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
