@@ -45,26 +45,19 @@ def test_whole_numbers_stay_numbers(write: Write, tmp_path: Path) -> None:
     assert read(**write([(7, 0.5), (42, 3.0)], tmp_path)).items.dtype == np.int64
 
 
-@every_kind
-@pytest.mark.parametrize("weight", [0, -0.5, None], ids=str)
-def test_a_weight_that_is_none_or_not_above_zero_is_told_with_its_item_and_place(
-    write: Write, weight: float | None, tmp_path: Path
+WEIGHTS: tuple[tuple[tuple[object, ...], tuple[Write, ...]], ...] = (
+    ((0, -0.5, None), (parquet, csv, jsonl, sqlite)),
+    ((float("nan"), float("inf"), float("-inf"), 1e200, 1e-200), (parquet, csv)),
+    (("much", True, [1]), (jsonl,)),
+)
+
+
+@pytest.mark.parametrize(("weight", "write"), [(each, write) for odd, writes in WEIGHTS for each in odd for write in writes])
+def test_a_weight_that_is_no_finite_number_above_zero_is_told_with_its_item_and_place(
+    write: Write, weight: object, tmp_path: Path
 ) -> None:
     with pytest.raises(SourceError, match=r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"):
         read(**write([(7, 0.5), (12, 1.0), (13, weight)], tmp_path))
-
-
-@pytest.mark.parametrize("write", [parquet, csv])
-@pytest.mark.parametrize("weight", [float("nan"), float("inf"), float("-inf"), 1e200, 1e-200], ids=str)
-def test_a_weight_that_is_not_finite_or_cannot_be_reckoned_with_is_told(write: Write, weight: float, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^item '13' of .* has no weight from"):
-        read(**write([(7, 0.5), (13, weight)], tmp_path))
-
-
-@pytest.mark.parametrize("weight", ["much", True, [1]], ids=str)
-def test_a_weight_that_is_no_number_is_told(weight: Any, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^item '13' of .* has no weight from"):
-        read(**jsonl([(7, 0.5), (13, weight)], tmp_path))
 
 
 @every_kind
