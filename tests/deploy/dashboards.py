@@ -21,18 +21,20 @@ def panels(board: Any) -> Iterator[Any]:
     return (panel for panel in board["panels"] if panel["type"] != "row")
 
 
+def _targets(board: Any) -> Iterator[tuple[str, Any]]:
+    for owner in (*panels(board), *board["annotations"]["list"]):
+        for target in owner["targets"] if "targets" in owner else [owner["target"]]:
+            yield owner.get("title") or owner["name"], target
+
+
 def promql(board: Any) -> Iterator[tuple[str, Any]]:
     """Title and target of each query to Prometheus, of annotations too."""
-    for owner in (*panels(board), *board["annotations"]["list"]):
-        targets = owner["targets"] if "targets" in owner else [owner["target"]]
-        yield from ((owner.get("title") or owner["name"], target) for target in targets if "expr" in target)
+    return ((title, target) for title, target in _targets(board) if "expr" in target)
 
 
 def sql(board: Any) -> Iterator[tuple[str, str]]:
     """Title and text of each query to the database, of annotations too."""
-    for owner in (*panels(board), *board["annotations"]["list"]):
-        targets = owner["targets"] if "targets" in owner else [owner["target"]]
-        yield from ((owner.get("title") or owner["name"], target["rawSql"]) for target in targets if "rawSql" in target)
+    return ((title, target["rawSql"]) for title, target in _targets(board) if "rawSql" in target)
 
 
 def variables(board: Any) -> dict[str, Any]:

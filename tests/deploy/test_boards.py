@@ -1,10 +1,11 @@
-"""Every query of every dashboard on a real Prometheus that scrapes a leading daemon and one that stands by."""
+"""Every query of every dashboard on a real Prometheus that scrapes a leading daemon and one that stands by or is frozen."""
 
 import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from boards.queries import UnknownError, prove
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.scrape_target import living, serving_page
+from factories import HeldClock
+from monitor.errors import DatabaseTrouble
 from monitor.export import PrometheusPublisher
+from monitor.export.publisher import SHOWN_UNCONFIRMED_S
 from monitor.model.alerts import Expectation, State
 from monitor.model.runs import LatestRun
 from servers.prometheus import Prometheus, running_prometheus
@@ -209,3 +213,41 @@ NOT_DRAWN = {
     "rankwatch_noise_floor_users",
 }
 """Users behind a value are in the message and on the page; the last reload is told by its flag."""
+
+
+FIRING = 'ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}'
+
+
+def _healed() -> LatestRun:
+    return published.latest(states=(published.state(state=State.QUIET),))
+
+
+def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path) -> None:
+    clock = HeldClock(published.SLOT)
+    well, frozen = (published.fill(PrometheusPublisher(version="1", clock=clock)) for _ in range(2))
+    firing = next(
+        Page(values={"job": ["rankwatch"]}).promql(target["expr"])
+        for title, target in dashboards.promql(dashboards.read("rankwatch-overview"))
+        if title == "Alerts firing"
+    )
+    with serving_page(well) as one, serving_page(frozen) as other:
+        rules = [deploy / "prometheus" / "rankwatch.rules.yml"]
+        with running_prometheus(one, other, rules=rules) as prometheus:
+            prometheus.await_query(f"{FIRING} and on () count(rankwatch_alert_state == 2) == 2")
+
+            frozen.database_failed(DatabaseTrouble.UNREACHABLE)
+            frozen.database(is_up=False)
+            well.publish([_healed()])
+            prometheus.await_query("rankwatch_alert_state == 0")
+            assert prometheus.query(FIRING), "within a minute the database may be back"
+            clock.pass_by(SHOWN_UNCONFIRMED_S)
+
+            prometheus.await_query(FIRING, lambda samples: not samples)
+            assert [float(each["value"][1]) for each in prometheus.await_query(firing)] == [0]
+            assert len(prometheus.query("rankwatch_run_last_ok_timestamp_seconds")) == 2
+
+            for publisher in (well, frozen):
+                publisher.database_failed(DatabaseTrouble.UNREACHABLE)
+                publisher.database(is_up=False)
+            clock.pass_by(2 * SHOWN_UNCONFIRMED_S)
+            prometheus.await_query(firing, lambda samples: not samples)

@@ -38,6 +38,7 @@ def test_every_kind_of_receiver_is_kept_from_importing_another(kinds: list[type[
 
 
 AM = {"urls": ["http://127.0.0.1:9093"]}
+MAIL = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": ["kim@example.com"]}
 HOOK = {"url": "https://hooks.test/canary-path?canary=1", "secret": "canary-secret"}
 
 
@@ -79,6 +80,20 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "header of two lines": ({"webhook": {**HOOK, "headers": {"X-One": "canary\r\nX-Two: 2"}}}, "printable ASCII"),
     "header of ours": ({"webhook": {**HOOK, "headers": {"x-rankwatch-signature": "canary"}}}, "set by rankwatch itself"),
     "timeout beyond the lease": ({"webhook": {**HOOK, "timeout": "31s"}}, "at most 30s"),
+    "recipient with a line break": (
+        {"email": {**MAIL, "to": ["a@example.com\r\nBcc: canary@example.com"]}},
+        "should match pattern",
+    ),
+    "recipient with a name": ({"email": {**MAIL, "to": ["Kim <canary@example.com>"]}}, "should match pattern"),
+    "recipient twice": ({"email": {**MAIL, "to": ["a@example.com", "A@example.com"]}}, "list no address twice"),
+    "no recipient": ({"email": {**MAIL, "to": []}}, "at least 1"),
+    "host with a path": ({"email": {**MAIL, "host": "smtp.example.com/canary"}}, "should match pattern"),
+    "password without a name": ({"email": {**MAIL, "password": "canary"}}, "give both username and password"),
+    "password in the clear": (
+        {"email": {**MAIL, "username": "u", "password": "canary", "tls": "none"}},
+        "not sent without TLS",
+    ),
+    "password of two lines": ({"email": {**MAIL, "username": "u", "password": "canary\nx"}}, "printable ASCII"),
 }
 
 
