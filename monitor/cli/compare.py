@@ -231,13 +231,6 @@ def _percent(share: float) -> str:
 _LEAST_PERCENT = 0.005
 
 
-def _changes_dict(apart: ChangeBreakdown | None) -> dict[str, object] | None:
-    if apart is None:
-        return None
-    split = None if apart.parts is None else pick(apart.parts, "membership", "order", "length")
-    return {"metric": apart.metric, "parts": split, "lists": apart.kinds}
-
-
 def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
     whole, *segments = found.coverage.rows
     return {
@@ -252,12 +245,14 @@ def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
 
 
 def _segment_dict(found: FileComparison, row: CoverageRow) -> dict[str, object]:
+    apart = found.apart.get(row.segment)
+    split = None if apart is None or apart.parts is None else pick(apart.parts, "membership", "order", "length")
     return {
         "users": row.asked,
         "paired": row.paired,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()},
         "metrics": _metric_dicts(found, row),
-        "apart": _changes_dict(found.apart.get(row.segment)),
+        "apart": None if apart is None else {"metric": apart.metric, "parts": split, "lists": apart.kinds},
     }
 
 

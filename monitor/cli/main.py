@@ -18,7 +18,6 @@ from monitor.cli import (
     compare,
     config_file,
     db,
-    healthcheck,
     metric_list,
     on_call,
     planning,
@@ -50,7 +49,7 @@ app.command("demo")(serve.demo)
 app.command("init")(config_file.init)
 app.command("check")(config_file.check_config)
 app.command("serve")(serve.serve)
-app.command("healthcheck")(healthcheck.healthcheck)
+app.command("healthcheck")(serve.healthcheck)
 app.command("run-once")(slots.run_once)
 app.command("replay")(slots.replay)
 app.command("backfill")(slots.backfill)

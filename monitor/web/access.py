@@ -248,17 +248,14 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
     """
     options, old = options or AccessOptions(), old or Access()
     tls, users = options.tls_server_config, options.basic_auth_users
-    return Access(
-        credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
-        certificates=_open_certificates(tls, name) if tls.is_on else None,
-        names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
-        options=options,
-    )
-
-
-def _open_certificates(tls: TlsOptions, name: str | None) -> CertificateStore:
     try:
-        return CertificateStore(tls)
+        certificates = CertificateStore(tls) if tls.is_on else None
     except ConfigError as error:
         msg = f"{name}: {error}" if name else str(error)
         raise ConfigError(msg) from None
+    return Access(
+        credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
+        certificates=certificates,
+        names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
+        options=options,
+    )
