@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from deploy import dashboards
-from deploy.fortnight import BEGIN, END, HOUR, Fortnight, told
+from deploy.fortnight import BEGIN, END, Fortnight, told
+from factories import HOUR
 from panel_svg import FAINT, Frame, draw, text
 from servers.postgres import running_postgres
 
