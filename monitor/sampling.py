@@ -14,6 +14,13 @@ import pandas as pd
 from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.rankings import ALL, Panel, UserTable
 
+UNKNOWN_VALUE = "unknown"
+"""Value of a user who has none in a dimension."""
+OTHER_VALUE = "other"
+"""Value that takes in the rarest values when a dimension has too many."""
+_LONGEST = 120
+"""Characters of a value that stand in a segment's name; segments become labels and keys."""
+
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     """Panel of the comparison for this slot, sorted by user.
@@ -82,16 +89,6 @@ def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDAr
 def _hashes(names: npt.NDArray[np.object_], salt: str) -> npt.NDArray[np.uint64]:
     key = hashlib.sha256(salt.encode()).hexdigest()[:16]
     return pd.util.hash_array(names, hash_key=key, categorize=False)
-
-
-UNKNOWN_VALUE = "unknown"
-"""Value of a user who has none in a dimension."""
-OTHER_VALUE = "other"
-"""Value that takes in the rarest values when a dimension has too many."""
-
-
-_LONGEST = 120
-"""Characters of a value that stand in a segment's name; segments become labels and keys."""
 
 
 def split(

@@ -28,6 +28,10 @@ SegmentRows: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
 Bounds: TypeAlias = tuple[float, float]
 
 
+_STEPS = 61
+_HALF = 31
+
+
 def rows_of_segments(panel: Panel, panel_rows: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.intp]]:
     """For every segment of the panel the rows of its users that were paired; row i is panel position ``panel_rows[i]``."""
     row_of = np.full(len(panel), -1, dtype=np.intp)
@@ -205,10 +209,6 @@ class Moments:
     def standard_error(self, n: int) -> float:
         """The standard error of the mean of all ``n`` values, two at least."""
         return math.sqrt(Fraction(n * self._squares - self._sum**2, (n * n * (n - 1)) << (2 * _STEPS)))
-
-
-_STEPS = 61
-_HALF = 31
 
 
 def _sum(values: Integers) -> int:

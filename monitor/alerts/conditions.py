@@ -24,6 +24,14 @@ _CLEAR_WORDS = {
 }
 
 
+JUST_AFTER = timedelta(microseconds=1)
+"""What is judged between runs belongs just after the newest slot that counts, so that any later run moves it on."""
+MOVED = 0.02
+"""Share of the items replaced from which on an arm's lists count as changed."""
+STILL = 0.1
+"""An arm that replaces less than this part of what the other one replaces stands still, and still does under twice it."""
+
+
 def judge_condition(
     rule: ConditionRule, status: RunStatus, run_reason: str | None, verdicts: Sequence[Verdict], *, is_unknown: bool = False
 ) -> Verdict | None:
@@ -67,10 +75,6 @@ def _in_condition(reason: str, users: int) -> Verdict:
 
 def _clear(condition: Condition) -> Verdict:
     return Verdict(outcome=Outcome.OK, reason=_CLEAR_WORDS[condition], value=None, users=0, is_recovered=True)
-
-
-JUST_AFTER = timedelta(microseconds=1)
-"""What is judged between runs belongs just after the newest slot that counts, so that any later run moves it on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +137,6 @@ def _describe(comparison: Comparison, wait: Staleness) -> str:
     since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
     newest = f"since that of {since}" if wait.has_succeeded else f"yet, waited for since {since}"
     return f"no run has succeeded {newest}: {comparison.judging.stale_after:,} that were due since failed or were not begun"
-
-
-MOVED = 0.02
-"""Share of the items replaced from which on an arm's lists count as changed."""
-STILL = 0.1
-"""An arm that replaces less than this part of what the other one replaces stands still, and still does under twice it."""
 
 
 def count_standstills(comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]) -> tuple[Standstill, ...]:

@@ -24,6 +24,13 @@ MOST_PERIODS = 7
 """An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
 
 
+_CARRIED = 0.2
+"""A segment carries a change alone if that of the other users is at most this share of its own, per user."""
+_GROWN = 2.0
+_OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
+_LOUDEST = tuple(Severity)
+
+
 def assign_incidents(
     states: Sequence[AlertState], transitions: Sequence[Transition], before: Iterable[AlertState], judging: JudgingPlan
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
@@ -87,10 +94,6 @@ def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
     return tuple(lead for of_alert in by_alert.values() for lead in _leads_of(of_alert))
 
 
-_CARRIED = 0.2
-"""A segment carries a change alone if that of the other users is at most this share of its own, per user."""
-
-
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
     whole = next((change for change in changes if change.segment == ALL), None)
     if whole is None:
@@ -108,11 +111,6 @@ def _carries(part: Transition, whole: Transition) -> bool:
 
 def _is_share(change: Transition) -> bool:
     return change.kind is RuleKind.COVERAGE or change.statistic.startswith("share_")
-
-
-_GROWN = 2.0
-_OF_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
-_LOUDEST = tuple(Severity)
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:

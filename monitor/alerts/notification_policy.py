@@ -27,6 +27,16 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_CHARACTERS = 1000
 
 
+NEVER_SENT = "its start was never sent"
+ENDED_UNSENT = "it ended before its start was sent"
+ELSEWHERE = "routed to other receivers"
+DRY_RUN = "dry run"
+ACKNOWLEDGED = "acknowledged"
+_SENT, _HELD, _DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
+_MUTING = ("error", "no_data", "stale")
+"""Conditions under which drift cannot be judged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``, the regular expression over the whole value.
@@ -101,16 +111,6 @@ def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
     """Whether all of the matchers match the alert."""
     labels = matchable_labels(transition)
     return all(matcher.matches(labels) for matcher in matchers)
-
-
-NEVER_SENT = "its start was never sent"
-ENDED_UNSENT = "it ended before its start was sent"
-ELSEWHERE = "routed to other receivers"
-DRY_RUN = "dry run"
-ACKNOWLEDGED = "acknowledged"
-_SENT, _HELD, _DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
-_MUTING = ("error", "no_data", "stale")
-"""Conditions under which drift cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

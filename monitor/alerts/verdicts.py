@@ -37,6 +37,13 @@ _LACK_WORDS = {
 }
 
 
+NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.0}
+"""An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
+but not where the level that is expected is the newest one."""
+LEAST_MISSING = 0.5
+"""Users: what is less is rounding."""
+
+
 class Reading(NamedTuple):
     """The value of a series in one segment of one run, and the users behind it."""
 
@@ -211,13 +218,6 @@ def describe_lost(arm: Arm, count: int, asked: int) -> str:
 def with_cause(what: str, cause: str | None) -> str:
     """What happened, and its cause where that is known."""
     return f"{what}: {cause}" if cause else what
-
-
-NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.0}
-"""An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
-but not where the level that is expected is the newest one."""
-LEAST_MISSING = 0.5
-"""Users: what is less is rounding."""
 
 
 def judge_reading(rule: SeriesRule, reading: Reading | Verdict, expectation: Expectation | None) -> Verdict:

@@ -24,6 +24,10 @@ _LISTED = 10
 _LEFT = 0.02
 
 
+Kinds: TypeAlias = npt.NDArray[np.int8]
+CHANGES = tuple(Change)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnLists:
     """One arm's lists of the same n users in an earlier run and in this one: codes (n, k) padded with -1, and lengths (n,)."""
@@ -183,12 +187,6 @@ def _add(ours: Parts, theirs: Parts, weight: float = 1.0) -> Parts:
         order=weight * (ours.order + theirs.order),
         length=weight * (ours.length + theirs.length),
     )
-
-
-Kinds: TypeAlias = npt.NDArray[np.int8]
-
-
-CHANGES = tuple(Change)
 
 
 def classify(batch: PairBatch) -> Kinds:

@@ -27,6 +27,16 @@ _SURE = 4.0
 _CONCENTRATED = 0.2
 
 
+AND = " and "
+"""Stands between the names of two segments whose common users are meant."""
+# Share of those hit that a segment must hold before it is named, and how much better it must tell them than all users do.
+_HELD = 0.8
+_BETTER = 1.25
+_NARROWER = 1.1
+# Standard deviations by which it must hold more of them than as many users drawn at random.
+_SURE_OF_A_SEGMENT = 4.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanDrop:
     """A drop of the mean score: the mean distance ``now`` less the one ``before``, which is the sum of ``parts``.
@@ -149,18 +159,6 @@ def _find_leader(falls: Sequence[SegmentFall], parts: Mapping[Part, float], nois
     # Others may have risen; a segment that merely did not rise with them explains nothing.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
     return first if len(falls) > 1 and is_sure and is_own and has_fallen else None
-
-
-AND = " and "
-"""Stands between the names of two segments whose common users are meant."""
-
-# Share of those hit that a segment must hold before it is named, and how much better it must tell them than all users do.
-_HELD = 0.8
-_BETTER = 1.25
-_NARROWER = 1.1
-
-# Standard deviations by which it must hold more of them than as many users drawn at random.
-_SURE_OF_A_SEGMENT = 4.0
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:

@@ -26,6 +26,21 @@ _SURE = 4.0
 _HELD = 0.8
 
 
+_LEAST_USERS = 5
+# Largest segments that are searched by themselves.
+_SEARCHED = 100
+# Standard deviations of a count, so that the same list for 5 users instead of none is told and for 8 instead of 4 is not.
+_MORE = 2.2
+# Share of all that was listed that must be gone.
+_LEAST_GONE = 0.02
+# Of what the best hypothesis explains another one must explain at least so much to be told in its place.
+_AS_GOOD = 0.5
+# Share of an arm's lists that are the same where it did not change: a few users are always told anew.
+_STOOD = 0.99
+# Share of all lists that must have changed somewhere before others count as stale.
+_MOSTLY = 0.9
+
+
 def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | None:
     """Users who got no list, by the arm that owes it to most of them; None where no more do than a ``usual`` share of them.
 
@@ -59,27 +74,6 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | Non
 def _count_lost(row: CoverageRow, arm: Arm) -> int:
     harmless = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
     return sum(count for (of, reason), count in row.reasons.items() if of is arm and reason not in harmless)
-
-
-_LEAST_USERS = 5
-
-# Largest segments that are searched by themselves.
-_SEARCHED = 100
-
-# Standard deviations of a count, so that the same list for 5 users instead of none is told and for 8 instead of 4 is not.
-_MORE = 2.2
-
-# Share of all that was listed that must be gone.
-_LEAST_GONE = 0.02
-
-# Of what the best hypothesis explains another one must explain at least so much to be told in its place.
-_AS_GOOD = 0.5
-
-# Share of an arm's lists that are the same where it did not change: a few users are always told anew.
-_STOOD = 0.99
-
-# Share of all lists that must have changed somewhere before others count as stale.
-_MOSTLY = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,10 @@ _POPULAR = 0.5
 _WITHOUT_PAST = "No earlier lists to hold this against."
 
 
+MOST_ITEMS = 3
+"""Items of each kind that a message has room for."""
+
+
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
     """What happened, to how many and whom, in which arm, and how much of the drop it explains.
 
@@ -153,10 +157,6 @@ def _join(sentences: Sequence[str]) -> str:
     for each in sentences[1:]:
         line = f"{line} {each}" if len(line) + len(each) < LONGEST_SENTENCE else line
     return line
-
-
-MOST_ITEMS = 3
-"""Items of each kind that a message has room for."""
 
 
 def write_alert_text(explanation: Explanation, *, metric: str, segment: str) -> str:

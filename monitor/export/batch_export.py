@@ -25,6 +25,10 @@ FINAL_SERIES = frozenset(
 """Full names of the series that a process leaves behind when it ends."""
 
 
+# node_exporter runs under a user of its own.
+_MODE = 0o644
+
+
 def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
     """Those of the families that a process leaves behind when it ends."""
     named = ((f"{family.name}_info" if family.type == Kind.INFO else family.name, family) for family in families)
@@ -61,10 +65,6 @@ def _counted(family: Metric) -> Metric:
     ends = {f"{family.name}_gsum": f"{family.name}_sum", f"{family.name}_gcount": f"{family.name}_count"}
     more = [one._replace(name=ends[one.name]) for one in family.samples if one.name in ends]
     return _with(family, [*family.samples, *more])
-
-
-# node_exporter runs under a user of its own.
-_MODE = 0o644
 
 
 def require_textfile(path: Path) -> Path:

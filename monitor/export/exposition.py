@@ -25,6 +25,13 @@ _MOST_FORMATS = 2
 """In how many formats a piece is kept: Prometheus asks for one, and a person who looks for another."""
 
 
+LabelValues = tuple[str, ...]
+SampleKey = tuple[str, LabelValues]
+"""A series and its labels."""
+# What `visible` writes in place of a character.
+_SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """One of the formats that Prometheus' client library writes. Two of equal ``key`` write the same."""
@@ -108,11 +115,6 @@ class Piece:
         return found
 
 
-LabelValues = tuple[str, ...]
-SampleKey = tuple[str, LabelValues]
-"""A series and its labels."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
     """How many lie at or below each upper bound, the last of which is ``+Inf``, and the sum over all."""
@@ -169,10 +171,6 @@ def _family(series: Series, samples: Mapping[LabelValues, float | Distribution])
         else:
             gauge.add_metric(written, value)
     return distributions if series.kind is Kind.GAUGE_HISTOGRAM else gauge
-
-
-# What `visible` writes in place of a character.
-_SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
 
 
 def _written(value: str) -> str:

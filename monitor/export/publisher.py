@@ -44,6 +44,33 @@ from monitor.ports import Clock
 _PLACES = {name: series.labels.index("segment") for name, series in SERIES.items() if "segment" in series.labels}
 
 
+Known = Mapping[str, datetime | None]
+"""Comparisons that are shown even before they have a run, with the time since when there are."""
+log = structlog.get_logger(__name__)
+_VARY = "Accept, Accept-Encoding"
+_LEVEL = 3
+"""Of gzip."""
+SHOWN_UNCONFIRMED_S = 60.0
+"""How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
+_OF_PROCESS = frozenset({
+    "leader", "lease_epoch", "database_up", "runs_waiting", "schedule_interval_seconds", "stale_after_seconds",
+    "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
+})  # fmt: skip
+# When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
+_FACTS = frozenset({
+    "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
+    "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
+})  # fmt: skip
+CONFIRMED = frozenset(
+    one.name
+    for name, one in SERIES.items()
+    if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _FACTS
+)
+"""Full names of the series that show the state in the database."""
+_Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
+"""What a page is put together from, by the names in `COLLECTORS`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentSeries:
     """What may be left out of one segment: its samples; ``users`` were asked for in it."""
@@ -89,10 +116,6 @@ def _take_turns(found: Mapping[str, Mapping[str, SegmentSeries]]) -> Iterator[tu
     )
     for turn in zip_longest(*queues):
         yield from filter(None, turn)
-
-
-Known = Mapping[str, datetime | None]
-"""Comparisons that are shown even before they have a run, with the time since when there are."""
 
 
 class RunSeries:
@@ -167,30 +190,6 @@ class Publication:
         return (family for name, one in self._series.items() for family in one.families(self._shown[name]))
 
 
-log = structlog.get_logger(__name__)
-
-_VARY = "Accept, Accept-Encoding"
-_LEVEL = 3
-"""Of gzip."""
-SHOWN_UNCONFIRMED_S = 60.0
-"""How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
-_OF_PROCESS = frozenset({
-    "leader", "lease_epoch", "database_up", "runs_waiting", "schedule_interval_seconds", "stale_after_seconds",
-    "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
-})  # fmt: skip
-# When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
-_FACTS = frozenset({
-    "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
-    "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
-})  # fmt: skip
-CONFIRMED = frozenset(
-    one.name
-    for name, one in SERIES.items()
-    if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _FACTS
-)
-"""Full names of the series that show the state in the database."""
-
-
 def find_revision() -> str:
     """The commit, as the image says in RANKWATCH_REVISION, or as pip noted it when it installed from a repository."""
     if given := os.environ.get("RANKWATCH_REVISION"):
@@ -200,10 +199,6 @@ def find_revision() -> str:
     except (PackageNotFoundError, ValueError):
         return "unknown"
     return str(noted.get("vcs_info", {}).get("commit_id", "unknown"))
-
-
-_Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
-"""What a page is put together from, by the names in `COLLECTORS`."""
 
 
 class _Page:

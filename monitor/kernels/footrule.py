@@ -19,6 +19,8 @@ from monitor.kernels.alignment import (
 from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh_shared, without_unweighted
 from monitor.model.arrays import Floats
 
+Weigh = Callable[[Alignment, Shared], Floats]
+
 
 def footrule(alignment: Alignment) -> Floats:
     """Sum over the items in common of how far each moves, ranks counted among them: float64 (n,), even whole numbers.
@@ -75,9 +77,6 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
     share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share
-
-
-Weigh = Callable[[Alignment, Shared], Floats]
 
 
 def element_weighted_footrule(alignment: Alignment) -> Floats:

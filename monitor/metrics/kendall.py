@@ -39,6 +39,9 @@ from monitor.metrics.metric import (
     WeightedOrderDistance,
 )
 
+_MOST_SHARED = 2000
+_NEGLIGIBLE = 1e-12
+
 
 class KendallTau(OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
@@ -156,10 +159,6 @@ class TauApSymmetric(OrderCorrelation):
     name = "tau_ap_symmetric"
     kernel = staticmethod(tau_ap_symmetric)
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
-
-
-_MOST_SHARED = 2000
-_NEGLIGIBLE = 1e-12
 
 
 class PositionWeightedKendallDistance(PositionWeighted):

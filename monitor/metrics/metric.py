@@ -23,6 +23,13 @@ STRICT = "none: tied items are taken in the order of their ids"
 ON_COMMON_ITEMS = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
 
 
+_SHAPE = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d{1,9}))?\s*", re.ASCII)
+_FEW = 8
+_LONGEST = 200
+_SHOWN = 40
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
 class Need(StrEnum):
     """What a metric needs to know beside the lists; the word is the argument and the configuration key that gives it."""
 
@@ -169,13 +176,6 @@ class PositionWeighted(OrderDistance, ABC):
 def _shown(value: float | str) -> str:
     # Numbers as floats, so that p=1 and p=1.0 are one name.
     return value if isinstance(value, str) else repr(float(value))
-
-
-_SHAPE = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d{1,9}))?\s*", re.ASCII)
-_FEW = 8
-_LONGEST = 200
-_SHOWN = 40
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read_name(text: object, registry: Mapping[str, type[Metric]]) -> Metric:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 ALL = "all"  # name of the segment that holds every user of the panel
 
 
+# Weights within these can be multiplied by each other four times over, as measures do, and summed up.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
+
+
 class Arm(StrEnum):
     """A side of a comparison. Baseline comes first in every signature."""
 
@@ -102,10 +106,6 @@ class Panel:
 
     def __len__(self) -> int:
         return len(self.users)
-
-
-# Weights within these can be multiplied by each other four times over, as measures do, and summed up.
-LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+KEPT_MARK = "@"
+RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
+
+
 class RunStatus(StrEnum):
     """How a run stands. ``insufficient``: too little of the panel could be paired to compare anything."""
 
@@ -225,10 +229,6 @@ class Run:
 def kept_name(comparison: str, attempt: int) -> str:
     """The name under which an earlier attempt of a slot is kept as a run of its own; no configured comparison can have it."""
     return f"{comparison}{KEPT_MARK}{attempt}"
-
-
-KEPT_MARK = "@"
-RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,10 @@ _DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
 _LACK = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
 
+CHURN = "self_churn"
+"""The arm metric of how much of each list was replaced since the last run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statistic:
     """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``: the share of users scoring strictly under ``x``.
@@ -84,10 +88,6 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
     if match := _DERIVED.fullmatch(name):
         return DerivedMetric(match[1]), match[2]
     return None, name
-
-
-CHURN = "self_churn"
-"""The arm metric of how much of each list was replaced since the last run."""
 
 
 class Lack(StrEnum):

@@ -41,6 +41,13 @@ from monitor.ports import (
 )
 from monitor.sampling import draw
 
+S = TypeVar("S")
+T = TypeVar("T")
+GRACE_S = 2.0
+"""How long past its timeout a source may take to come back before it is given up."""
+TITLES_S = 5.0
+"""How long titles of items are waited for: lists are compared by then, and alerts go out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
@@ -74,17 +81,6 @@ class Arms:
         for source in (self.baseline, self.candidate, self.again, *shared):
             if source is not None:
                 source.close()
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-
-GRACE_S = 2.0
-"""How long past its timeout a source may take to come back before it is given up."""
-
-
-TITLES_S = 5.0
-"""How long titles of items are waited for: lists are compared by then, and alerts go out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

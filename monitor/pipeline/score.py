@@ -27,6 +27,12 @@ _NOT_KNOWN = {
 }
 
 
+HELD_USERS = 1_000_000
+"""Most users whose scores are held in memory; those of more wait in a spool."""
+GIVEN_USERS = 100_000
+"""Users whose scores are given at once."""
+
+
 def scorable_metrics(measuring: MeasuringPlan, batch: PairBatch) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """The wanted metrics that this batch can be scored by, and sentences about the others."""
     metrics = tuple(parse(name) for name in measuring.metrics)
@@ -144,12 +150,6 @@ def add_floor(
         series |= {DerivedMetric.FLOOR.of(name): floor[name], DerivedMetric.OVER_FLOOR.of(name): excess}
         bounds |= {DerivedMetric.FLOOR.of(name): (low, high), DerivedMetric.OVER_FLOOR.of(name): (low - high, high - low)}
     return series, bounds
-
-
-HELD_USERS = 1_000_000
-"""Most users whose scores are held in memory; those of more wait in a spool."""
-GIVEN_USERS = 100_000
-"""Users whose scores are given at once."""
 
 
 class RunScores:

@@ -25,6 +25,12 @@ LEAST_OF_SAMPLING = 0.5
 share that has been 0 in every run so far is not known to be 0."""
 
 
+LEAST_P = 1e-300
+"""Keeps z finite, at 37."""
+MOST_DF = 1e6
+"""Student's t is normal from there on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """What is normal for m series; arrays (m,), NaN where no run counts.
@@ -89,12 +95,6 @@ def refer(
         errors=doubts,
         since=levels.since,
     )
-
-
-LEAST_P = 1e-300
-"""Keeps z finite, at 37."""
-MOST_DF = 1e6
-"""Student's t is normal from there on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

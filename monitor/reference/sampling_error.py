@@ -16,6 +16,21 @@ from monitor.model.statistics import Statistic
 from monitor.reference.history import keep_newest
 from monitor.reference.prediction import WINDOW
 
+LEAST_IN_TAIL = 5
+"""Users that have to lie beyond a percentile before it has an error: an extreme user is no percentile."""
+Interval = tuple[float, float]
+_LEVEL, _Z = 0.975, 1.959963984540054  # the standard normal quantile of it
+RARE = 10.0
+"""Users expected in a run under which they are judged as a count; where there are more, the angle of their share is as good."""
+DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
+"""Variance as a multiple of the mean: 1 where users are hit one by one, more where they are hit together."""
+# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often as stated, which SAFETY
+# pays for, and 8 of 1,500 users are seen where there was none.
+PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
+CALM = 0.01
+"""Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
+_MOST, _STEPS = 1000.0, 16  # users among whom the limit is looked for, and halvings: to a sixtieth of a user
+
 
 def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Angle of a share in [0, 1] of n >= 1 users, in radians within (0, pi / 2), and its standard error 1 / (2 sqrt(n + 1/2)).
@@ -42,10 +57,6 @@ def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats
     users = np.rint(0.25 / np.square(np.asarray(error, dtype=np.float64)) - 0.5)
     counts = np.rint((users + 0.75) * np.sin(np.asarray(angle, dtype=np.float64)) ** 2 - 0.375)
     return np.maximum(counts, 0.0), users
-
-
-LEAST_IN_TAIL = 5
-"""Users that have to lie beyond a percentile before it has an error: an extreme user is no percentile."""
 
 
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
@@ -82,11 +93,6 @@ def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
     return abs(value - known[q]) / distance
 
 
-Interval = tuple[float, float]
-
-_LEVEL, _Z = 0.975, 1.959963984540054  # the standard normal quantile of it
-
-
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
     """Where the statistic of all users like these lies, in its own unit; None where the summary does not suffice.
 
@@ -113,18 +119,6 @@ def share_interval(share: float, users: int) -> Interval:
     reach = _Z * error
     low, high = from_angle(np.array([angle - reach, angle + reach]), users)
     return min(float(low), share), max(float(high), share)
-
-
-RARE = 10.0
-"""Users expected in a run under which they are judged as a count; where there are more, the angle of their share is as good."""
-DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
-"""Variance as a multiple of the mean: 1 where users are hit one by one, more where they are hit together."""
-# Measured over 40 runs at a share of 4e-5: counts of dispersion 2 pass their limit 4 times as often as stated, which SAFETY
-# pays for, and 8 of 1,500 users are seen where there was none.
-PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
-CALM = 0.01
-"""Counts that vary so little that chance alone would seldom do it may be judged by how they vary as well."""
-_MOST, _STEPS = 1000.0, 16  # users among whom the limit is looked for, and halvings: to a sixtieth of a user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,20 @@ DOUBTED = 8
 """Runs of a phase from which on it is believed, more than not, that these vary more than others."""
 
 
+PRIOR_RUNS = 10.0
+PRIOR_CORRELATION = 0.2
+"""As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
+# Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number.
+CORRELATION_CAUTION = 1.0
+# With more, hardly anything can be learned about a trend.
+MOST_CORRELATION = 0.95
+DRIFTS = (0.5, 1.0, 1.5)
+"""Sizes of a lasting shift, in standard deviations of a healthy run, that the evidence is gathered for."""
+MOST_Z = 3.0
+"""One run counts for no more: a single bad run is a drop and no trend. Capping z from above only lowers the evidence."""
+MOST_EVIDENCE = 1e300
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
     """Where runs stand in a cycle, such as the weekday 0 to 6: ``past`` (runs,) of the history, ``now`` of the next run."""
@@ -174,15 +188,6 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     return falls
 
 
-PRIOR_RUNS = 10.0
-PRIOR_CORRELATION = 0.2
-"""As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
-# Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number.
-CORRELATION_CAUTION = 1.0
-# With more, hardly anything can be learned about a trend.
-MOST_CORRELATION = 0.95
-
-
 def correlate(values: npt.ArrayLike) -> Floats:
     """Cautious lag-1 correlation of past runs, (m,), in [0, MOST]; ``values`` (runs, m) oldest first, NaN where left out.
 
@@ -213,13 +218,6 @@ def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
     return discounted
-
-
-DRIFTS = (0.5, 1.0, 1.5)
-"""Sizes of a lasting shift, in standard deviations of a healthy run, that the evidence is gathered for."""
-MOST_Z = 3.0
-"""One run counts for no more: a single bad run is a drop and no trend. Capping z from above only lowers the evidence."""
-MOST_EVIDENCE = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

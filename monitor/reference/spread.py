@@ -22,6 +22,19 @@ LEAST_RUNS_FOR_OUTLIERS = 5
 MOST_REJECTED = 4
 
 
+# Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides.
+LEAST_BETWEEN = 0.1
+LEAST_VARIANCE = 1e-6
+"""Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
+SETTLED_RUNS = 14
+"""Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
+BACK_RUNS = 3
+"""The same where the level has come back more than half of the way to what was normal before."""
+AGREE = 2.0
+"""Standard errors that the two halves of a level may lie apart."""
+ROUNDING = 1e-9
+
+
 def find_outliers(values: Floats) -> Flags:
     """Rosner's (1983) generalised extreme studentized deviate test, each column by itself: True where a value is an outlier.
 
@@ -73,12 +86,6 @@ def _limits(most: int) -> Floats:
     return np.concatenate((np.zeros(LEAST_RUNS_FOR_OUTLIERS), limits))
 
 
-# Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides.
-LEAST_BETWEEN = 0.1
-LEAST_VARIANCE = 1e-6
-"""Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
     """Weighted moments of m series, (m,) each; ``doubt`` is the variance of ``center`` as a multiple of ``variance``."""
@@ -123,15 +130,6 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
     sampling = np.where(runs > 1, np.nansum(share * (1.0 - share) * errors**2, axis=0) / once, alone)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
     return Spread(center=center, variance=variance, sampling=sampling, df=df, doubt=doubt, runs=runs)
-
-
-SETTLED_RUNS = 14
-"""Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
-BACK_RUNS = 3
-"""The same where the level has come back more than half of the way to what was normal before."""
-AGREE = 2.0
-"""Standard errors that the two halves of a level may lie apart."""
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

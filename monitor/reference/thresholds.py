@@ -22,6 +22,11 @@ SAFETY = 5.0
 SHARE_OF_ALL = 0.5
 
 
+USUALLY, NEARLY_ALWAYS = 0.5, 0.95
+# Student's t is normal from there on to four figures.
+_NORMAL_DF = 1e4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """A wanted mean time between false pages of one comparison, in runs, over its segments and looks.
@@ -49,9 +54,6 @@ class Budget:
         of_all = SHARE_OF_ALL if others and ALL in self.segments else float(ALL in self.segments)
         of_segment = of_all if segment == ALL else (1.0 - of_all) / others
         return of_segment * self.looks[look] / sum(self.looks.values()) / (SAFETY * self.runs)
-
-
-USUALLY, NEARLY_ALWAYS = 0.5, 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +96,6 @@ def propose(
         nearly_always=seen[1],
         least_share=scipy.special.stdtr(prediction.df, -distance),
     )
-
-
-# Student's t is normal from there on to four figures.
-_NORMAL_DF = 1e4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,15 @@ from monitor.model.arrays import Floats
 _ROUNDING = 1e-9
 
 
+STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
+"""From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
+WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14))
+"""Parts of the capital that begin on the stakes. Equal ones ask for a fifth more users of an excess over a noise floor."""
+_HALVINGS = 30
+# More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds.
+_GRID = 2**16
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """The range of a score, both ends included. InputError unless both are finite and ``low`` < ``high``."""
@@ -107,13 +116,6 @@ class UserSample:
         return Tally(np.append(self.scored.values, value), np.append(self.scored.counts, float(self.missing)))
 
 
-STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
-"""From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
-
-WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14))
-"""Parts of the capital that begin on the stakes. Equal ones ask for a fifth more users of an excess over a noise floor."""
-
-
 def log_capital(scores: Tally, mean: float) -> float:
     """Natural logarithm of the capital that bets on a mean below this one, 0 < mean < 1, after these scores; 0 without any.
 
@@ -121,11 +123,6 @@ def log_capital(scores: Tally, mean: float) -> float:
     """
     gains = (mean - scores.values) / (1.0 - mean)
     return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))
-
-
-_HALVINGS = 30
-# More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds.
-_GRID = 2**16
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:

@@ -35,34 +35,20 @@ _SKEW = timedelta(hours=1)
 _ADVICE = "correct the clock; if it is right, old rows are deleted again once runs have been stored for two days"
 
 
-def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed."""
-    if not is_sqlite(connection):
-        server = connection.execute(select(func.clock_timestamp())).scalar_one()
-        if now - server > _SKEW:
-            return f"this machine's clock says {format_instant(now)}, the database's {format_instant(server)}: {_ADVICE}"
-    confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
-    if not confirming:
-        # Without any slot that is old enough nothing is old, and every clock will do.
-        return None
-    gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
-    if now - CONFIRMED_AFTER - confirming[0] <= gap:
-        return None
-    said = (
-        f"this machine's clock says {format_instant(now)}, and before that no run is newer than {format_instant(confirming[0])}"
-    )
-    return f"{said}: {_ADVICE}"
-
-
-def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
-    slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
-    found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
-    # Where no run is left the newest day that was rolled up counts.
-    newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
-    return found if newest_day is None else [newest_day]
-
-
 _TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
+_NAMES = {
+    DataKind.SCORES: ("scores",),
+    DataKind.LISTS: ("kept_lists",),
+    DataKind.EVIDENCE: ("evidence", "explanations"),
+    DataKind.SUMMARIES: ("summaries", "statistics", "coverage", "coverage_reasons", "arm_scores", "expectations"),
+    DataKind.DAILY: ("daily",),
+    DataKind.RUNS: ("runs", "stages", "lessons", "standstills", "splits", "metrics", "score_places", "leases"),
+    DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
+}
+TABLES: Mapping[DataKind, tuple[Table, ...]] = {
+    kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
+}
+"""The tables of each kind; the runs that hold any are counted in the first."""
 
 
 class SqlMaintenance:
@@ -135,19 +121,31 @@ class SqlMaintenance:
             )
 
 
-_NAMES = {
-    DataKind.SCORES: ("scores",),
-    DataKind.LISTS: ("kept_lists",),
-    DataKind.EVIDENCE: ("evidence", "explanations"),
-    DataKind.SUMMARIES: ("summaries", "statistics", "coverage", "coverage_reasons", "arm_scores", "expectations"),
-    DataKind.DAILY: ("daily",),
-    DataKind.RUNS: ("runs", "stages", "lessons", "standstills", "splits", "metrics", "score_places", "leases"),
-    DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
-}
-TABLES: Mapping[DataKind, tuple[Table, ...]] = {
-    kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
-}
-"""The tables of each kind; the runs that hold any are counted in the first."""
+def doubt_about(connection: Connection, now: datetime) -> str | None:
+    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed."""
+    if not is_sqlite(connection):
+        server = connection.execute(select(func.clock_timestamp())).scalar_one()
+        if now - server > _SKEW:
+            return f"this machine's clock says {format_instant(now)}, the database's {format_instant(server)}: {_ADVICE}"
+    confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
+    if not confirming:
+        # Without any slot that is old enough nothing is old, and every clock will do.
+        return None
+    gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
+    if now - CONFIRMED_AFTER - confirming[0] <= gap:
+        return None
+    said = (
+        f"this machine's clock says {format_instant(now)}, and before that no run is newer than {format_instant(confirming[0])}"
+    )
+    return f"{said}: {_ADVICE}"
+
+
+def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
+    slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
+    found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    # Where no run is left the newest day that was rolled up counts.
+    newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
+    return found if newest_day is None else [newest_day]
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:

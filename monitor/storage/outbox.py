@@ -28,41 +28,6 @@ from monitor.storage.run_results import read_briefing
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.transactions import Database
 
-
-def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
-    """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile."""
-    stored = _lock(connection, [each.delivery_id for each in found])
-    for each in found:
-        if each.delivery_id not in stored:
-            msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
-            raise DatabaseError(msg)
-    # The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
-    news = [each for each in found if _is_news(stored[each.delivery_id], each)]
-    if news:
-        connection.execute(notifications.insert(), [to_row(each, notifications, attempted_at=each.at) for each in news])
-    if waiting := [each for each in found if stored[each.delivery_id].status in WAITING]:
-        connection.execute(_MOVE, [_moved(each) for each in waiting])
-    _deliver_to_fallbacks(
-        connection,
-        [(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None],
-    )
-
-
-def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
-    """The state of these deliveries, until this transaction ends."""
-    columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
-    locked: dict[int, Row[Any]] = {}
-    # Locked in one order, so that no two wait for each other.
-    for some in chunks(sorted(ids)):
-        query: Select[Any] = select(*columns).where(deliveries.c.id.in_(some)).order_by(deliveries.c.id).with_for_update()
-        locked |= {row.id: row for row in connection.execute(query)}
-    return locked
-
-
-def _is_news(row: Row[Any], note: Notification) -> bool:
-    return (row.status, row.reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT
-
-
 _NEW = ("status", "reason", "next_attempt_at", "settled_at", "repeat_at", "may_be_known")
 _MOVE = (
     update(deliveries)
@@ -85,32 +50,6 @@ _DELIVER_AGAIN = (
     )
     .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
 )
-
-
-def _moved(note: Notification) -> dict[str, object]:
-    return {
-        "moved_id": note.delivery_id,
-        "new_status": note.status,
-        "new_reason": note.reason,
-        "new_next_attempt_at": note.next_attempt_at or note.at,
-        "new_settled_at": None if note.status in WAITING else note.at,
-        "new_repeat_at": note.repeat_at,
-        "new_may_be_known": note.may_be_known,
-        "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
-    }
-
-
-def _deliver_to_fallbacks(connection: Connection, refused: Sequence[tuple[int, str, datetime]]) -> None:
-    """Add deliveries of these transitions to the fallback receivers."""
-    if not refused:
-        return
-    again = [{"its_transition": number, "fallback": receiver, "due_at": at} for number, receiver, at in refused]
-    # Also where they were routed past these before.
-    connection.execute(_DELIVER_AGAIN, again)
-    fresh = [pending_delivery(number, receiver, at) for number, receiver, at in refused]
-    connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)
-
-
 _REMOVED = "the receiver was removed from the configuration"
 _LONGEST_LEASE = timedelta(minutes=10)
 _LONGEST_HELD = timedelta(minutes=2)
@@ -278,6 +217,64 @@ class SqlOutbox:
         query = select(deliveries.c.receiver, func.count()).where(is_given_up).group_by(deliveries.c.receiver)
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
+    """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile."""
+    stored = _lock(connection, [each.delivery_id for each in found])
+    for each in found:
+        if each.delivery_id not in stored:
+            msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
+            raise DatabaseError(msg)
+    # The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
+    news = [each for each in found if _is_news(stored[each.delivery_id], each)]
+    if news:
+        connection.execute(notifications.insert(), [to_row(each, notifications, attempted_at=each.at) for each in news])
+    if waiting := [each for each in found if stored[each.delivery_id].status in WAITING]:
+        connection.execute(_MOVE, [_moved(each) for each in waiting])
+    _deliver_to_fallbacks(
+        connection,
+        [(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None],
+    )
+
+
+def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+    """The state of these deliveries, until this transaction ends."""
+    columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
+    locked: dict[int, Row[Any]] = {}
+    # Locked in one order, so that no two wait for each other.
+    for some in chunks(sorted(ids)):
+        query: Select[Any] = select(*columns).where(deliveries.c.id.in_(some)).order_by(deliveries.c.id).with_for_update()
+        locked |= {row.id: row for row in connection.execute(query)}
+    return locked
+
+
+def _is_news(row: Row[Any], note: Notification) -> bool:
+    return (row.status, row.reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT
+
+
+def _moved(note: Notification) -> dict[str, object]:
+    return {
+        "moved_id": note.delivery_id,
+        "new_status": note.status,
+        "new_reason": note.reason,
+        "new_next_attempt_at": note.next_attempt_at or note.at,
+        "new_settled_at": None if note.status in WAITING else note.at,
+        "new_repeat_at": note.repeat_at,
+        "new_may_be_known": note.may_be_known,
+        "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+    }
+
+
+def _deliver_to_fallbacks(connection: Connection, refused: Sequence[tuple[int, str, datetime]]) -> None:
+    """Add deliveries of these transitions to the fallback receivers."""
+    if not refused:
+        return
+    again = [{"its_transition": number, "fallback": receiver, "due_at": at} for number, receiver, at in refused]
+    # Also where they were routed past these before.
+    connection.execute(_DELIVER_AGAIN, again)
+    fresh = [pending_delivery(number, receiver, at) for number, receiver, at in refused]
+    connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)
 
 
 def end_leases(connection: Connection, owner: str) -> None:

@@ -44,176 +44,12 @@ _DAY = timedelta(days=1)
 _RUNS_AT_ONCE = 20
 
 
-@dataclass(slots=True, kw_only=True)
-class DaySum:
-    """One metric of one segment over the runs of a day."""
-
-    segment: str
-    metric: str
-    runs: int = 0
-    n: int = 0
-    n_undefined: int = 0
-    means: float = 0.0
-    errors: float = 0.0
-    has_errors: bool = True
-    lowest: float = math.inf
-    highest: float = -math.inf
-    below: dict[str, tuple[float, int]] = field(default_factory=dict)
-    bins: tuple[float, float, int] | None = None
-    counts: list[int] | None = None
-
-    def add(self, summary: Summary) -> None:
-        """One run more."""
-        self._add_histogram(summary)
-        self.runs += 1
-        self.n += summary.n
-        self.n_undefined += summary.n_undefined
-        if summary.mean is None:
-            return
-        self.means += summary.n * summary.mean
-        self.has_errors &= summary.standard_error is not None
-        self.errors += summary.n * (summary.standard_error or 0.0)
-        self.lowest, self.highest = min(self.lowest, summary.mean), max(self.highest, summary.mean)
-        for floor, share in _shares(summary):
-            users, of = self.below.get(floor, (0.0, 0))
-            self.below[floor] = (users + share * summary.n, of + summary.n)
-
-    def _add_histogram(self, summary: Summary) -> None:
-        found = summary.histogram
-        bins = (found.low, found.high, len(found.counts))
-        if self.runs == 0:
-            self.bins, self.counts = bins, list(found.counts)
-        elif self.counts is not None and bins == self.bins:
-            self.counts = [ours + theirs for ours, theirs in zip(self.counts, found.counts, strict=True)]
-        else:
-            self.bins = self.counts = None
-
-    def row(self) -> dict[str, Any]:
-        """As a row of ``daily``."""
-        is_measured = self.n > 0 and self.lowest <= self.highest
-        low, high, _ = self.bins or (None, None, 0)
-        return to_row(
-            self,
-            daily,
-            mean=self.means / self.n if is_measured else None,
-            standard_error=self.errors / self.n if is_measured and self.has_errors else None,
-            lowest=self.lowest if is_measured else None,
-            highest=self.highest if is_measured else None,
-            shares_below={floor: users / of for floor, (users, of) in self.below.items() if of},
-            histogram_low=low,
-            histogram_high=high,
-            histogram_counts=self.counts,
-        )
-
-
-def _shares(summary: Summary) -> Iterable[tuple[str, float]]:
-    for name, value in summary.statistics.items():
-        try:
-            floor = Statistic.parse(name).floor
-        except ConfigError:
-            continue  # stored by a newer version
-        if floor is not None:
-            yield f"{floor:.15g}", value
-
-
-def sums_of(connection: Connection, comparison: str, day: datetime) -> list[DaySum]:
-    """Sums over the ok runs of slots of this day, by segment and metric; none where these measured nothing."""
-    is_of_day = and_(runs.c.scheduled_for >= day, runs.c.scheduled_for < day + _DAY, runs.c.status == RunStatus.OK)
-    ids = list(
-        connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day).order_by(runs.c.scheduled_for))
-    )
-    sums: dict[tuple[str, str], DaySum] = {}
-    for start in range(0, len(ids), _RUNS_AT_ONCE):
-        for found in run_results.summaries_of(connection, ids[start : start + _RUNS_AT_ONCE]).values():
-            for summary in found:
-                what = (summary.segment, summary.metric)
-                sums.setdefault(what, DaySum(segment=what[0], metric=what[1])).add(summary)
-    return list(sums.values())
-
-
 SETTLING = timedelta(hours=1)
 """A run may be stored so long after it ended: days that changed more recently are rolled up once more."""
-
-
 FINAL = datetime(9999, 1, 1, tzinfo=UTC)
 """When a day was built of which sums are no longer made anew, as some of its summaries may be pruned."""
-
 _INSTANT = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Day:
-    """A day of a comparison that has runs. ``at``: when the newest of them changed; ``begins_at``: midnight."""
-
-    comparison: str
-    begins_at: datetime
-    at: datetime
-    has_ok: bool
-
-
-def midnight(instant: datetime) -> datetime:
-    """When the instant's UTC day began."""
-    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
-    """Roll up the days wholly after ``since`` that are over and have no sums yet, or of which a run was added or changed.
-
-    A day before ``complete_from`` is rolled up once and then stays, also where more is kept later on.
-    """
-    with database.write() as connection:
-        # Of these days some summaries may be pruned: sums of what is left would be smaller.
-        connection.execute(update(daily).where(daily.c.day < complete_from, daily.c.built_at < FINAL).values(built_at=FINAL))
-    with database.read() as connection:
-        due = list(_due(connection, since, now))
-    for day in due:
-        with database.read() as connection:
-            sums = sums_of(connection, day.comparison, day.begins_at)
-        with database.write() as connection:
-            _store(connection, day, FINAL if day.begins_at < complete_from else min(day.at, now - SETTLING), sums)
-
-
-def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[_Day]:
-    first = midnight(since - _INSTANT) + _DAY
-    built = _built(connection, first)
-    for day in _days(connection, first, midnight(now)):
-        known = built.get((day.comparison, day.begins_at))
-        if day.has_ok if known is None else known not in (FINAL, day.at):
-            yield day
-
-
-def _days(connection: Connection, first: datetime, end: datetime) -> Iterator[_Day]:
-    """Days of slots from the first one to the end that have runs, oldest first."""
-    day = day_of(connection, runs.c.scheduled_for).label("day")
-    has_ok = func.count().filter(runs.c.status == RunStatus.OK) > 0
-    newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
-    is_wanted = and_(runs.c.scheduled_for >= first, runs.c.scheduled_for < end, ~runs.c.comparison.contains(KEPT_MARK))
-    query = select(runs.c.comparison, day, has_ok, *newest).where(is_wanted)
-    for comparison, begins_at, is_ok, *changed in connection.execute(query.group_by(runs.c.comparison, day).order_by(day)):
-        if at := max((each for each in changed if each is not None), default=None):
-            yield _Day(comparison=comparison, begins_at=begins_at, at=at, has_ok=bool(is_ok))
-
-
-def _built(connection: Connection, first: datetime) -> Mapping[tuple[str, datetime], datetime]:
-    query = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(daily.c.day >= first)
-    grouped = connection.execute(query.group_by(daily.c.comparison, daily.c.day))
-    return {(comparison, day): at for comparison, day, at in grouped}
-
-
-def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
-    """Put the sums in place of the day's rows."""
-    common = {"comparison": day.comparison, "day": day.begins_at, "built_at": built_at}
-    # In the order of their key: others may be at the same.
-    rows = [{**common, **each.row()} for each in sorted(sums, key=lambda each: (each.segment, each.metric))]
-    connection.execute(delete(daily).where(daily.c.comparison == day.comparison, daily.c.day == day.begins_at))
-    if rows:
-        given = insert(connection, daily)
-        new = {column.name: given.excluded[column.name] for column in daily.c if not column.primary_key}
-        connection.execute(given.on_conflict_do_update(index_elements=list(daily.primary_key), set_=new), rows)
-
-
 TRANSITIONS_AT_ONCE = 500
-
 _DAYS_AHEAD = 2
 """For so many days partitions are made ahead, so that the first run of a day need not make one."""
 DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries, arm_scores, expectations)
@@ -322,3 +158,161 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
     # Without what is zero, so that nothing deleted is an empty counter.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Day:
+    """A day of a comparison that has runs. ``at``: when the newest of them changed; ``begins_at``: midnight."""
+
+    comparison: str
+    begins_at: datetime
+    at: datetime
+    has_ok: bool
+
+
+def midnight(instant: datetime) -> datetime:
+    """When the instant's UTC day began."""
+    return instant.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
+    """Roll up the days wholly after ``since`` that are over and have no sums yet, or of which a run was added or changed.
+
+    A day before ``complete_from`` is rolled up once and then stays, also where more is kept later on.
+    """
+    with database.write() as connection:
+        # Of these days some summaries may be pruned: sums of what is left would be smaller.
+        connection.execute(update(daily).where(daily.c.day < complete_from, daily.c.built_at < FINAL).values(built_at=FINAL))
+    with database.read() as connection:
+        due = list(_due(connection, since, now))
+    for day in due:
+        with database.read() as connection:
+            sums = sums_of(connection, day.comparison, day.begins_at)
+        with database.write() as connection:
+            _store(connection, day, FINAL if day.begins_at < complete_from else min(day.at, now - SETTLING), sums)
+
+
+def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[_Day]:
+    first = midnight(since - _INSTANT) + _DAY
+    built = _built(connection, first)
+    for day in _days(connection, first, midnight(now)):
+        known = built.get((day.comparison, day.begins_at))
+        if day.has_ok if known is None else known not in (FINAL, day.at):
+            yield day
+
+
+def _days(connection: Connection, first: datetime, end: datetime) -> Iterator[_Day]:
+    """Days of slots from the first one to the end that have runs, oldest first."""
+    day = day_of(connection, runs.c.scheduled_for).label("day")
+    has_ok = func.count().filter(runs.c.status == RunStatus.OK) > 0
+    newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
+    is_wanted = and_(runs.c.scheduled_for >= first, runs.c.scheduled_for < end, ~runs.c.comparison.contains(KEPT_MARK))
+    query = select(runs.c.comparison, day, has_ok, *newest).where(is_wanted)
+    for comparison, begins_at, is_ok, *changed in connection.execute(query.group_by(runs.c.comparison, day).order_by(day)):
+        if at := max((each for each in changed if each is not None), default=None):
+            yield _Day(comparison=comparison, begins_at=begins_at, at=at, has_ok=bool(is_ok))
+
+
+def _built(connection: Connection, first: datetime) -> Mapping[tuple[str, datetime], datetime]:
+    query = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(daily.c.day >= first)
+    grouped = connection.execute(query.group_by(daily.c.comparison, daily.c.day))
+    return {(comparison, day): at for comparison, day, at in grouped}
+
+
+def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
+    """Put the sums in place of the day's rows."""
+    common = {"comparison": day.comparison, "day": day.begins_at, "built_at": built_at}
+    # In the order of their key: others may be at the same.
+    rows = [{**common, **each.row()} for each in sorted(sums, key=lambda each: (each.segment, each.metric))]
+    connection.execute(delete(daily).where(daily.c.comparison == day.comparison, daily.c.day == day.begins_at))
+    if rows:
+        given = insert(connection, daily)
+        new = {column.name: given.excluded[column.name] for column in daily.c if not column.primary_key}
+        connection.execute(given.on_conflict_do_update(index_elements=list(daily.primary_key), set_=new), rows)
+
+
+@dataclass(slots=True, kw_only=True)
+class DaySum:
+    """One metric of one segment over the runs of a day."""
+
+    segment: str
+    metric: str
+    runs: int = 0
+    n: int = 0
+    n_undefined: int = 0
+    means: float = 0.0
+    errors: float = 0.0
+    has_errors: bool = True
+    lowest: float = math.inf
+    highest: float = -math.inf
+    below: dict[str, tuple[float, int]] = field(default_factory=dict)
+    bins: tuple[float, float, int] | None = None
+    counts: list[int] | None = None
+
+    def add(self, summary: Summary) -> None:
+        """One run more."""
+        self._add_histogram(summary)
+        self.runs += 1
+        self.n += summary.n
+        self.n_undefined += summary.n_undefined
+        if summary.mean is None:
+            return
+        self.means += summary.n * summary.mean
+        self.has_errors &= summary.standard_error is not None
+        self.errors += summary.n * (summary.standard_error or 0.0)
+        self.lowest, self.highest = min(self.lowest, summary.mean), max(self.highest, summary.mean)
+        for floor, share in _shares(summary):
+            users, of = self.below.get(floor, (0.0, 0))
+            self.below[floor] = (users + share * summary.n, of + summary.n)
+
+    def _add_histogram(self, summary: Summary) -> None:
+        found = summary.histogram
+        bins = (found.low, found.high, len(found.counts))
+        if self.runs == 0:
+            self.bins, self.counts = bins, list(found.counts)
+        elif self.counts is not None and bins == self.bins:
+            self.counts = [ours + theirs for ours, theirs in zip(self.counts, found.counts, strict=True)]
+        else:
+            self.bins = self.counts = None
+
+    def row(self) -> dict[str, Any]:
+        """As a row of ``daily``."""
+        is_measured = self.n > 0 and self.lowest <= self.highest
+        low, high, _ = self.bins or (None, None, 0)
+        return to_row(
+            self,
+            daily,
+            mean=self.means / self.n if is_measured else None,
+            standard_error=self.errors / self.n if is_measured and self.has_errors else None,
+            lowest=self.lowest if is_measured else None,
+            highest=self.highest if is_measured else None,
+            shares_below={floor: users / of for floor, (users, of) in self.below.items() if of},
+            histogram_low=low,
+            histogram_high=high,
+            histogram_counts=self.counts,
+        )
+
+
+def _shares(summary: Summary) -> Iterable[tuple[str, float]]:
+    for name, value in summary.statistics.items():
+        try:
+            floor = Statistic.parse(name).floor
+        except ConfigError:
+            continue  # stored by a newer version
+        if floor is not None:
+            yield f"{floor:.15g}", value
+
+
+def sums_of(connection: Connection, comparison: str, day: datetime) -> list[DaySum]:
+    """Sums over the ok runs of slots of this day, by segment and metric; none where these measured nothing."""
+    is_of_day = and_(runs.c.scheduled_for >= day, runs.c.scheduled_for < day + _DAY, runs.c.status == RunStatus.OK)
+    ids = list(
+        connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day).order_by(runs.c.scheduled_for))
+    )
+    sums: dict[tuple[str, str], DaySum] = {}
+    for start in range(0, len(ids), _RUNS_AT_ONCE):
+        for found in run_results.summaries_of(connection, ids[start : start + _RUNS_AT_ONCE]).values():
+            for summary in found:
+                what = (summary.segment, summary.metric)
+                sums.setdefault(what, DaySum(segment=what[0], metric=what[1])).add(summary)
+    return list(sums.values())

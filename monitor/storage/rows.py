@@ -36,6 +36,12 @@ _COLUMNS = {
 """Columns that have another name than their field; where a table has a column of the field's own name, that is it."""
 
 
+_Value = TypeVar("_Value")
+_COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
+IN_LIST = 10_000
+"""Values of one IN list: SQLite takes 32,766 in a statement, PostgreSQL 65,535."""
+
+
 def to_row(item: DataclassInstance, table: Table, **given: object) -> dict[str, Any]:
     """What the item's fields put into the table's columns, and what is given beside them; other fields are left out."""
     known = _columns_of(type(item), tuple(table.c.keys()))
@@ -61,10 +67,6 @@ def _places_of(kind: type[DataclassInstance], columns: Sequence[str]) -> tuple[t
     return tuple((name, columns.index(column)) for name, column in _columns_of(kind, columns).items())
 
 
-_Value = TypeVar("_Value")
-_COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
-
-
 def is_sqlite(connection: Connection) -> bool:
     """Whether this is SQLite, where a writing transaction is the only one."""
     return connection.dialect.name == "sqlite"
@@ -80,10 +82,6 @@ def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnEl
     if is_sqlite(connection):
         return type_coerce(func.substr(instant, 1, 10, type_=String).concat("T00:00:00.000000Z"), Instant)
     return func.date_trunc("day", instant, "UTC", type_=Instant)
-
-
-IN_LIST = 10_000
-"""Values of one IN list: SQLite takes 32,766 in a statement, PostgreSQL 65,535."""
 
 
 def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:

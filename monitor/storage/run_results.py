@@ -51,6 +51,10 @@ RUN_TABLES: tuple[Table, ...] = tuple(table for table in reversed(metadata.sorte
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
 
 
+_HABITS = "habits"
+_EXAMPLES = 2
+
+
 def replace_results(connection: Connection, result: RunResult) -> None:
     """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
@@ -246,9 +250,6 @@ def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split
     return {row.run_id: _split(row) for row in connection.execute(query)}
 
 
-_HABITS = "habits"
-
-
 def _split(row: Any) -> Split:  # noqa: ANN401 - a row of splits
     stored = (row.kinds or {}).get(_HABITS, {})
     habits = {arm: {habit: tuple(shares) for habit, shares in of_arm.items()} for arm, of_arm in stored.items()}
@@ -268,9 +269,6 @@ def _reader() -> TypeAdapter[Explanation]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Explanation)
-
-
-_EXAMPLES = 2
 
 
 def read_briefing(connection: Connection, comparison: str, slot: datetime) -> Briefing:

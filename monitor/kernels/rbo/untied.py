@@ -18,6 +18,11 @@ DEEPEST = 1_000_000
 _UNIT = 2.0**-52
 
 
+_FINEST = 2.0**-62
+_LONGEST_SUM = 1 << 16
+_Counts = npt.NDArray[np.signedinteger[Any]]
+
+
 def to_units(values: Floats) -> Floats:
     """The nearest multiples of 2**-52: sums of these that stay below 2 are exact, and the same in any order."""
     rounded: Floats = np.round(values / _UNIT) * _UNIT
@@ -68,11 +73,6 @@ def _check_depth(depth: float) -> None:
     if not (1 <= depth <= DEEPEST and depth == int(depth)):
         msg = f"top must be a whole number of ranks from 1 to {DEEPEST}, not {depth:g}"
         raise MetricError(msg)
-
-
-_FINEST = 2.0**-62
-_LONGEST_SUM = 1 << 16
-_Counts = npt.NDArray[np.signedinteger[Any]]
 
 
 def rbo_truncated(alignment: Alignment, p: float) -> Floats:

@@ -34,6 +34,11 @@ AT_ONCE = 100
 """Runs whose summaries are in memory at once."""
 
 
+STATISTICS = ("mean", "p05")
+_STEPS = 10_000
+_FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
     """Slots from ``start`` to ``end``, both included, without end where None."""
@@ -106,11 +111,6 @@ def finished_records(comparison: str, history: History, end: datetime | None) ->
                 return
             yield record
         after = found[-1].run.slot
-
-
-STATISTICS = ("mean", "p05")
-_STEPS = 10_000
-_FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,10 @@ from monitor.ports import UserSource
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.source import FileLists, FileUsers
 
+MOST_SEGMENTS = 100
+_LONG = timedelta(hours=12)
+_UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBreakdown:
@@ -52,11 +56,6 @@ def break_down_changes(
         )
         for segment, rows in segments.items()
     }
-
-
-MOST_SEGMENTS = 100
-_LONG = timedelta(hours=12)
-_UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

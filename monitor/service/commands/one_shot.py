@@ -41,6 +41,10 @@ DATABASE_PATIENCE_S = 10.0
 """How long a one-shot command waits for a database that is away."""
 
 
+TIMEOUT_S = 10.0
+"""How long one group may take from first to last byte."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShot:
     """Runs slots outside the daemon, against the same database. Pings watch each run that is not replayed."""
@@ -211,10 +215,6 @@ def _resend(sender: OutboxSender) -> str | None:
     except DeliveryError as error:
         return str(error)
     return None
-
-
-TIMEOUT_S = 10.0
-"""How long one group may take from first to last byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

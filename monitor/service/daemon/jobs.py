@@ -31,6 +31,22 @@ ROUNDS = 20
 """In how many refreshes each comparison is read anew although nothing says that it changed: old runs may have been deleted."""
 
 
+REFRESH = timedelta(seconds=15)
+"""How often what other daemons stored, the outbox and abandoned runs are looked up."""
+PRUNE = timedelta(hours=1)
+FIRST_PRUNE = timedelta(minutes=5)
+"""How long after the start, or after the lead was taken, old rows are first deleted: the first round of runs goes before."""
+BACKFILL = timedelta(minutes=10)
+"""How often relevance is looked for that may have arrived since, beside after each run."""
+PROBE = timedelta(seconds=10)
+"""How often the database is asked whether it works, and how often one that is away at the start is tried."""
+NOTIFY = timedelta(seconds=5)
+"""How often receivers are notified of an outage of the database, where there is anything to send."""
+WAITING = timedelta(minutes=4)
+"""How long a run may wait for a database that comes and goes, beside its deadline and the time to store it."""
+log = structlog.get_logger(__name__)
+
+
 class LatestRuns:
     """Reads newest runs and publishes them. Safe to share between threads; no lock is held while the database is read."""
 
@@ -82,23 +98,6 @@ class LatestRuns:
                     self._found[name] = ticket, (before if before == after else after)
             self._found = {name: self._found[name] for name in self._names if name in self._found}
             self._publisher.publish([run for _, run in self._found.values() if run is not None])
-
-
-REFRESH = timedelta(seconds=15)
-"""How often what other daemons stored, the outbox and abandoned runs are looked up."""
-PRUNE = timedelta(hours=1)
-FIRST_PRUNE = timedelta(minutes=5)
-"""How long after the start, or after the lead was taken, old rows are first deleted: the first round of runs goes before."""
-BACKFILL = timedelta(minutes=10)
-"""How often relevance is looked for that may have arrived since, beside after each run."""
-PROBE = timedelta(seconds=10)
-"""How often the database is asked whether it works, and how often one that is away at the start is tried."""
-NOTIFY = timedelta(seconds=5)
-"""How often receivers are notified of an outage of the database, where there is anything to send."""
-WAITING = timedelta(minutes=4)
-"""How long a run may wait for a database that comes and goes, beside its deadline and the time to store it."""
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,6 +32,13 @@ from monitor.service.daemon.places import Places, Ticket
 from monitor.service.daemon.threads import ThreadPerJob
 from monitor.settings.schedule import Schedule
 
+STUCK_S = 30.0
+"""For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
+_CLOCKS_DIFFER_S = 1.0
+"""By how much housekeeping may be due earlier by the wall clock than by the steady clock."""
+_NOTED = EVENT_JOB_SUBMITTED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_EXECUTED | EVENT_JOB_ERROR
+log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
@@ -82,16 +89,6 @@ class HousekeepingTrigger(IntervalTrigger):  # type: ignore[misc]  # APScheduler
 def time_after_jump(schedule: Schedule, planned: datetime, now: datetime) -> datetime:
     """When a job is due once the clock shows ``now``: as ``planned`` within the slot it was planned in, else at once."""
     return planned if planned == schedule.next(now) else now
-
-
-STUCK_S = 30.0
-"""For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
-_CLOCKS_DIFFER_S = 1.0
-"""By how much housekeeping may be due earlier by the wall clock than by the steady clock."""
-
-_NOTED = EVENT_JOB_SUBMITTED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_EXECUTED | EVENT_JOB_ERROR
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -35,6 +35,9 @@ from monitor.settings.configuration import Settings
 from monitor.sources import open_users
 from monitor.storage import opened_store
 
+_NAMED = 5
+_NOBODY = SampledSegment(unit=np.empty(0), missing=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
@@ -86,9 +89,6 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
     return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA if GateReason.NO_DATA in reasons else GateReason.TOO_FEW
 
 
-_NAMED = 5
-
-
 def explain_verdict(question: Question, verdict: GateVerdict, segments: Sequence[GateResult]) -> str:
     """Why this verdict, with the figures of the segments that led to it."""
     if verdict is GateVerdict.INCONCLUSIVE:
@@ -134,9 +134,6 @@ def _open(margin: float, each: GateResult) -> str:
 
 def _prefix(each: GateResult) -> str:
     return "" if each.segment == "all" else f"{each.segment}: "
-
-
-_NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
 def decide(settings: Settings, question: Question, *, most_looks: int = 0) -> Certificate:

@@ -17,6 +17,9 @@ from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.sequential.gate import Scale
 from monitor.service.runner import pick_comparison
 
+EACH = "each"
+"""In place of a segment's name: every segment but ``all``."""
+
 
 class Yardstick(StrEnum):
     """What candidate and baseline are held against."""
@@ -84,10 +87,6 @@ def _bounds(metric: Metric, k: int) -> tuple[float, float]:
         msg = f"{metric} has no finite range, and without one no bet holds: choose a measure that is normalized"
         raise InputError(msg)
     return low, high
-
-
-EACH = "each"
-"""In place of a segment's name: every segment but ``all``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
