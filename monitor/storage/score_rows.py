@@ -1,6 +1,6 @@
 """Rows of ``scores``, written by the fastest path of each database inside the caller's transaction.
 
-PostgreSQL gets a COPY that is put together column by column, SQLite many rows a statement. Users come in chunks: a
+PostgreSQL gets a binary COPY that is put together column by column, SQLite many rows a statement. Users come in chunks: a
 million need no more memory than a few ten thousand.
 """
 
@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from monitor.model.arrays import Floats
 from monitor.model.runs import Scores
 from monitor.storage.column_types import keys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CHUNK = 20_000
 """Users whose rows are in memory at once: about 2 MB as PostgreSQL is sent them."""
@@ -24,7 +27,9 @@ MetricsByPart = Sequence[Sequence[str]]
 """The metrics whose values stand in one row, in the order of their places, by part."""
 
 _TOGETHER = 50
-_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_EPOCH_OF_POSTGRES = date(2000, 1, 1)
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER = b"\xff\xff"
 
 
 def insert_rows(driver: Any, run_id: int, first: int, parts: MetricsByPart, batches: Iterable[Scores]) -> None:  # noqa: ANN401 - sqlite3
@@ -52,23 +57,67 @@ def copy_rows(
     """Add one row a user and part to PostgreSQL; the first part has the number ``first``."""
     width = max(map(len, parts))
     columns = ", ".join(f"v{place}" for place in range(1, width + 1))
-    with driver.cursor() as cursor, cursor.copy(f"COPY scores (run_id, day, part, {columns}, user_id) FROM STDIN") as copy:
+    with (
+        driver.cursor() as cursor,
+        cursor.copy(f"COPY scores (run_id, day, part, {columns}, user_id) FROM STDIN (FORMAT BINARY)") as copy,
+    ):
+        copy.write(_SIGNATURE)
         for users, part, values in _chunks(parts, batches):
-            lacking = ["\\N"] * (width - len(values))
-            copy.write(_lines(f"{run_id}\t{day}\t{first + part}", values, lacking, users))
+            copy.write(binary_rows(run_id, day, first + part, values, users, width))
+        copy.write(_TRAILER)
 
 
-def _lines(before: str, values: Sequence[Floats], after: Sequence[str], users: list[str]) -> str:
-    """Rows in COPY's text format: what stands before the values, the values, what stands behind them, and the user."""
+def binary_rows(run_id: int, day: date, part: int, values: Sequence[Floats], users: list[str], width: int) -> memoryview:
+    """Tuples in the format of COPY: number of fields, then each field's length and content, big-endian; NULL is length -1."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    names = pa.array(users, pa.string())
-    for char, escaped in _ESCAPES.items():
-        names = pc.replace_substring(names, char, escaped)
-    numbers = [pa.array(column, from_pandas=True).cast(pa.string()) for column in values]  # the shortest that read back equal
-    rows = pc.binary_join_element_wise(before, *numbers, *after, names, "\t", null_handling="replace", null_replacement="\\N")
-    return "\n".join([*rows.to_pylist(), ""])
+    names = pa.array(users, pa.string()).cast(pa.binary())
+    lengths = np.diff(np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1])
+    rows = np.zeros(len(users), _layout(width))
+    rows["fields"] = 4 + width
+    rows["run_length"], rows["run"] = 8, run_id
+    rows["day_length"], rows["day"] = 4, (day - _EPOCH_OF_POSTGRES).days
+    rows["part_length"], rows["part"] = 2, part
+    rows["user_length"] = lengths
+    is_null = np.ones((len(users), width), np.bool_)
+    for place, column in enumerate(values):
+        is_null[:, place] = np.isnan(column)
+        rows[f"value{place}"] = column
+    for place in range(width):
+        rows[f"length{place}"] = np.where(is_null[:, place], -1, 8)
+    joined = pc.binary_join_element_wise(_without_nulls(rows, is_null), names, b"")
+    start, *_, end = np.frombuffer(joined.buffers()[1], np.int32)[: len(users) + 1]
+    return memoryview(joined.buffers()[2])[start:end]
+
+
+def _layout(width: int) -> np.dtype[Any]:
+    """One row but for the user's name, which stands last."""
+    values = ((f"{kind}{place}", code) for place in range(width) for kind, code in (("length", ">i4"), ("value", ">f8")))
+    return np.dtype([
+        ("fields", ">i2"),
+        *(("run_length", ">i4"), ("run", ">i8"), ("day_length", ">i4"), ("day", ">i4")),
+        *(("part_length", ">i4"), ("part", ">i2"), *values, ("user_length", ">i4")),
+    ])  # fmt: skip
+
+
+def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) -> pa.Array:
+    """The bytes of each row, but for values that are NULL, of which only the length stands there."""
+    import pyarrow as pa
+
+    size = rows.dtype.itemsize
+    content = rows.view(np.uint8).reshape(len(rows), size)
+    sizes = size - 8 * is_null.sum(axis=1)
+    if is_null.any():
+        is_kept = np.ones((len(rows), size), np.bool_)
+        for place in range(is_null.shape[1]):
+            begin = rows.dtype.fields[f"value{place}"][1]
+            is_kept[:, begin : begin + 8] = ~is_null[:, place, None]
+        content = content[is_kept]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
+    )
 
 
 def _chunks(parts: MetricsByPart, batches: Iterable[Scores]) -> Iterator[tuple[list[str], int, list[Floats]]]:
