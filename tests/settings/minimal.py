@@ -1,11 +1,13 @@
-"""The shortest configuration that loads, and the type of what loads a text."""
+"""The shortest configuration that loads, texts as settings, and what is asked of rules."""
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
+from monitor.model.comparison import Comparison
 from monitor.model.rules import Direction, LearnedLimit, Learning, Rule, RuleKind, SeriesRule
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
+from monitor.settings.loader import parse_settings
 from monitor.settings.translation import to_comparison
 
 HTTP = '{http: {url: "http://%s.internal/{user}"}}'
@@ -17,12 +19,26 @@ MINIMAL = f"""comparisons:
     users: {{file: {{path: users.csv, user: id}}}}
 """
 
-Load = Callable[..., Settings]
+BASE = Path("/srv/rankwatch")
 
 
-def rules_on_drift(options: ComparisonOptions) -> tuple[Rule, ...]:
+def load_text(text: str, **environ: str) -> Settings:
+    return parse_settings(text, name="rankwatch.yaml", base_dir=BASE, environ=environ)
+
+
+def load_comparison(text: str, **environ: str) -> ComparisonOptions:
+    """The first comparison of a configuration."""
+    return load_text(text, **environ).comparisons[0]
+
+
+def comparison_of(text: str) -> Comparison:
+    """The same as the program runs it."""
+    return to_comparison(load_comparison(text))
+
+
+def rules_on_drift(text: str) -> tuple[Rule, ...]:
     """The comparison's rules without those on conditions."""
-    return tuple(rule for rule in to_comparison(options).judging.rules if rule.kind is not RuleKind.CONDITION)
+    return tuple(rule for rule in comparison_of(text).judging.rules if rule.kind is not RuleKind.CONDITION)
 
 
 def learning_of(rule: Rule) -> Learning | None:

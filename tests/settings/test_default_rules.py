@@ -2,14 +2,13 @@
 
 from monitor.model.comparison import Keep
 from monitor.model.rules import Direction, Learning, RuleKind, is_learned
-from monitor.settings.translation import to_comparison
-from settings.minimal import Load, learning_of, limit_of, rules_on_drift
+from settings.minimal import MINIMAL, comparison_of, learning_of, limit_of, rules_on_drift
 
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 
 
-def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Load, minimal: str) -> None:
-    found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
+def test_the_pack_watches_mean_tail_shares_coverage_and_standstill() -> None:
+    found = comparison_of(f"{MINIMAL}    rules: default\n")
 
     told = {rule.alert: (*rule.subject, rule.direction, learning_of(rule)) for rule in found.judging.rules}
     assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, Learning.DROP)
@@ -24,9 +23,9 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Lo
     assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
 
 
-def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load, minimal: str) -> None:
-    found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
-    without = to_comparison(load_text(f"{minimal}    rules: default\n    keep_lists: false\n").comparisons[0])
+def test_a_standstill_needs_the_lists_of_the_last_run_and_churn() -> None:
+    found = comparison_of(f"{MINIMAL}    rules: default\n")
+    without = comparison_of(f"{MINIMAL}    rules: default\n    keep_lists: false\n")
 
     assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (Keep.ALL, "self_churn")
     assert without.measuring.keep_lists is Keep.NONE
@@ -34,17 +33,17 @@ def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load,
     assert "self_churn" not in without.measuring.arm_metrics
 
 
-def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}{RETRAIN}    rules: default\n").comparisons[0])
+def test_with_a_noise_floor_the_pack_watches_the_excess_over_it() -> None:
+    rules = rules_on_drift(f"{MINIMAL}{RETRAIN}    rules: default\n")
 
     told = {rule.alert: (rule.subject.metric, rule.direction, learning_of(rule)) for rule in rules}
     assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.DROP)
     assert told["BeyondNoiseMore"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.TREND)
 
 
-def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(load_text: Load, minimal: str) -> None:
+def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side() -> None:
     metrics = "[footrule_normalized, kendall_distance, average_overlap]"
-    rules = rules_on_drift(load_text(f"{minimal}    metrics: {metrics}\n    rules: default\n").comparisons[0])
+    rules = rules_on_drift(f"{MINIMAL}    metrics: {metrics}\n    rules: default\n")
 
     told = {rule.alert: (rule.subject.statistic, rule.direction) for rule in rules}
     assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
@@ -53,37 +52,37 @@ def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(
     assert [name for name in told if name[:4] in ("Kend", "Aver")] == ["KendallDistanceRose", "AverageOverlapDropped"]
 
 
-def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names(load_text: Load, minimal: str) -> None:
-    text = f"""{minimal}    default_rules: true
+def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names() -> None:
+    text = f"""{MINIMAL}    default_rules: true
     rules:
       - {{alert: Low, metric: extended_tau, below: 0.2}}
       - {{alert: TailDropped, metric: extended_tau, statistic: p10, learned: drop}}
 """
-    rules = rules_on_drift(load_text(text).comparisons[0])
+    rules = rules_on_drift(text)
 
     assert [rule.alert for rule in rules][:2] == ["Low", "TailDropped"]
     assert [rule.subject.statistic for rule in rules if rule.alert == "TailDropped"] == ["p10"]
     assert "SimilarityDropped" in {rule.alert for rule in rules}
 
 
-def test_metrics_that_await_relevance_are_not_judged(load_text: Load, minimal: str) -> None:
+def test_metrics_that_await_relevance_are_not_judged() -> None:
     relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
-    text = f"{minimal}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
+    text = f"{MINIMAL}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
 
-    metrics = {rule.subject.metric for rule in rules_on_drift(load_text(text).comparisons[0])}
+    metrics = {rule.subject.metric for rule in rules_on_drift(text)}
     assert "overlap" in metrics
     assert not any(name.startswith("ndcg") for name in metrics)
 
 
-def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: Load, minimal: str) -> None:
-    text = f"""{minimal}{RETRAIN}    rules:
+def test_improvement_and_excess_are_watched_where_they_are_asked_for() -> None:
+    text = f"""{MINIMAL}{RETRAIN}    rules:
       - {{alert: A, metric: extended_tau, learned: drop, watch: improvement}}
       - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: drop, watch: improvement}}
       - {{alert: C, metric: over_floor(extended_tau), above: 0.1, resolve_below: 0.05}}
       - {{alert: D, metric: floor(rbo), below: 0.5}}
       - {{alert: E, coverage: short, learned: jump}}
 """
-    rules = rules_on_drift(load_text(text).comparisons[0])
+    rules = rules_on_drift(text)
 
     assert [(rule.subject.metric, *limit_of(rule)) for rule in rules] == [
         ("extended_tau", Direction.ABOVE, 1.0, Learning.DROP),
@@ -94,8 +93,8 @@ def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: 
     ]
 
 
-def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
+def test_the_pack_knows_every_lack_of_lists_of_both_arms() -> None:
+    rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
 
     jumps = {
         rule.subject.statistic: rule.alert
@@ -107,8 +106,8 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minima
     assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
 
 
-def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one(load_text: Load, minimal: str) -> None:
-    rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
+def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one() -> None:
+    rules = rules_on_drift(f"{MINIMAL}    rules: default\n")
 
     held = {(learning_of(rule), rule.resolve_after) for rule in rules}
     assert held == {(Learning.DROP, 2), (Learning.TREND, 1), (None, 1)}

@@ -17,7 +17,7 @@ from monitor.model.comparison import Keep
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.http import HttpSourceOptions
-from settings.minimal import MINIMAL, Load
+from settings.minimal import BASE, MINIMAL, load_comparison, load_text
 
 
 def problems(text: str) -> list[str]:
@@ -34,9 +34,9 @@ def failing(path: Path) -> str:
     return str(caught.value)
 
 
-def test_what_is_left_out_has_its_default(load_text: Load, minimal: str, tmp_path: Path) -> None:
-    loaded = load_text(minimal)
-    assert loaded.database.get_secret_value() == f"sqlite:///{tmp_path}/rankwatch.db"
+def test_what_is_left_out_has_its_default() -> None:
+    loaded = load_text(MINIMAL)
+    assert loaded.database.get_secret_value() == f"sqlite:///{BASE}/rankwatch.db"
     assert loaded.listen_address == ("127.0.0.1", 29108)
     assert loaded.external_url == "http://127.0.0.1:29108"
     assert loaded.receivers == ()
@@ -51,49 +51,47 @@ def test_what_is_left_out_has_its_default(load_text: Load, minimal: str, tmp_pat
 @pytest.mark.parametrize(
     "word", ["no", "on", "yes", "off", "2024-01-11", "1_000", "2024", "007", "1.10", "true", "0x1F", "1e3"]
 )
-def test_unquoted_text_stays_as_it_was_written(load_text: Load, minimal: str, word: str) -> None:
-    assert load_text(minimal.replace("name: feed", f"name: {word}")).comparisons[0].name == word
+def test_unquoted_text_stays_as_it_was_written(word: str) -> None:
+    assert load_comparison(MINIMAL.replace("name: feed", f"name: {word}")).name == word
 
 
 @pytest.mark.parametrize("word", ["no", "off", "false", "yes", "on", "true"])
-def test_words_for_true_and_false_are_understood_where_one_is_wanted(load_text: Load, minimal: str, word: str) -> None:
-    found = load_text(f"{minimal}    dry_run: {word}\n    keep_scores: {word}\n").comparisons[0]
+def test_words_for_true_and_false_are_understood_where_one_is_wanted(word: str) -> None:
+    found = load_comparison(f"{MINIMAL}    dry_run: {word}\n    keep_scores: {word}\n")
     is_yes = word in {"yes", "on", "true"}
     assert (found.dry_run, found.keep_scores) == (is_yes, Keep.ALL if is_yes else Keep.NONE)
 
 
 @pytest.mark.parametrize(("word", "kept"), [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)])
-def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(
-    load_text: Load, minimal: str, word: str, *, kept: Keep | int
-) -> None:
-    sampled = minimal.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
-    assert load_text(f"{sampled}    keep_scores: {word}\n").comparisons[0].keep_scores == kept
+def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(word: str, *, kept: Keep | int) -> None:
+    sampled = MINIMAL.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
+    assert load_comparison(f"{sampled}    keep_scores: {word}\n").keep_scores == kept
 
 
 @pytest.mark.parametrize(("written", "read"), [("010", 10), ('"20"', 20)])
-def test_a_number_is_one_quoted_or_with_a_leading_zero(load_text: Load, minimal: str, written: str, read: int) -> None:
-    assert load_text(f"{minimal}    k: {written}\n").comparisons[0].k == read
+def test_a_number_is_one_quoted_or_with_a_leading_zero(written: str, read: int) -> None:
+    assert load_comparison(f"{MINIMAL}    k: {written}\n").k == read
 
 
-def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once(load_text: Load, minimal: str) -> None:
-    text = f"{minimal}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 ${{A}}\n    seed: ${{SEED:-7}}\n"
+def test_variables_stand_for_text_numbers_and_parts_and_are_expanded_once() -> None:
+    text = f"{MINIMAL}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5 ${{A}}\n    seed: ${{SEED:-7}}\n"
     for seed in ({}, {"SEED": ""}):
         (comparison,) = load_text(text, K="25", A="${B}", **seed).comparisons
         assert (comparison.k, comparison.seed, comparison.description) == (25, 7, "for everybody ${K} $5 ${B}")
 
 
 @pytest.mark.parametrize("secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"])
-def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(load_text: Load, minimal: str, secret: str) -> None:
+def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(secret: str) -> None:
     url = 'url: "http://a.internal/{user}"'
     for keys in ('headers: {X-Key: "${TOKEN}"}', "headers:\n          X-Key: ${TOKEN}"):
-        text = minimal.replace(f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}")
-        http = load_text(text, TOKEN=secret).comparisons[0].baseline.given
+        text = MINIMAL.replace(f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}")
+        http = load_comparison(text, TOKEN=secret).baseline.given
         assert isinstance(http, HttpSourceOptions)
         assert http.headers["X-Key"].get_secret_value() == secret
 
 
-def test_anchors_and_merges_share_settings(load_text: Load, minimal: str) -> None:
-    text = minimal.replace(
+def test_anchors_and_merges_share_settings() -> None:
+    text = MINIMAL.replace(
         "comparisons:\n  - name: feed\n",
         "x-all: &all {k: 20, seed: 3}\ncomparisons:\n  - <<: *all\n    name: feed\n    k: 30\n",
     )
@@ -101,8 +99,8 @@ def test_anchors_and_merges_share_settings(load_text: Load, minimal: str) -> Non
     assert (comparison.k, comparison.seed) == (30, 3)
 
 
-def test_a_problem_in_a_shared_part_is_reported_on_its_own_line(load_text: Load, minimal: str) -> None:
-    text = minimal.replace("comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name")
+def test_a_problem_in_a_shared_part_is_reported_on_its_own_line() -> None:
+    text = MINIMAL.replace("comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name")
     with pytest.raises(ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"):
         load_text(text)
 
@@ -118,8 +116,8 @@ def test_relative_paths_start_at_the_files_directory(tmp_path: Path) -> None:
     assert loaded.database.get_secret_value() == f"sqlite:///{tmp_path}/etc/rankwatch.db"
 
 
-def test_an_absolute_database_stays_where_it_is(load_text: Load, minimal: str) -> None:
-    loaded = load_text("database: sqlite:////var/lib/rankwatch.db\n" + minimal)
+def test_an_absolute_database_stays_where_it_is() -> None:
+    loaded = load_text("database: sqlite:////var/lib/rankwatch.db\n" + MINIMAL)
     assert loaded.database.get_secret_value() == "sqlite:////var/lib/rankwatch.db"
 
 
@@ -179,11 +177,11 @@ def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(
     assert all(line.startswith("x.yaml") for line in problems(text))
 
 
-def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counted(load_text: Load, minimal: str) -> None:
+def test_of_a_thousand_problems_the_first_hundred_are_told_and_the_others_counted() -> None:
     with pytest.raises(ConfigError) as caught:
-        load_text(minimal + "listen: 127.0.0.1:1\n" * 1000)
+        load_text(MINIMAL + "listen: 127.0.0.1:1\n" * 1000)
     lines = str(caught.value).splitlines()
-    first = minimal.count("\n") + 2
+    first = MINIMAL.count("\n") + 2
     assert [int(line.split(":")[1]) for line in lines[:-1]] == list(range(first, first + 100))
     assert lines[-1].endswith(": and 899 problems more")
 

@@ -8,7 +8,7 @@ from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
 from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.translation import policy_of, to_comparison
-from settings.minimal import Load
+from settings.minimal import MINIMAL, comparison_of, load_text
 
 NOTIFICATION = """
 receivers:
@@ -23,8 +23,8 @@ maintenance:
 """
 
 
-def test_a_shared_name_stands_for_every_peer(load_text: Load, minimal: str) -> None:
-    policy = policy_of(load_text(minimal + NOTIFICATION))
+def test_a_shared_name_stands_for_every_peer() -> None:
+    policy = policy_of(load_text(MINIMAL + NOTIFICATION))
 
     first, second = policy.routes
     assert (sorted(first.receivers), first.goes_on, sorted(second.receivers)) == (["am-0", "am-1"], True, ["hook"])
@@ -33,10 +33,8 @@ def test_a_shared_name_stands_for_every_peer(load_text: Load, minimal: str) -> N
 
 
 @pytest.mark.parametrize(("hour", "is_open"), [(0, False), (1, True), (2, True), (3, False)])
-def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(
-    load_text: Load, minimal: str, hour: int, *, is_open: bool
-) -> None:
-    (window,) = policy_of(load_text(minimal + NOTIFICATION)).windows
+def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour: int, *, is_open: bool) -> None:
+    (window,) = policy_of(load_text(MINIMAL + NOTIFICATION)).windows
     now = datetime(2024, 1, 8, hour, 30, tzinfo=UTC)  # half an hour past the full hour after that in Berlin
 
     assert window.ends_at(now) == (now.replace(hour=1, minute=0) + timedelta(hours=2) if is_open else None)
@@ -54,9 +52,9 @@ def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(
         (("name: hook", "name: am-1"), r"receivers\[1\]\.alertmanager\.name: another receiver has this name"),
     ],
 )
-def test_names_of_receivers_are_checked(load_text: Load, minimal: str, change: tuple[str, str], problem: str) -> None:
+def test_names_of_receivers_are_checked(change: tuple[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        load_text(minimal + NOTIFICATION.replace(*change))
+        load_text(MINIMAL + NOTIFICATION.replace(*change))
 
 
 def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
@@ -67,8 +65,8 @@ def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
     }
 
 
-def test_rules_on_conditions_are_there_unless_told_otherwise(load_text: Load, minimal: str) -> None:
-    what = to_comparison(load_text(minimal).comparisons[0])
+def test_rules_on_conditions_are_there_unless_told_otherwise() -> None:
+    what = comparison_of(MINIMAL)
     assert of_conditions(what) == {
         "RunFailing": (Condition.ERROR, 2, Severity.WARNING, "all"),
         "NoData": (Condition.NO_DATA, 2, Severity.WARNING, "all"),
@@ -79,17 +77,17 @@ def test_rules_on_conditions_are_there_unless_told_otherwise(load_text: Load, mi
     assert (what.judging.ignored, what.judging.stale_after) == (frozenset(), 3)
 
 
-def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all(load_text: Load, minimal: str) -> None:
+def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all() -> None:
     text = f"""conditions:
   error: {{for: 4, severity: critical, runbook_url: https://runbooks.test/failing}}
   no_data: {{policy: ignore}}
   stale: {{after: 5}}
-{minimal}    conditions:
+{MINIMAL}    conditions:
       error: {{for: 1}}
       too_few: {{policy: keep}}
       no_data: {{segments: each}}
 """
-    what = to_comparison(load_text(text).comparisons[0])
+    what = comparison_of(text)
 
     assert of_conditions(what) == {
         "RunFailing": (Condition.ERROR, 1, Severity.CRITICAL, "all"),
@@ -99,16 +97,16 @@ def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all(load
     assert (what.judging.ignored, what.judging.stale_after) == (frozenset({Condition.NO_DATA}), 5)
 
 
-def test_a_comparison_may_put_back_what_is_ignored_for_all(load_text: Load, minimal: str) -> None:
-    text = f"conditions: {{no_data: {{policy: ignore, for: 7}}}}\n{minimal}    conditions: {{no_data: {{policy: alert}}}}\n"
-    what = to_comparison(load_text(text).comparisons[0])
+def test_a_comparison_may_put_back_what_is_ignored_for_all() -> None:
+    text = f"conditions: {{no_data: {{policy: ignore, for: 7}}}}\n{MINIMAL}    conditions: {{no_data: {{policy: alert}}}}\n"
+    what = comparison_of(text)
     assert of_conditions(what)["NoData"][1] == 7
     assert what.judging.ignored == frozenset()
 
 
-def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition(load_text: Load, minimal: str) -> None:
-    text = f"{minimal}    rules:\n      - {{alert: NoData, coverage: unpaired, above: 0.3}}\n"
-    what = to_comparison(load_text(text).comparisons[0])
+def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition() -> None:
+    text = f"{MINIMAL}    rules:\n      - {{alert: NoData, coverage: unpaired, above: 0.3}}\n"
+    what = comparison_of(text)
     assert [rule.subject.metric for rule in what.judging.rules if rule.alert == "NoData"] == ["coverage"]
 
 
@@ -116,13 +114,11 @@ def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition(load_text: Loa
     ("of_comparison", "of_rule", "wanted"),
     [("", "", "told"), ("true", "", "muted"), ("true", "false", "told"), ("", "true", "muted"), ("false", "true", "muted")],
 )
-def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(
-    load_text: Load, minimal: str, of_comparison: str, of_rule: str, wanted: str
-) -> None:
+def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(of_comparison: str, of_rule: str, wanted: str) -> None:
     own = f", dry_run: {of_rule}" if of_rule else ""
     whole = f"    dry_run: {of_comparison}\n" if of_comparison else ""
     text = (
-        f"{minimal}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2{own}}}\n"
+        f"{MINIMAL}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2{own}}}\n"
     )
     settings = load_text(text)
     assert (("feed", "Low") in policy_of(settings).muted) == (wanted == "muted")

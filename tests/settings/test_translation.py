@@ -12,8 +12,8 @@ from monitor.model.rules import Direction, Learning, Severity
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
-from monitor.settings.translation import config_hash, to_comparison, to_schedule
-from settings.minimal import Load, limit_of, rules_on_drift
+from monitor.settings.translation import config_hash, to_schedule
+from settings.minimal import MINIMAL, comparison_of, limit_of, load_comparison, load_text, rules_on_drift
 
 RULES = """    rules:
       - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}, segments: each,
@@ -22,13 +22,13 @@ RULES = """    rules:
 """
 
 
-def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, minimal: str) -> None:
-    text = f"""{minimal}    rules:
+def test_rules_on_coverage_speak_of_the_candidate_unless_told() -> None:
+    text = f"""{MINIMAL}    rules:
       - {{alert: A, coverage: missing, above: 0.02, resolve_below: 0.01}}
       - {{alert: B, coverage: failed(baseline), above: 0}}
       - {{alert: C, coverage: unpaired, above: 0.5}}
 """
-    rules = rules_on_drift(load_text(text).comparisons[0])
+    rules = rules_on_drift(text)
 
     assert [(*rule.subject, *limit_of(rule)) for rule in rules] == [
         ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
@@ -37,17 +37,17 @@ def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, m
     ]
 
 
-def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: Load, minimal: str) -> None:
-    text = f"""{minimal}    metrics: [extended_tau, footrule_normalized]
+def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart() -> None:
+    text = f"""{MINIMAL}    metrics: [extended_tau, footrule_normalized]
     false_alarm_every: 30d
     rules:
       - {{alert: A, metric: extended_tau, learned: drop}}
       - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: trend}}
       - {{alert: C, metric: footrule_normalized, statistic: p95, learned: drop}}
 """
-    found = to_comparison(load_text(text).comparisons[0])
+    found = comparison_of(text)
 
-    assert [limit_of(rule) for rule in rules_on_drift(load_text(text).comparisons[0])] == [
+    assert [limit_of(rule) for rule in rules_on_drift(text)] == [
         (Direction.BELOW, -1.0, Learning.DROP),
         (Direction.ABOVE, 1.0, Learning.TREND),
         (Direction.ABOVE, 1.0, Learning.DROP),
@@ -55,9 +55,9 @@ def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: L
     assert found.judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
-def test_holidays_are_whole_days_of_the_time_zone(load_text: Load, minimal: str) -> None:
-    text = f"{minimal}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, 2026-12-31]\n"
-    judging = to_comparison(load_text(text).comparisons[0]).judging
+def test_holidays_are_whole_days_of_the_time_zone() -> None:
+    text = f"{MINIMAL}    timezone: Europe/Berlin\n    holidays: [2026-03-28..2026-03-29, 2026-12-31]\n"
+    judging = comparison_of(text).judging
 
     days = [("2026-03-27T23:00", "2026-03-29T22:00"), ("2026-12-30T23:00", "2026-12-31T23:00")]
     assert judging.holidays == tuple((parse_instant(start), parse_instant(end)) for start, end in days)
@@ -66,8 +66,8 @@ def test_holidays_are_whole_days_of_the_time_zone(load_text: Load, minimal: str)
     ]
 
 
-def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
-    low, far = rules_on_drift(load_text(minimal + RULES).comparisons[0])
+def test_rules_say_side_threshold_and_recovery() -> None:
+    low, far = rules_on_drift(MINIMAL + RULES)
     assert (*low.subject, *limit_of(low)) == ("rbo(p=0.9)", "mean", Direction.BELOW, 0.6, 0.65)
     assert (low.for_runs, low.labels) == (2, {"team": "7"})
     assert (low.segments, low.min_users, low.severity, low.resolve_after) == ("each", 50, Severity.CRITICAL, 3)
@@ -75,15 +75,13 @@ def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) ->
     assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 
 
-def test_a_threshold_of_zero_is_one(load_text: Load, minimal: str) -> None:
+def test_a_threshold_of_zero_is_one() -> None:
     rules = "    rules: [{alert: A, metric: extended_tau, below: 0}, {alert: B, metric: overlap, above: 0}]\n"
-    assert [rule.threshold for rule in rules_on_drift(load_text(minimal + rules).comparisons[0])] == [0.0, 0.0]
+    assert [rule.threshold for rule in rules_on_drift(MINIMAL + rules)] == [0.0, 0.0]
 
 
-def test_metrics_are_spelt_as_they_print(load_text: Load, minimal: str) -> None:
-    metrics = to_comparison(
-        load_text(minimal + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").comparisons[0]
-    ).measuring.metrics
+def test_metrics_are_spelt_as_they_print() -> None:
+    metrics = comparison_of(MINIMAL + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").measuring.metrics
     assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
     assert all(str(parse(metric)) == metric for metric in metrics)
 
@@ -93,11 +91,9 @@ def test_metrics_are_spelt_as_they_print(load_text: Load, minimal: str) -> None:
     [("", None), ("500", SampleSize(fixed=500)), ("{rotating: 300}", SampleSize(rotating=300)),
      ("{fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200))],
 )  # fmt: skip
-def test_a_sample_is_fixed_unless_it_says_otherwise(
-    load_text: Load, minimal: str, sample: str, size: SampleSize | None
-) -> None:
-    text = minimal.replace("user: id}}", f"user: id}}, sample: {sample}}}" if sample else "user: id}}")
-    assert to_comparison(load_text(text).comparisons[0]).measuring.sample == size
+def test_a_sample_is_fixed_unless_it_says_otherwise(sample: str, size: SampleSize | None) -> None:
+    text = MINIMAL.replace("user: id}}", f"user: id}}, sample: {sample}}}" if sample else "user: id}}")
+    assert comparison_of(text).measuring.sample == size
 
 
 @pytest.mark.parametrize(
@@ -107,18 +103,14 @@ def test_a_sample_is_fixed_unless_it_says_otherwise(
      ("every: 1d", "", timedelta(minutes=10)), ("cron: '*/5 * * * *'", "", timedelta(minutes=4)),
      ("every: 1h", "    deadline: 30m\n", timedelta(minutes=30))],
 )  # fmt: skip
-def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(
-    load_text: Load, minimal: str, schedule: str, more: str, deadline: timedelta
-) -> None:
-    assert (
-        to_comparison(load_text(minimal.replace("every: 15m", schedule) + more).comparisons[0]).measuring.deadline == deadline
-    )
+def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(schedule: str, more: str, deadline: timedelta) -> None:
+    assert comparison_of(MINIMAL.replace("every: 15m", schedule) + more).measuring.deadline == deadline
 
 
-def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone(load_text: Load, minimal: str) -> None:
-    assert to_schedule(load_text(minimal).comparisons[0]) == Every(timedelta(minutes=15))
-    text = minimal.replace("every: 15m", "cron: '0 6 * * mon'\n    timezone: Europe/Berlin")
-    assert to_schedule(load_text(text).comparisons[0]) == Cron.parse("0 6 * * mon", "Europe/Berlin")
+def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone() -> None:
+    assert to_schedule(load_comparison(MINIMAL)) == Every(timedelta(minutes=15))
+    text = MINIMAL.replace("every: 15m", "cron: '0 6 * * mon'\n    timezone: Europe/Berlin")
+    assert to_schedule(load_comparison(text)) == Cron.parse("0 6 * * mon", "Europe/Berlin")
 
 
 WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
@@ -154,13 +146,11 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", CHANGES | SAME)
-def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching(
-    load_text: Load, minimal: str, name: str
-) -> None:
-    text = minimal if name in CHANGES else f"{minimal}    {WEIGHTS}\n    {RELEVANCE}\n"
+def test_the_hash_follows_what_a_score_means_and_not_judging_waiting_or_fetching(name: str) -> None:
+    text = MINIMAL if name in CHANGES else f"{MINIMAL}    {WEIGHTS}\n    {RELEVANCE}\n"
     changed = text.replace(*(CHANGES | SAME)[name])
     assert changed != text
-    before, after = (load_text(each).comparisons[0] for each in (text, changed))
+    before, after = (load_comparison(each) for each in (text, changed))
     assert (config_hash(before) == config_hash(after)) is (name in SAME)
 
 
@@ -205,24 +195,22 @@ comparisons:
         (WEIGHTS, Keep.NONE),
     ],
 )
-def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal: str, more: str, *, kept: Keep | int) -> None:
-    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).measuring.keep_lists == kept
+def test_lists_are_kept_where_something_will_need_them(more: str, *, kept: Keep | int) -> None:
+    assert comparison_of(f"{MINIMAL}    {more}\n").measuring.keep_lists == kept
 
 
 @pytest.mark.parametrize(
     ("more", "within", "after"),
     [("", 7, 0), (", within: 36h", 1.5, 0), (", after: 2d", 7, 2), (", within: 5d, after: 2d", 5, 2)],
 )
-def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(
-    load_text: Load, minimal: str, more: str, within: float, after: float
-) -> None:
-    found = to_comparison(load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}{more}}}\n").comparisons[0]).measuring
+def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(more: str, within: float, after: float) -> None:
+    found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
     assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
 
 
-def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
+def test_a_run_may_not_stop_waiting_before_it_asks() -> None:
     with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
-        load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
+        load_text(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
 
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:
