@@ -124,18 +124,15 @@ def test_a_user_who_stands_in_two_rows_of_lists_is_refused_by_name(write: Write,
         read(**write([("b", [3], [1]), ("a", [3], [1]), ("c", [3], [1]), ("b", [4], [1])], tmp_path))
 
 
-@every_kind
-@pytest.mark.parametrize("grade", [-1, None], ids=["negative", "null"])
-def test_a_grade_that_is_none_or_negative_is_refused_with_its_user(write: Write, grade: Any, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^user 'b' of .* has a grade that is no number from 0 up$"):
-        read(**write([("a", [1, 2], [1, 1]), ("b", [3, 4], [1, grade])], tmp_path))
+IN_PARQUET = (parquet_wide, parquet_long)
+BAD_GRADES = [*((grade, write) for grade in (-1, None) for write in KINDS.values())]
+BAD_GRADES += [(float(text), write) for text in ("nan", "inf") for write in IN_PARQUET]
 
 
-@pytest.mark.parametrize("write", [parquet_wide, parquet_long], ids=["wide", "long"])
-@pytest.mark.parametrize("grade", [float("nan"), float("inf")], ids=str)
-def test_a_grade_that_is_not_finite_is_refused(write: Write, grade: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("grade", "write"), BAD_GRADES)
+def test_a_grade_that_is_no_finite_number_from_0_up_is_refused_with_its_user(write: Write, grade: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"^user 'b' of .* has a grade that is no number from 0 up$"):
-        read(**write([("b", [3, 4], [1.0, grade])], tmp_path))
+        read(**write([("a", [1, 2], [1.0, 1.0]), ("b", [3, 4], [1.0, grade])], tmp_path))
 
 
 @every_wide

@@ -130,17 +130,11 @@ def test_scores_that_are_not_as_many_as_items_make_one_list_malformed(kind: str,
     assert "scores" in pull.notes[CoverageReason.MALFORMED]
 
 
-@pytest.mark.parametrize("odd", ["x", True, [1], {}], ids=str)
+@pytest.mark.parametrize("odd", ["x", True, [1], {}, 10**400], ids=lambda odd: str(odd)[:4])
 def test_scores_that_are_no_numbers_make_one_list_malformed(odd: Any, tmp_path: Path) -> None:
     pull = jsonl_wide({"good": ([1], [2.0]), "odd": ([3, 4], [1.0, odd])}, tmp_path).pull(request("odd", "good"))
 
     assert scores_of(pull) == {"good": [2.0]}
-    assert pull.failures == {"odd": CoverageReason.MALFORMED}
-
-
-def test_a_score_too_large_for_a_float_is_no_number(tmp_path: Path) -> None:
-    pull = jsonl_wide({"odd": ([3], [10**400])}, tmp_path).pull(request("odd"))
-
     assert pull.failures == {"odd": CoverageReason.MALFORMED}
 
 
