@@ -19,7 +19,7 @@ from monitor.model.memory import Memory
 from monitor.model.notifications import Briefing
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric
-from monitor.receivers.message.explanation_text import example_lists
+from monitor.receivers.message.content import example_lists
 from pipeline.canned import CannedTitles, ran, users
 
 NAMES = [f"u{number}" for number in range(80)]

@@ -9,8 +9,7 @@ from monitor.model.alerts import State
 from monitor.model.notifications import MessageStatus
 from monitor.model.rules import Severity
 from monitor.receivers.email import mail_page
-from monitor.receivers.message.content import ChangeContent, MessageContent
-from monitor.receivers.message.explanation_text import SideBySide
+from monitor.receivers.message.content import ChangeContent, MessageContent, SideBySide
 from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url

@@ -125,7 +125,7 @@ def test_a_user_who_stands_in_two_rows_of_lists_is_refused_by_name(write: Write,
 
 
 IN_PARQUET = (parquet_wide, parquet_long)
-BAD_GRADES = [*((grade, write) for grade in (-1, None) for write in KINDS.values())]
+BAD_GRADES: list[tuple[float | None, Write]] = [*((grade, write) for grade in (-1, None) for write in KINDS.values())]
 BAD_GRADES += [(float(text), write) for text in ("nan", "inf") for write in IN_PARQUET]
 
 

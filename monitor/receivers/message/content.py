@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from monitor.alerts.incidents import find_leads
 from monitor.alerts.verdicts import format_value
+from monitor.attribution.sentences import PART_WORDS, write_falls
 from monitor.model.alerts import Transition
+from monitor.model.explanation import ExampleLists, Explanation, ExposedItem
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing, Message, MessageStatus
-from monitor.model.rankings import ALL
+from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
-from monitor.receivers.message.explanation_text import SideBySide, cause_shares, example_lists, item_lines, why_sentences
+from monitor.presentation import explanation_title, side_by_side
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
 
 MAX_CHANGES = 5
 """Changes that are reported in full; the rest is counted."""
+MAX_ITEMS = 5
+"""Items shown that rose, and that fell."""
+MAX_EXAMPLES = 2
+"""Users whose lists are shown."""
+MAX_RANKS = 10
+"""Rows of a list that are shown; the rest is counted."""
 
+_LONGEST_SENTENCE = 400
+_LONGEST_ITEM = 60
+_LONGEST_LINE = 160
+_CANCELLED = 3.0
+_NOTHING = frozenset({"0 %", "0.0000"})
 _NAMED = 4
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 200
 _LONGEST_REASON = 500
 _LONGEST_FACT = 300
 _LOUDEST = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended.
+
+    Items are marked as gone, new, or with the rank they were at; a last row without a rank counts what is not shown.
+    """
+
+    user: str
+    rows: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +86,39 @@ class MessageContent:
     more: tuple[str, ...] = ()
 
 
-def lead_changes(message: Message) -> tuple[Transition, ...]:
-    """The changes that stand for all (`find_leads`), weightiest first: starts, acknowledgements, ends; then farthest out.
+def content_of(message: Message, external_url: str) -> MessageContent:
+    """What every channel shows of this message, bounded whatever its size: at most `MAX_CHANGES` changes, two users, ten items.
 
-    In a repetition those are among the firings that last.
+    One explanation is given, that of the weightiest change which has one: firings of one message have one cause more often
+    than not. ``external_url`` is where this daemon's own pages are reached.
     """
-    return tuple(sorted(find_leads(message.changes or message.firing), key=_weight))
+    # The changes that stand for all, in a repetition among the firings that last, the weightiest first.
+    leads = sorted(find_leads(message.changes or message.firing), key=_weight)
+    explained = next((change for change in leads if change.explanation is not None), None)
+    briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
+    explanation = briefing.explanation
+    return MessageContent(
+        status=message.status,
+        severity=message.severity,
+        title=title_of(message, leads),
+        changes=tuple(change_content(change, message) for change in leads[:MAX_CHANGES]),
+        more=further_changes(message, leads[:MAX_CHANGES]),
+        why=() if explained is None else why_sentences(explained, explanation),
+        shares=() if explanation is None else cause_shares(explanation),
+        entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
+        left=() if explanation is None else item_lines(explanation.lost, explanation.arm),
+        examples=example_lists(briefing),
+        links=links_of(leads[0], external_url),
+        commands=commands_of(leads[0]),
+    )
 
 
 def title_of(message: Message, leads: Sequence[Transition]) -> str:
     """``SimilarityLow firing on home-feed (country=UK); 3 resolved``."""
     verb = verb_of(leads[0], is_repetition=message.is_repetition)
     lead = [change for change in leads if verb_of(change, is_repetition=message.is_repetition) == verb]
-    line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{_places(lead)}"
+    where = "" if (extent := _extent(lead)) == "all users" else f" ({extent})"
+    line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{where}"
     if message.is_repetition:
         line = f"{line} since {format_instant(min(start.since for start in message.firing))}"
     ended, lasting = len(message.ends), len(still_firing(message))
@@ -150,19 +195,16 @@ def _distance(change: Transition) -> float:
 def _figures(change: Transition) -> list[tuple[str, str]]:
     if change.value is None or change.kind is RuleKind.COVERAGE:  # of how many users the reason says already
         return []
+    is_standstill = change.kind is RuleKind.STANDSTILL
+    measured = f"changes that the {change.statistic} missed" if is_standstill else f"{change.statistic} of {change.metric}"
     shown = format_value(change.value, change.threshold)
     interval = "" if change.interval is None else " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
     facts = [
-        (_measured(change), f"{shown}{interval}"),
+        (measured, f"{shown}{interval}"),
         ("users", f"{change.users:,}"),
         ("threshold", f"{change.direction} {format_value(change.threshold, float(shown))}"),
     ]
     return facts if change.normal is None else [*facts, ("normal before", f"{change.normal:.3g}")]
-
-
-def _measured(change: Transition) -> str:
-    is_standstill = change.kind is RuleKind.STANDSTILL
-    return f"changes that the {change.statistic} missed" if is_standstill else f"{change.statistic} of {change.metric}"
 
 
 def _alerts(changes: Sequence[Transition]) -> str:
@@ -170,11 +212,6 @@ def _alerts(changes: Sequence[Transition]) -> str:
     others = len(names) - 1
     first = clean(names[0], _LONGEST_NAME)
     return first if not others else f"{first} and {others:,} other alert{'s' if others > 1 else ''}"
-
-
-def _places(changes: Sequence[Transition]) -> str:
-    extent = _extent(changes)
-    return "" if extent == "all users" else f" ({extent})"
 
 
 def _extent(changes: Sequence[Transition]) -> str:
@@ -185,27 +222,75 @@ def _extent(changes: Sequence[Transition]) -> str:
     return " and ".join([*everybody, *([named] if segments else [])])
 
 
-def content_of(message: Message, external_url: str) -> MessageContent:
-    """What every channel shows of this message, bounded whatever its size: at most `MAX_CHANGES` changes, two users, ten items.
+def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:
+    """Sentences on why this change came about; without the run's explanation the explanation that the change itself has."""
+    if explanation is None:
+        return (bounded_line(speaker.explanation or "", 3 * _LONGEST_SENTENCE),)
+    first, *further = write_falls(explanation, speaker.segment)
+    head = "" if speaker.metric == explanation.metric else f"{explanation_title(explanation)}: "
+    lines = [f"{head}{first}", *further, *_item_counts(explanation)]
+    return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
 
-    One explanation is given, that of the weightiest change which has one: firings of one message have one cause more often
-    than not. ``external_url`` is where this daemon's own pages are reached.
-    """
-    leads = lead_changes(message)
-    explained = next((change for change in leads if change.explanation is not None), None)
-    briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
-    explanation = briefing.explanation
-    return MessageContent(
-        status=message.status,
-        severity=message.severity,
-        title=title_of(message, leads),
-        changes=tuple(change_content(change, message) for change in leads[:MAX_CHANGES]),
-        more=further_changes(message, leads[:MAX_CHANGES]),
-        why=() if explained is None else why_sentences(explained, explanation),
-        shares=() if explanation is None else cause_shares(explanation),
-        entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
-        left=() if explanation is None else item_lines(explanation.lost, explanation.arm),
-        examples=example_lists(briefing),
-        links=links_of(leads[0], external_url),
-        commands=commands_of(leads[0]),
+
+def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+    """Each part of the drop and its share of it; amounts where parts cancel out."""
+    drop, causes = explanation.drop, explanation.causes
+    # Parts that cancel out leave a small drop, shares of which would mislead.
+    is_shared = drop > 0 and max((abs(cause.amount) for cause in causes), default=0.0) <= _CANCELLED * drop
+    shown = ((each.part, _percent(each.amount / drop) if is_shared else f"{each.amount:+.4f}") for each in causes)
+    return tuple((PART_WORDS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
+
+
+def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
+    """``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``, or without an arm in baseline and candidate lists."""
+    then, now = (" of baseline lists", " of candidate lists") if arm is None else (f" of {arm} lists before", " now")
+    lines = (
+        f"{_name(each)}: in {_percent(each.share_before)}{then}, {_percent(each.share_after)}{now}"
+        for each in items[:MAX_ITEMS]
     )
+    return tuple(bounded_line(line, _LONGEST_LINE) for line in lines)
+
+
+def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
+    """Lists of two users, of different groups unless they were chosen."""
+    explanation = briefing.explanation
+    examples = briefing.examples or (explanation.examples if explanation else ())
+    known = () if explanation is None else (*explanation.gained, *explanation.lost)
+    titles = {each.item: each.title for each in known if each.title} | dict(explanation.titles if explanation else {})
+    return tuple(
+        SideBySide(user=bounded_line(each.user, _LONGEST_ITEM), rows=tuple(_rows(each, titles)))
+        for each in examples[:MAX_EXAMPLES]
+    )
+
+
+def _item_counts(explanation: Explanation) -> list[str]:
+    if not (explanation.entered or explanation.left):
+        return []
+    of = "" if explanation.segment == ALL else f" of {clean(explanation.segment, _LONGEST_ITEM)}"
+    entered, left = (f"{count:,} item{'' if count == 1 else 's'}" for count in (explanation.entered, explanation.left))
+    return [f"{entered} entered the lists{of}, {left} left them."]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _name(item: ExposedItem) -> str:
+    ours = clean(item.item, _LONGEST_ITEM // 2)
+    return f"{clean(item.title, _LONGEST_ITEM)} ({ours})" if item.title else ours
+
+
+def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    kept = {"", *example.candidate}
+
+    def show(item: str, mark: str) -> str:
+        told = clean(titles.get(item, item), _LONGEST_ITEM)
+        return bounded_line(f"{told} ({mark})" if mark else told, _LONGEST_ITEM + 20)
+
+    shown = islice(side_by_side(example.baseline, example.candidate), MAX_RANKS)
+    for rank, (left, right, moved) in enumerate(shown, start=1):
+        yield str(rank), show(left, "" if left in kept else "gone"), show(right, moved)
+    rest = [max(len(items) - MAX_RANKS, 0) for items in (example.baseline, example.candidate)]
+    if any(rest):
+        left, right = (f"{count:,} more" if count else "" for count in rest)
+        yield "", left, right

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from monitor.receivers.message.content import ChangeContent, MessageContent
-from monitor.receivers.message.explanation_text import SideBySide
+from monitor.receivers.message.content import ChangeContent, MessageContent, SideBySide
 
 _WIDEST_ITEM = 34
 

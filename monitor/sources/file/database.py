@@ -1,18 +1,27 @@
-"""A DuckDB in memory that can read the files of one reading and do nothing else."""
+"""A DuckDB in memory that can read the files of one reading and do nothing else, and each table of files as a view of it.
+
+Texts of CSV stay texts: ``007`` is no 7. Values of JSON come as the text of JSON, since each row may hold another type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet
 
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at, interrupted_by_signals
 from monitor.errors import SourceError
-from monitor.scratch import SPILL, scratch_database
-from monitor.sources.columns import on_one_line
-from monitor.sources.file.file_set import FileSet
+from monitor.scratch import SPILL, scratch_database, sql_text
+from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, on_one_line, require_columns, user_column
+from monitor.sources.file.file_set import FileSet, source_errors
 
 MEMORY_MB = 250
 """Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a
@@ -87,3 +96,200 @@ def readable(where: str) -> Iterator[None]:
 def sql_name(name: str) -> str:
     """A column's name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+_LONGEST_TEXT = 1 << 18
+_LONGEST_LIST = 100_000
+_LONGEST_LINE = 16 << 20
+_LONGEST_HEADER = 1 << 20
+_MOST_COLUMNS = 4000
+_MOST_BYTES = 4 * MAX_ID_LENGTH
+
+
+class FileView:
+    """The rows of a table of files. SourceError when they cannot be read, or have not these columns."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str], name: str) -> None:
+        self.name, self.where = name, files.where
+        self.is_json = files.format == "jsonl"
+        self._database = database
+        with readable(files.where):
+            rows = _READERS[files.format](database, files, columns)
+            database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
+            empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
+        self._empty = {each: empty[each].combine_chunks() for each in columns}
+        if files.format == "parquet":
+            self._refuse_long_texts()
+
+    def empty(self, columns: Sequence[str]) -> dict[str, Any]:
+        """These columns without a row."""
+        return {name: self.values(self._empty[name]) for name in columns}
+
+    def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
+        """A column of the view as readers of tables take it: as it is, or what JSON says."""
+        return [None if text is None else json.loads(text) for text in column.to_pylist()] if self.is_json else column
+
+    def is_list(self, column: str) -> bool:
+        """Whether a column holds lists, and no texts of lists."""
+        return is_list(self._empty[column].type)
+
+    def key(self, column: str) -> str:
+        """The expression for a column of users as text, null where there is none. SourceError when it cannot hold users."""
+        if not self.is_json:
+            user_column(self._empty[column], f"the user column of {self.where}")
+        return self.text(column)
+
+    def label(self, column: str) -> str:
+        """The expression for a column of segment values: text that may be a value, and other values as they are."""
+        if not self.is_json:
+            return self.text(column) if is_text(self._empty[column].type) else sql_name(column)
+        odd = sql_text(
+            f"segment column {column!r} of {self.where} holds lists or objects: it must hold text, numbers or booleans"
+        )
+        name = sql_name(column)
+        bare = f"CASE WHEN json_type({name}) IN ('ARRAY', 'OBJECT') THEN error({odd}) ELSE CAST({name} AS VARCHAR) END"
+        return f"coalesce({self.text(column)}, CASE WHEN json_type({name}) <> 'VARCHAR' THEN {bare} END)"
+
+    def text(self, column: str) -> str:
+        """The expression for a column of ids as text, null where a value is no id."""
+        name, kind = sql_name(column), self._empty[column].type
+        if self.is_json:
+            raw, unquoted = f"CAST({name} AS VARCHAR)", f"({name} ->> '$')"
+            texts = f"WHEN json_type({name}) = 'VARCHAR' THEN {_id_text(unquoted)}"
+            whole = f"WHEN regexp_full_match({raw}, '-?[0-9]{{1,300}}') THEN {raw}"
+            floats = f"WHEN json_type({name}) = 'DOUBLE' THEN {_whole_text(f'CAST({name} AS DOUBLE)')}"
+            return f"CASE {texts} {whole} {floats} END"
+        if pa.types.is_integer(kind):
+            return f"CAST({name} AS VARCHAR)"
+        return _whole_text(name) if pa.types.is_floating(kind) else _id_text(name)
+
+    def item(self, column: str) -> str:
+        """The expression for a column of ids, those that are too long for one left out."""
+        name = sql_name(column)
+        is_plain = self.is_json or not is_text(self._empty[column].type)
+        return name if is_plain else f"CASE WHEN strlen({name}) <= {_MOST_BYTES} THEN {name} END"
+
+    def items(self, column: str, k: int) -> str:
+        """The expression for a column of lists of ids, cut to k, or of texts of lists."""
+        name = sql_name(column)
+        if not self.is_list(column):
+            return name
+        first = f"{name}[:{k}]"
+        if not is_text(self._empty[column].type.value_type):
+            return first
+        return f"list_transform({first}, lambda each: CASE WHEN strlen(each) <= {_MOST_BYTES} THEN each END)"
+
+    def _refuse_long_texts(self) -> None:
+        # A text that stands once in a dictionary would be repeated in memory for each of its rows.
+        texts = [name for name, column in self._empty.items() if is_text(column.type)]
+        for name in texts:
+            query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"  # noqa: S608 - quoted
+            ((longest,),) = self._database.execute(query).fetchall()
+            if longest is not None and longest > _LONGEST_TEXT:
+                msg = f"column {name!r} of {self.where} holds a text of {longest} bytes: leave out those above {_LONGEST_TEXT}"
+                raise SourceError(msg)
+
+
+def _id_text(text: str) -> str:
+    is_id = f"strlen({text}) <= {_MOST_BYTES} AND length({text}) BETWEEN 1 AND {MAX_ID_LENGTH} AND NOT contains({text}, chr(0))"
+    return f"CASE WHEN {is_id} THEN {text} END"
+
+
+def _whole_text(number: str) -> str:
+    is_whole = f"{number} = floor({number}) AND abs({number}) < 2**53"
+    return f"CASE WHEN {is_whole} THEN CAST(CAST({number} AS BIGINT) AS VARCHAR) END"
+
+
+def _parquet(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
+    del database
+    kinds: dict[str, pa.DataType] = {}
+    for path in files.paths:
+        with source_errors(path), files.open(path) as raw, pyarrow.parquet.ParquetFile(raw) as file:
+            _require_once(columns, file.schema_arrow.names, path)
+            _refuse_long_lists(file.metadata, columns, path)
+            for name in columns:
+                kind = file.schema_arrow.field(name).type
+                if kinds.setdefault(name, kind) != kind:
+                    first = f"{files.paths[0]} holds {kinds[name]}"
+                    msg = f"column {name!r} of {path} holds {kind}, and that of {first}: write all parts alike"
+                    raise SourceError(msg)
+    names = ", ".join(map(sql_name, columns))
+    return f"SELECT {names} FROM read_parquet({_paths(files)}, hive_partitioning = false)"  # noqa: S608 - quoted
+
+
+def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None:  # noqa: ANN401 - pyarrow has no stubs
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema.partition(".")[0] in columns and chunk.num_values > _LONGEST_LIST * max(1, group.num_rows):
+                msg = f"{path} holds lists of {chunk.num_values // max(1, group.num_rows)} items, more than {_LONGEST_LIST}"
+                raise SourceError(msg)
+
+
+def _csv(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
+    del database
+    headers = [_csv_header(files, path) for path in files.paths]
+    for path, header in zip(files.paths, headers, strict=True):
+        _require_once(columns, header[0], path)
+        if header != headers[0]:
+            msg = f"the header or the line ends of {path} differ from those of {files.paths[0]}: write all parts alike"
+            raise SourceError(msg)
+    names, line_end = headers[0]
+    given = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
+    how = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', new_line = '{line_end}'"
+    taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
+    return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
+
+
+def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
+    """The names in a file's first line, and how its lines end. It is read here: DuckDB's own look at it has no bounds."""
+    with source_errors(path), files.open(path) as raw, gzip.open(raw) if path.lower().endswith(".gz") else raw as file:
+        head = file.read(_LONGEST_HEADER)
+    text = head.decode("utf-8-sig", errors="replace")
+    line = text.splitlines(keepends=True)[0] if text else ""
+    try:
+        names = next(csv.reader(io.StringIO(text, newline="")), [])
+    except csv.Error:
+        names = []
+    if not names or len(names) > _MOST_COLUMNS or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n"))):
+        msg = f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in the first line"
+        raise SourceError(msg)
+    return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line[len(line.rstrip("\r\n")) :], "\\n")
+
+
+def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
+    paths = _paths(files)
+    how = f"format = 'newline_delimited', maximum_object_size = {_LONGEST_LINE}"
+    given = ", ".join(f"{sql_text(name)}: 'JSON'" for name in columns)
+    rows = f"FROM read_json({paths}, {how}, records = 'true', columns = {{{given}}})"
+    for name in columns:
+        # A column that no row has is a wrong name; one that some rows have not is null there.
+        if not database.execute(f"SELECT 1 {rows} WHERE {sql_name(name)} IS NOT NULL LIMIT 1").fetchall():
+            _require_some(database, f"FROM read_json_objects({paths}, {how})", name, files.where)
+    return f"SELECT * {rows}"
+
+
+def _require_some(database: duckdb.DuckDBPyConnection, rows: str, name: str, where: str) -> None:
+    found = database.execute(f"SELECT 1 {rows} WHERE list_contains(json_keys(json), {sql_text(name)}) LIMIT 1").fetchall()
+    if not found:
+        for (keys,) in database.execute(f"SELECT json_keys(json) {rows} LIMIT 1").fetchall():
+            require_columns([name], keys, where)
+
+
+def _require_once(columns: Sequence[str], present: Sequence[str], where: str) -> None:
+    require_columns(columns, present, where)
+    for name in columns:
+        # As SQL compares names.
+        if sum(each.lower() == name.lower() for each in present) > 1:
+            msg = f"{where} has more than one column {name!r}, upper and lower case aside: rename all but one"
+            raise SourceError(msg)
+
+
+def _paths(files: FileSet) -> str:
+    return f"[{', '.join(map(sql_text, files.paths))}]"
+
+
+_READERS: dict[str, Callable[[duckdb.DuckDBPyConnection, FileSet, Sequence[str]], str]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "jsonl": _jsonl,
+}

@@ -11,9 +11,8 @@ from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, open_database
+from monitor.sources.file.database import KEY, FileView, open_database
 from monitor.sources.file.file_set import FileSet, find_files, read_files
-from monitor.sources.file.file_view import FileView
 from monitor.sources.file.views import ListView, UserView
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.table_lists import TableBatch, check_size

@@ -17,9 +17,8 @@ from monitor.model.rankings import ALL, AskedUsers, Pull
 from monitor.model.runs import PullRequest
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions
-from monitor.sources.file.database import KEY, sql_name
+from monitor.sources.file.database import KEY, FileView, sql_name
 from monitor.sources.file.file_set import FileSet
-from monitor.sources.file.file_view import FileView
 from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values
 from monitor.sources.table_lists import TableLists
 
