@@ -35,7 +35,7 @@ from monitor.pairing.ids import encode
 class FrameColumns:
     """Column names of frames: ``item``, ``rank`` and ``score`` of long ones, ``items`` and ``scores`` of wide ones.
 
-    With rank None the rows of a long frame stand best first. A column whose name is in ``optional`` need not be there.
+    With rank None the rows of a long frame stand best first.
     """
 
     user: Hashable

@@ -5,6 +5,7 @@ A new page is a module with its reading function, a template, and a line in `PAG
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,37 +17,28 @@ from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_pa
 from monitor.web.pages.site import AbsentPageError, Query, Site
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Page:
-    """One page: where it lies as HTML and as JSON, what it shows, and its template."""
+    """One page: where it lies as HTML, what reads it, what it shows, and its template."""
 
     path: str
-    api: str
     read: Callable[[Site, Query], Any]
     shows: type
     template: str
 
+    @property
+    def api(self) -> str:
+        """Where it lies as JSON: the overview is the list of comparisons, whose own pages lie below it."""
+        return "/api/v1" + re.sub("^/(c(?=/)|$)", "/comparisons", self.path)
 
-_COMPARISON, _API = "/c/{name}", "/api/v1/comparisons"
+
 PAGES = (
-    Page(path="/", api=_API, read=read_overview_page, shows=Overview, template="overview.html"),
-    Page(path=_COMPARISON, api=f"{_API}/{{name}}", read=read_comparison_page, shows=ComparisonPage, template="comparison.html"),
-    Page(
-        path=f"{_COMPARISON}/runs/{{slot}}",
-        api=f"{_API}/{{name}}/runs/{{slot}}",
-        read=read_run_page,
-        shows=RunPage,
-        template="run.html",
-    ),
-    Page(path=f"{_COMPARISON}/users", api=f"{_API}/{{name}}/users", read=read_user_page, shows=UserPage, template="user.html"),
-    Page(
-        path=f"{_COMPARISON}/users/{{user}}",
-        api=f"{_API}/{{name}}/users/{{user}}",
-        read=read_user_page,
-        shows=UserPage,
-        template="user.html",
-    ),
-    Page(path="/alerts", api="/api/v1/alerts", read=read_alerts_page, shows=AlertsPage, template="alerts.html"),
-    Page(path="/alerts/{key}", api="/api/v1/alerts/{key}", read=read_alert_page, shows=AlertPage, template="alert.html"),
-    Page(path="/daemon", api="/api/v1/daemon", read=read_daemon_page, shows=DaemonPage, template="daemon.html"),
+    Page("/", read_overview_page, Overview, "overview.html"),
+    Page("/c/{name}", read_comparison_page, ComparisonPage, "comparison.html"),
+    Page("/c/{name}/runs/{slot}", read_run_page, RunPage, "run.html"),
+    Page("/c/{name}/users", read_user_page, UserPage, "user.html"),
+    Page("/c/{name}/users/{user}", read_user_page, UserPage, "user.html"),
+    Page("/alerts", read_alerts_page, AlertsPage, "alerts.html"),
+    Page("/alerts/{key}", read_alert_page, AlertPage, "alert.html"),
+    Page("/daemon", read_daemon_page, DaemonPage, "daemon.html"),
 )

@@ -197,20 +197,19 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 
 
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for each, moved in zip(page.summaries, page.moved, strict=True):
-        mean, p05, median = map(show_number, (each.mean, each.value("p05"), each.value("p50")))
-        change = "-" if moved is None else f"{moved:+.4f}"
-        found.append((each.segment, each.metric, mean, change, p05, median, f"{each.n:,}"))
-    return found
+    return [
+        (each.segment, each.metric, mean, "-" if moved is None else f"{moved:+.4f}", p05, median, f"{each.n:,}")
+        for each, moved in zip(page.summaries, page.moved, strict=True)
+        for mean, p05, median in [map(show_number, (each.mean, each.value("p05"), each.value("p50")))]
+    ]
 
 
 def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for row in coverage.rows:
-        reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())
-        found.append((row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons))
-    return found
+    return [
+        (row.segment, f"{row.asked:,}", f"{row.paired:,}", reasons)
+        for row in coverage.rows
+        for reasons in [", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())]
+    ]
 
 
 def _schedule_rows(status: Status) -> list[tuple[str, ...]]:
