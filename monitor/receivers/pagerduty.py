@@ -60,50 +60,50 @@ _ACTIONS = {
 
 def pagerduty_events(message: Message, routing_key: str, external_url: str) -> list[dict[str, object]]:
     """Bodies of requests: one, or to acknowledge or resolve one for each time that the incident paged."""
-    # An account is bounded, far below the 512 KB that PagerDuty takes.
-    account, action = content_of(message, external_url), _ACTIONS[message.status]
+    # The content is bounded, far below the 512 KB that PagerDuty takes.
+    content, action = content_of(message, external_url), _ACTIONS[message.status]
     keys = [message.incident, *(f"{message.incident}:{page}" for page in range(2, message.pages + 1))]
     event = {
         "routing_key": routing_key,
         "event_action": action,
-        "payload": _payload(message, account),
+        "payload": _payload(message, content),
         "client": "rankwatch",
-        "client_url": account.links[0][1],
-        "links": [{"href": url, "text": name} for name, url in account.links],
+        "client_url": content.links[0][1],
+        "links": [{"href": url, "text": name} for name, url in content.links],
     }
     told = keys[-1:] if action == "trigger" else keys
     return [{**event, "dedup_key": clean(key, MAX_KEY)} for key in told]
 
 
-def _payload(message: Message, account: MessageContent) -> dict[str, object]:
+def _payload(message: Message, content: MessageContent) -> dict[str, object]:
     lead, comparison = (message.changes or message.firing)[0], clean(message.comparison, _MAX_NAME)
     return {
-        "summary": bounded_line(f"{account.title}: {account.changes[0].reason}", MAX_SUMMARY),
+        "summary": bounded_line(f"{content.title}: {content.changes[0].reason}", MAX_SUMMARY),
         "source": comparison.strip() or "rankwatch",
         "severity": message.severity.value,
         "timestamp": format_instant(lead.at),
         "component": clean(lead.segment, _MAX_NAME),
         "group": comparison,
         "class": clean(lead.alert, _MAX_NAME),
-        "custom_details": _details(account),
+        "custom_details": _details(content),
     }
 
 
-def _details(account: MessageContent) -> dict[str, object]:
+def _details(content: MessageContent) -> dict[str, object]:
     details: dict[str, object] = {
         "changes": [
-            {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)} for change in account.changes
+            {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)} for change in content.changes
         ],
-        "more": account.more,
-        "why": account.why,
-        "parts of the drop": dict(account.shares),
-        "entered or rose": account.entered,
-        "left or fell": account.left,
+        "more": content.more,
+        "why": content.why,
+        "parts of the drop": dict(content.shares),
+        "entered or rose": content.entered,
+        "left or fell": content.left,
         "lists, baseline | candidate": [
             {"user": example.user, "lists": [f"{rank} {ours} | {theirs}" for rank, ours, theirs in example.rows]}
-            for example in account.examples
+            for example in content.examples
         ],
-        "commands": account.commands,
+        "commands": content.commands,
     }
     return {name: detail for name, detail in details.items() if detail}
 

@@ -87,35 +87,35 @@ MAX_FIELDS = 10
 _MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 
 
-def slack_body(account: MessageContent) -> dict[str, object]:
+def slack_body(content: MessageContent) -> dict[str, object]:
     """The request: blocks, and the headline as the text that notifications show. No address in it is fetched for a preview."""
     return {
-        "text": escape_mrkdwn(headline_of(account)),
-        "blocks": list(_blocks(account)),
+        "text": escape_mrkdwn(headline_of(content)),
+        "blocks": list(_blocks(content)),
         "unfurl_links": False,
         "unfurl_media": False,
     }
 
 
-def headline_of(account: MessageContent) -> str:
+def headline_of(content: MessageContent) -> str:
     """The title behind a mark of where the incident stands: its severity while something fires."""
-    mark = _MARKS.get(account.status, f"{account.severity.value.upper()}:")
-    return f"{mark} {account.title}"
+    mark = _MARKS.get(content.status, f"{content.severity.value.upper()}:")
+    return f"{mark} {content.title}"
 
 
-def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
-    yield _section(bold(headline_of(account)))
-    first, *others = account.changes
+def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
+    yield _section(bold(headline_of(content)))
+    first, *others = content.changes
     yield {**_section(_reason(first, is_alone=not others)), "fields": _fields(first)}
-    if why := _why(account):
+    if why := _why(content):
         yield _section(stack(why))
-    if others or account.more:
+    if others or content.more:
         lines = (f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others)
-        yield _section(stack([*lines, *map(escape_mrkdwn, account.more)]))
-    for example in account.examples:
+        yield _section(stack([*lines, *map(escape_mrkdwn, content.more)]))
+    for example in content.examples:
         yield _section(fence([f"user {example.user}", *list_lines(example)]))
-    yield _section(" · ".join(link(name, url) for name, url in account.links))
-    yield _section(fence(account.commands))
+    yield _section(" · ".join(link(name, url) for name, url in content.links))
+    yield _section(fence(content.commands))
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
@@ -133,11 +133,11 @@ def _fields(change: ChangeContent) -> list[dict[str, object]]:
     return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in texts]
 
 
-def _why(account: MessageContent) -> list[str]:
-    lines = [escape_mrkdwn(sentence, MAX_TEXT // 2) for sentence in account.why]
-    if account.shares:
-        lines.append(escape_mrkdwn("Of the drop: " + ", ".join(f"{part} {share}" for part, share in account.shares)))
-    for caption, items in (("Entered or rose", account.entered), ("Left or fell", account.left)):
+def _why(content: MessageContent) -> list[str]:
+    lines = [escape_mrkdwn(sentence, MAX_TEXT // 2) for sentence in content.why]
+    if content.shares:
+        lines.append(escape_mrkdwn("Of the drop: " + ", ".join(f"{part} {share}" for part, share in content.shares)))
+    for caption, items in (("Entered or rose", content.entered), ("Left or fell", content.left)):
         if items:
             lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
     return [bold("Why"), *lines] if lines else []

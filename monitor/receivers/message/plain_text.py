@@ -10,23 +10,23 @@ from monitor.receivers.message.content import ChangeContent, MessageContent, Sid
 _WIDEST_ITEM = 34
 
 
-def plain_text(account: MessageContent, *, has_title: bool = True) -> str:
+def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
     """The title, why, the weightiest change in full, the others in a sentence each, examples, links and commands.
 
     Parts that are empty are left out.
     ``has_title``: without it the title is left out too, for channels that show it elsewhere.
     """
     parts = chain(
-        [[account.title]] if has_title else [],
-        _part("Why", account.why),
-        map(_in_full, account.changes[:1]),
-        [[f"{change.heading}: {change.reason}" for change in account.changes[1:]] + [*account.more]],
-        _part("What the drop is made of", (f"{name}: {share}" for name, share in account.shares)),
-        _part("Items that gained most", account.entered),
-        _part("Items that lost most", account.left),
-        map(_example, account.examples),
-        _part("Links", (f"{name}: {url}" for name, url in account.links)),
-        _part("Commands", account.commands),
+        [[content.title]] if has_title else [],
+        _part("Why", content.why),
+        map(_in_full, content.changes[:1]),
+        [[f"{change.heading}: {change.reason}" for change in content.changes[1:]] + [*content.more]],
+        _part("What the drop is made of", (f"{name}: {share}" for name, share in content.shares)),
+        _part("Items that gained most", content.entered),
+        _part("Items that lost most", content.left),
+        map(_example, content.examples),
+        _part("Links", (f"{name}: {url}" for name, url in content.links)),
+        _part("Commands", content.commands),
     )
     return "\n\n".join("\n".join(lines) for part in parts if (lines := tuple(part))) + "\n"
 
