@@ -21,6 +21,158 @@ from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
 
 _LARGEST_FILE = 1 << 20
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_LOOK_EVERY_S = 1.0
+_Stamp = tuple[tuple[int, ...] | None, ...]
+log = structlog.get_logger(__name__)
+_LONGEST = 72  # bytes that bcrypt looks at; longer passwords are cut by all who make its hashes
+_MOST_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Access in force. Without arguments: everybody who reaches the port, unencrypted.
+
+    ``options`` are what it was opened from.
+    """
+
+    credentials: Credentials = field(default_factory=lambda: Credentials({}))
+    certificates: CertificateStore | None = None
+    names: frozenset[str] | None = None
+    options: AccessOptions = field(default_factory=AccessOptions)
+
+    @property
+    def tls(self) -> TlsOptions | None:
+        """How connections are encrypted; None when they are not."""
+        tls = self.options.tls_server_config
+        return tls if tls.is_on else None
+
+    @property
+    def scheme(self) -> str:
+        """``https`` or ``http``."""
+        return "http" if self.certificates is None else "https"
+
+    def context(self) -> ssl.SSLContext | None:
+        """What a new connection is encrypted by; None when it is not."""
+        return None if self.certificates is None else self.certificates.current()
+
+    def admits(self, certificate: dict[str, object] | None) -> bool:
+        """Whether a client may come in that showed this certificate, verified already."""
+        return self.names is None or not self.names.isdisjoint(alternative_names(certificate))
+
+
+def open_access(options: AccessOptions | None, *, name: str | None = None, old: Access | None = None) -> Access:
+    """Read the certificates and make ready. ConfigError, which begins with the file's ``name``, when they cannot be used.
+
+    Of the ``old`` one, passwords that were right are kept while the users stay the same.
+    """
+    options, old = options or AccessOptions(), old or Access()
+    tls, users = options.tls_server_config, options.basic_auth_users
+    try:
+        certificates = CertificateStore(tls) if tls.is_on else None
+    except ConfigError as error:
+        msg = f"{name}: {error}" if name else str(error)
+        raise ConfigError(msg) from None
+    return Access(
+        credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
+        certificates=certificates,
+        names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
+        options=options,
+    )
+
+
+class Credentials:
+    """Users and the hashes of their passwords.
+
+    Each attempt costs the same, whether or not there is such a user and whatever the cost of their hash: so many rounds
+    as the costliest hash asks for. What was right once is remembered as a digest under a key of this process alone.
+    """
+
+    def __init__(self, users: Mapping[str, SecretStr], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw) -> None:
+        hashes = {name: secret.get_secret_value() for name, secret in users.items()}
+        self._hashes = {name.encode(): hashed.encode() for name, hashed in hashes.items()}
+        costs = {cost_of(hashed) for hashed in hashes.values()} or {4}
+        self._highest = max(costs)
+        self._decoys = {cost: bcrypt.gensalt(cost) + b"." * 31 for cost in range(min(costs), self._highest + 1)}
+        self._compare = compare
+        self._key = secrets.token_bytes(32)
+        self._right: set[bytes] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def remembers(self, user: bytes, password: bytes) -> bool:
+        """Whether exactly these were right before. At once."""
+        return self._digest(user, password) in self._right
+
+    def verify(self, user: bytes, password: bytes) -> bool:
+        """Whether these are right. Takes bcrypt's time."""
+        cut = password[:_LONGEST]
+        hashed = self._hashes.get(user, self._decoys[self._highest])
+        # bcrypt does not hold Python's lock meanwhile.
+        is_right = self._compare(cut, hashed)
+        for cost in range(cost_of(hashed.decode()), self._highest):  # 2^c, and 2^c ... 2^(h-1) more, make 2^h
+            self._compare(cut, self._decoys[cost])
+        if not is_right or user not in self._hashes:
+            return False
+        if len(self._right) >= _MOST_REMEMBERED:
+            self._right.clear()
+        self._right.add(self._digest(user, password))
+        return True
+
+    def _digest(self, user: bytes, password: bytes) -> bytes:
+        pair = len(user).to_bytes(8, "big") + user + password
+        return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
+
+
+class CertificateStore:
+    """The context for new connections: read again once a file that it was read from has changed.
+
+    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force and are tried again; that
+    is logged once for each change. ConfigError when they cannot be used to begin with.
+    """
+
+    def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options, self._clock = options, clock
+        self._seen = self._stamp()
+        self._failed: _Stamp | None = None
+        self._context = server_tls_context(options)
+        self._looked_at = clock()
+
+    def current(self) -> ssl.SSLContext:
+        """The context to be used now."""
+        now = self._clock()
+        if now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            self._look()
+        return self._context
+
+    def _look(self) -> None:
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        try:
+            self._context = server_tls_context(self._options)
+        except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
+            if stamp == self._failed:
+                return
+            self._failed = stamp
+            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - the reason is all
+        else:
+            self._seen, self._failed = stamp, None
+            log.info("certificate read again")
+
+    def _stamp(self) -> _Stamp:
+        files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
+        return tuple(_state_of(path) for path in files if path is not None)
+
+
+def _state_of(path: str) -> tuple[int, ...] | None:
+    """What changes with the file, its owner or its mode."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
@@ -102,160 +254,3 @@ def short_address(address: str) -> str:
         return ipaddress.ip_address(address.strip()).compressed
     except ValueError:
         return address
-
-
-_LOOK_EVERY_S = 1.0
-_Stamp = tuple[tuple[int, ...] | None, ...]
-
-log = structlog.get_logger(__name__)
-
-
-class CertificateStore:
-    """The context for new connections: read again once a file that it was read from has changed.
-
-    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force and are tried again; that
-    is logged once for each change. ConfigError when they cannot be used to begin with.
-    """
-
-    def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._options, self._clock = options, clock
-        self._seen = self._stamp()
-        self._failed: _Stamp | None = None
-        self._context = server_tls_context(options)
-        self._looked_at = clock()
-
-    def current(self) -> ssl.SSLContext:
-        """The context to be used now."""
-        now = self._clock()
-        if now - self._looked_at >= _LOOK_EVERY_S:
-            self._looked_at = now
-            self._look()
-        return self._context
-
-    def _look(self) -> None:
-        stamp = self._stamp()
-        if stamp == self._seen:
-            return
-        try:
-            self._context = server_tls_context(self._options)
-        except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
-            if stamp == self._failed:
-                return
-            self._failed = stamp
-            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - the reason is all
-        else:
-            self._seen, self._failed = stamp, None
-            log.info("certificate read again")
-
-    def _stamp(self) -> _Stamp:
-        files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
-        return tuple(_state_of(path) for path in files if path is not None)
-
-
-def _state_of(path: str) -> tuple[int, ...] | None:
-    """What changes with the file, its owner or its mode."""
-    try:
-        found = Path(path).stat()
-    except (OSError, ValueError):  # ValueError: a name that no file can have
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-_LONGEST = 72  # bytes that bcrypt looks at; longer passwords are cut by all who make its hashes
-_MOST_REMEMBERED = 1024
-
-
-class Credentials:
-    """Users and the hashes of their passwords.
-
-    Each attempt costs the same, whether or not there is such a user and whatever the cost of their hash: so many rounds
-    as the costliest hash asks for. What was right once is remembered as a digest under a key of this process alone.
-    """
-
-    def __init__(self, users: Mapping[str, SecretStr], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw) -> None:
-        hashes = {name: secret.get_secret_value() for name, secret in users.items()}
-        self._hashes = {name.encode(): hashed.encode() for name, hashed in hashes.items()}
-        costs = {cost_of(hashed) for hashed in hashes.values()} or {4}
-        self._highest = max(costs)
-        self._decoys = {cost: bcrypt.gensalt(cost) + b"." * 31 for cost in range(min(costs), self._highest + 1)}
-        self._compare = compare
-        self._key = secrets.token_bytes(32)
-        self._right: set[bytes] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._hashes)
-
-    def remembers(self, user: bytes, password: bytes) -> bool:
-        """Whether exactly these were right before. At once."""
-        return self._digest(user, password) in self._right
-
-    def verify(self, user: bytes, password: bytes) -> bool:
-        """Whether these are right. Takes bcrypt's time."""
-        cut = password[:_LONGEST]
-        hashed = self._hashes.get(user, self._decoys[self._highest])
-        # bcrypt does not hold Python's lock meanwhile.
-        is_right = self._compare(cut, hashed)
-        for cost in range(cost_of(hashed.decode()), self._highest):  # 2^c, and 2^c ... 2^(h-1) more, make 2^h
-            self._compare(cut, self._decoys[cost])
-        if not is_right or user not in self._hashes:
-            return False
-        if len(self._right) >= _MOST_REMEMBERED:
-            self._right.clear()
-        self._right.add(self._digest(user, password))
-        return True
-
-    def _digest(self, user: bytes, password: bytes) -> bytes:
-        pair = len(user).to_bytes(8, "big") + user + password
-        return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """Access in force. Without arguments: everybody who reaches the port, unencrypted.
-
-    ``options`` are what it was opened from.
-    """
-
-    credentials: Credentials = field(default_factory=lambda: Credentials({}))
-    certificates: CertificateStore | None = None
-    names: frozenset[str] | None = None
-    options: AccessOptions = field(default_factory=AccessOptions)
-
-    @property
-    def tls(self) -> TlsOptions | None:
-        """How connections are encrypted; None when they are not."""
-        tls = self.options.tls_server_config
-        return tls if tls.is_on else None
-
-    @property
-    def scheme(self) -> str:
-        """``https`` or ``http``."""
-        return "http" if self.certificates is None else "https"
-
-    def context(self) -> ssl.SSLContext | None:
-        """What a new connection is encrypted by; None when it is not."""
-        return None if self.certificates is None else self.certificates.current()
-
-    def admits(self, certificate: dict[str, object] | None) -> bool:
-        """Whether a client may come in that showed this certificate, verified already."""
-        return self.names is None or not self.names.isdisjoint(alternative_names(certificate))
-
-
-def open_access(options: AccessOptions | None, *, name: str | None = None, old: Access | None = None) -> Access:
-    """Read the certificates and make ready. ConfigError, which begins with the file's ``name``, when they cannot be used.
-
-    Of the ``old`` one, passwords that were right are kept while the users stay the same.
-    """
-    options, old = options or AccessOptions(), old or Access()
-    tls, users = options.tls_server_config, options.basic_auth_users
-    try:
-        certificates = CertificateStore(tls) if tls.is_on else None
-    except ConfigError as error:
-        msg = f"{name}: {error}" if name else str(error)
-        raise ConfigError(msg) from None
-    return Access(
-        credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
-        certificates=certificates,
-        names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
-        options=options,
-    )
