@@ -43,6 +43,10 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
+# Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which: `config_hash` omits it.
+NOT_IN_HASH = object()
+
+
 def parse_duration(value: object) -> timedelta:
     """Read ``15m``, ``1h30m``, ``500ms``; a timedelta passes. ValueError on anything else, bare numbers included."""
     if isinstance(value, timedelta):
@@ -167,10 +171,6 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     except (OSError, ValueError) as error:
         return _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
     return text or _Unreadable(f"{path} is empty: it must hold the value")
-
-
-# Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which: `config_hash` omits it.
-NOT_IN_HASH = object()
 
 
 class Options(BaseModel):

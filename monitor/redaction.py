@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 _DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
 
 
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
 def display_url(url: str | SecretStr) -> str:
     """An unchecked URL: scheme, host and port, for a database its name or file too; no user, password, path or query.
 
@@ -51,9 +54,6 @@ def without_secrets(text: str, url: URL) -> str:
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, "***")
     return text
-
-
-_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def escape_controls(text: str) -> str:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from monitor.service.analysis.backtest import Backtest
 
 
+_CHANGES = "slot alert segment from to value> threshold> reason"
+_MOST_POINTS = 240
+
+
 def backtest(  # noqa: PLR0913 - the command's options
     comparisons: Annotated[list[str] | None, typer.Argument(help="Names of comparisons; default: all.")] = None,
     *,
@@ -93,9 +97,6 @@ def _as_dict(found: Backtest) -> dict[str, object]:
         "changes": [transition_dict(each) for each in _announced(found.transitions)],
         "stored_changes": [transition_dict(each) for each in _announced(found.stored)],
     }
-
-
-_CHANGES = "slot alert segment from to value> threshold> reason"
 
 
 def _print(found: Backtest) -> None:
@@ -172,6 +173,3 @@ def _firings(made: Iterable[Transition], subject: Subject) -> Iterator[FiringCha
     for each in made:
         if (each.metric, each.statistic) == subject and (each.is_start or each.is_end):
             yield FiringChange(alert=each.alert, segment=each.segment, slot=each.slot, is_start=each.is_start, key=None)
-
-
-_MOST_POINTS = 240

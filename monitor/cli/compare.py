@@ -57,6 +57,12 @@ _CatalogueSize = Annotated[
 ]
 
 
+_DRAWN = 6
+"""Worst users of a file where --worst names no number."""
+_COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
+_LEAST_PERCENT = 0.005
+
+
 def compare_lists(  # noqa: PLR0913 - one a flag
     baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV or JSONL.")],
     candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV or JSONL.")],
@@ -104,10 +110,6 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     else:
         _print(found, k, by)
         print_evidence(found.worst, names)
-
-
-_DRAWN = 6
-"""Worst users of a file where --worst names no number."""
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
@@ -173,9 +175,6 @@ def _who(found: FileComparison, k: int) -> list[str]:
     return [compared + (f" ({reasons})" if reasons else ""), *found.notes]
 
 
-_COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
-
-
 def _print_metrics(found: FileComparison, row: CoverageRow, *, title: str | None = None) -> None:
     print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
 
@@ -226,9 +225,6 @@ def _changes_line(apart: ChangeBreakdown) -> str:
 
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= _LEAST_PERCENT else "<1%"
-
-
-_LEAST_PERCENT = 0.005
 
 
 def _as_dict(found: FileComparison, k: int) -> dict[str, object]:

@@ -48,6 +48,16 @@ OneAlert = Annotated[str | None, typer.Option("--alert", "-a", help="Only alerts
 OneSegment = Annotated[str | None, typer.Option("--segment", "-s", help="Only this segment; default all of them.")]
 
 
+silence_app = typer.Typer(
+    cls=ListingGroup,
+    help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
+)
+_SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
+notify_app = typer.Typer(help="Send a test to receivers; list pending deliveries.", no_args_is_help=True)
+_SETTLED = 100
+_MOST = 10_000
+
+
 @alerts_app.command("ls")
 def list_alerts(
     comparison: OneComparison = None,
@@ -178,12 +188,6 @@ def accept(  # noqa: PLR0913 - the command's options
     print_records([pick(level, "comparison", "slot", "at", "reason")], "comparison slot at reason", as_json=as_json)
 
 
-silence_app = typer.Typer(
-    cls=ListingGroup,
-    help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
-)
-
-
 @silence_app.command("add")
 def add_silence(  # noqa: PLR0913 - the command's options
     matchers: Annotated[
@@ -250,9 +254,6 @@ def expire_silences(
         print_line(f"ended: {', '.join(map(str, numbers))}")
 
 
-_SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
-
-
 def _silence_dict(silence: Silence) -> dict[str, object]:
     return pick(silence, "id", "matchers", "author", "comment", "starts_at", "ends_at")
 
@@ -266,11 +267,6 @@ def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetim
     except OverflowError:
         msg = f"--for {span} ends after all time: give a shorter one"
         raise typer.BadParameter(msg) from None
-
-
-notify_app = typer.Typer(help="Send a test to receivers; list pending deliveries.", no_args_is_help=True)
-_SETTLED = 100
-_MOST = 10_000
 
 
 @notify_app.command("ls")

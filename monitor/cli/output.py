@@ -32,6 +32,21 @@ VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT, INTERNAL_EXIT = 64, 70  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
 
 
+_PIPE_WIDTH = 10_000
+_LEAST_WIDTH = 12
+_GAP = 2
+_LARGE = 1e4  # evidence of rules that learn may have any size
+_STYLES = {
+    "ok": "green",
+    "quiet": "green",
+    "pending": "yellow",
+    "insufficient": "yellow",
+    "firing": "bold red",
+    "failed": "bold red",
+    "abandoned": "red",
+}
+
+
 def print_line(text: str = "") -> None:
     """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
     sys.stdout.write(escape_controls(text) + "\n")
@@ -147,21 +162,6 @@ def _cell(value: object) -> str:
 
 def _one_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
-
-
-_PIPE_WIDTH = 10_000
-_LEAST_WIDTH = 12
-_GAP = 2
-_LARGE = 1e4  # evidence of rules that learn may have any size
-_STYLES = {
-    "ok": "green",
-    "quiet": "green",
-    "pending": "yellow",
-    "insufficient": "yellow",
-    "firing": "bold red",
-    "failed": "bold red",
-    "abandoned": "red",
-}
 
 
 def instant(value: datetime) -> str:

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 _CLICK_USAGE = 2  # what usage errors end with elsewhere
 
 
+_MOST_LOOKS, _MOST_CHARTS = 24, 6
+_COLUMNS = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
+
+
 class GateCommand(TyperCommand):
     """A command whose errors never end with an exit code that is a verdict."""
 
@@ -133,10 +137,6 @@ def gate(  # noqa: PLR0913 - the command's options
     else:
         _print(found)
     raise typer.Exit(VERDICT_EXITS[found.verdict.value])
-
-
-_MOST_LOOKS, _MOST_CHARTS = 24, 6
-_COLUMNS = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
 
 
 def _print(found: Certificate) -> None:

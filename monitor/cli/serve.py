@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 IDLE_S = 3600.0
 
 
+_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one asks who listens everywhere
+
+
 def serve(config: Config = DEFAULT_CONFIG) -> None:
     """Run the daemon until SIGTERM or Ctrl-C. SIGHUP, or POST /-/reload with a password, reads the configuration again."""
     from monitor.service import systemd
@@ -105,9 +108,6 @@ def demo(
         msg = "--fast is the end of the whole demo: leave it out with --recommenders, which goes on until it is stopped"
         raise typer.BadParameter(msg)
     raise typer.Exit(run_recommenders(parse_address(recommenders, "--recommenders"), directory=directory, console=Console()))
-
-
-_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one asks who listens everywhere
 
 
 def healthcheck(

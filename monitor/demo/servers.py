@@ -33,6 +33,9 @@ _GENRES = 12
 _MODEL_ERROR, _TRAINING_ERROR = np.array([0.36, 0.28, 0.21]), 0.1
 
 
+HOST = "127.0.0.1"
+
+
 class Shop:
     """Its ``ids`` are those of the users; ``countries`` and ``activities`` (users,) stand in the same order."""
 
@@ -71,9 +74,6 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.
     fit[random.integers(_GENRES, size=items), np.arange(items)] += 1.0
     appeal: npt.NDArray[np.float64] = fit * popularity
     return appeal
-
-
-HOST = "127.0.0.1"
 
 
 @contextmanager

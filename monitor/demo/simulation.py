@@ -21,6 +21,13 @@ EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("M
 """The alerts, each with its segment, that the fault should cause: these and no others."""
 
 
+_REMEMBERED_RUNS = 60
+_RUNS_FIRST = 2
+"""So many ok runs are wanted in a chapter before the next may begin, however slow the machine."""
+Means = Mapping[str, float]
+"""Of one run: the mean over all users by metric."""
+
+
 class Chapter(StrEnum):
     """How things stand with the candidate."""
 
@@ -82,14 +89,6 @@ def next_day(story: Story, scene: StoryDay, *, is_noticed: bool = True) -> Story
     if is_noticed and lasts is not None and day - scene.since_day >= lasts:
         return StoryDay(day=day, chapter=Chapter.HEALED if broken else Chapter.BROKEN, since_day=day)
     return StoryDay(day=day, chapter=scene.chapter, since_day=scene.since_day)
-
-
-_REMEMBERED_RUNS = 60
-_RUNS_FIRST = 2
-"""So many ok runs are wanted in a chapter before the next may begin, however slow the machine."""
-
-Means = Mapping[str, float]
-"""Of one run: the mean over all users by metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

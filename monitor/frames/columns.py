@@ -30,6 +30,10 @@ from monitor.model.rankings import RankingTable
 from monitor.pairing.batches import order_of_ties
 from monitor.pairing.ids import encode
 
+_RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
+Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
+"""User -> list as a mapping or Series, a long or wide frame of pandas or Arrow, a 2-D array, or lists by row number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameColumns:
@@ -73,9 +77,6 @@ def _ranked_columns(frame: pd.DataFrame) -> list[str]:
     ranked = sorted(next(iter(found.values())).items()) if len(found) == 1 else []
     is_whole = [rank for rank, _ in ranked] in ([*range(len(ranked))], [*range(1, len(ranked) + 1)])
     return [name for _, name in ranked] if is_whole else []
-
-
-_RANKED = re.compile(r"(?P<stem>.*\D)(?P<rank>\d{1,4})")
 
 
 def _read_ranked(frame: pd.DataFrame, names: Sequence[str], user: Hashable, arm: str) -> RankingTable:
@@ -222,10 +223,6 @@ def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd
         msg = f"{arm} has several columns {name!r}: rename all but one"
         raise InputError(msg)
     return column
-
-
-Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
-"""User -> list as a mapping or Series, a long or wide frame of pandas or Arrow, a 2-D array, or lists by row number."""
 
 
 def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:

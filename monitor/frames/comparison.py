@@ -29,6 +29,15 @@ from monitor.pairing.ids import decode, find_users, unlike_ids_note
 _SHOWN = 50
 
 
+_HOW = {
+    Need.SCORES: "give scores=; in compare_many the name of the column with each item's score, score= or scores=",
+    Need.ITEM_WEIGHTS: "give item_weights=, such as a dict of item -> weight",
+    Need.RELEVANCE: "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}",
+}
+Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
+Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
+
+
 class PairScores(dict[str, float]):
     """A dict of scores by metric. ``lists`` are the baseline's and the candidate's as they were measured, ids as text."""
 
@@ -72,13 +81,6 @@ def require_needs(metrics: Sequence[Metric], given: Collection[Need]) -> None:
             raise MetricError(msg)
 
 
-_HOW = {
-    Need.SCORES: "give scores=; in compare_many the name of the column with each item's score, score= or scores=",
-    Need.ITEM_WEIGHTS: "give item_weights=, such as a dict of item -> weight",
-    Need.RELEVANCE: "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}",
-}
-
-
 def read_k(k: int | None) -> int | None:
     """How many items to look at, None for all; InputError for what is no whole number of at least 1."""
     return None if k is None else min(_read_count(k, "k", "use None for whole lists"), sys.maxsize)
@@ -103,10 +105,6 @@ def _read_count(value: object, name: str, otherwise: str) -> int:
         msg = f"{name} must be at least 1, not {value}: {otherwise}"
         raise InputError(msg)
     return int(value)
-
-
-Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
-Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
 
 
 @refuses_broken_text

@@ -26,6 +26,12 @@ Weights = Mapping[Any, float] | pd.Series | pd.DataFrame | ArrowTable
 """Item -> weight, a Series with items for its index, or a frame or Arrow table of two columns: items and weights."""
 
 
+_RELEVANCE = "relevance"
+_GRADES = ("grade", "relevance")
+Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
+"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and grades (optional)."""
+
+
 def read_item_weights(data: Weights) -> ItemWeights:
     """Weights from any of the shapes; InputError for anything else, or for an item that has two."""
     if isinstance(data, Mapping):
@@ -78,13 +84,6 @@ def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats
         f"{MOST_WEIGHT:g}, such as {shown_items}: give every listed item one, or leave such items out of the lists"
     )
     raise InputError(msg)
-
-
-_RELEVANCE = "relevance"
-_GRADES = ("grade", "relevance")
-
-Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
-"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and grades (optional)."""
 
 
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:

@@ -28,14 +28,18 @@ from monitor.receivers.message.safe_text import page_url
 PATH = "/api/v2/alerts"
 
 
+_PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
+_SHORTEST_END = timedelta(minutes=5)
+_RESENDS_AHEAD = 4
+# So that a thousand alerts are sent well within a lease.
+_BATCH = 250
+
+
 def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
     if not urls or len(set(urls)) < len(urls):
         msg = "list at least one peer, and none twice"
         raise ValueError(msg)
     return urls
-
-
-_PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
 
 
 class BasicAuth(Options):
@@ -100,12 +104,6 @@ def alert_of(
         "endsAt": format_instant(ends_at),
         "generatorURL": page_url(transition, external_url),
     }
-
-
-_SHORTEST_END = timedelta(minutes=5)
-_RESENDS_AHEAD = 4
-# So that a thousand alerts are sent well within a lease.
-_BATCH = 250
 
 
 class Alertmanager(HttpReceiver):

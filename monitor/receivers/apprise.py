@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _SILENT = logging.CRITICAL + 1
 
 
+_SUCCESS = "success"
+_NEVER_SENT = frozenset({"nomatch"})
+
+
 def open_service(name: str, url: str) -> apprise.Apprise:
     """One service. ConfigError, without the URL, when Apprise is not there or knows no service of that form."""
     try:
@@ -101,10 +105,6 @@ class AppriseOptions(ReceiverEntry):
     )
     timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")
     repeat_every: RepeatEvery = timedelta(hours=24)
-
-
-_SUCCESS = "success"
-_NEVER_SENT = frozenset({"nomatch"})
 
 
 class AppriseReceiver:

@@ -27,6 +27,19 @@ _KEY = re.compile(r"[0-9A-Za-z]{32}")
 _PATH = "/v2/enqueue"
 
 
+MAX_KEY = 255
+MAX_SUMMARY = 1024
+_MAX_NAME = 200
+_ACTIONS = {
+    MessageStatus.FIRING: "trigger",
+    MessageStatus.ACKNOWLEDGED: "acknowledge",
+    MessageStatus.RESOLVED: "resolve",
+}
+_LONGEST_REASON = 200
+_LONGEST_WORD = 24
+_WORD = re.compile(r"[0-9A-Za-z]{6,}")
+
+
 def _check_key(text: str) -> None:
     if not _KEY.fullmatch(text):
         msg = "must be the integration key of an Events API v2 integration: 32 letters and digits"
@@ -45,17 +58,6 @@ class PagerDutyOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
-
-
-MAX_KEY = 255
-MAX_SUMMARY = 1024
-
-_MAX_NAME = 200
-_ACTIONS = {
-    MessageStatus.FIRING: "trigger",
-    MessageStatus.ACKNOWLEDGED: "acknowledge",
-    MessageStatus.RESOLVED: "resolve",
-}
 
 
 def pagerduty_events(message: Message, routing_key: str, external_url: str) -> list[dict[str, object]]:
@@ -106,11 +108,6 @@ def _details(content: MessageContent) -> dict[str, object]:
         "commands": content.commands,
     }
     return {name: detail for name, detail in details.items() if detail}
-
-
-_LONGEST_REASON = 200
-_LONGEST_WORD = 24
-_WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
 class PagerDuty(HttpReceiver):

@@ -31,6 +31,14 @@ from monitor.receivers.message.safe_text import clean
 _Name = Annotated[str, Field(min_length=1)]
 
 
+RETRY_WAITS_S = (1.0, 5.0)
+"""How long to rest before each further try of a ping."""
+# Most pings that wait; of more the oldest are dropped, for the newest show the present state.
+_WAITING = 64
+_LONGEST_REASON = 1000
+log = structlog.get_logger(__name__)
+
+
 class PingOptions(Options):
     """Ping a URL when a run starts, ends well or fails; the service behind it notices when the pings stay away."""
 
@@ -46,15 +54,6 @@ class PingOptions(Options):
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None
     timeout: Timeout = Field(timedelta(seconds=10), description="How long one ping may take from first to last byte.")
-
-
-RETRY_WAITS_S = (1.0, 5.0)
-"""How long to rest before each further try of a ping."""
-# Most pings that wait; of more the oldest are dropped, for the newest show the present state.
-_WAITING = 64
-_LONGEST_REASON = 1000
-
-log = structlog.get_logger(__name__)
 
 
 class RunPings:

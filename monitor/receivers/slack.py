@@ -19,6 +19,16 @@ from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.plain_text import list_lines
 
+MAX_TEXT = 3000
+MAX_FIELD = 2000
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_FENCE = "```"
+_MORE = "…"
+MAX_FIELDS = 10
+_MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
+# Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo anything.
+_REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
+
 
 class SlackOptions(ReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
@@ -28,13 +38,6 @@ class SlackOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = timedelta(days=1)
-
-
-MAX_TEXT = 3000
-MAX_FIELD = 2000
-_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_FENCE = "```"
-_MORE = "…"
 
 
 def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
@@ -81,10 +84,6 @@ def link(name: str, url: str) -> str:
     """A link; what could end its address early is percent-encoded."""
     safe = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E")
     return f"<{safe.replace('&', '&amp;')}|{escape_mrkdwn(name)}>"
-
-
-MAX_FIELDS = 10
-_MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
 
 
 def slack_body(content: MessageContent) -> dict[str, object]:
@@ -141,10 +140,6 @@ def _why(content: MessageContent) -> list[str]:
         if items:
             lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
     return [bold("Why"), *lines] if lines else []
-
-
-# Its answers are words such as ``invalid_blocks``; no other text is shown, since it could echo anything.
-_REASON = re.compile(rb"[a-z]{2,12}(?:_[a-z]{2,12}){0,5}")
 
 
 class Slack(HttpReceiver):

@@ -46,6 +46,11 @@ from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
 
+SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
+_TOLERANCE = timedelta(minutes=5)
+_NO_END = "0001-01-01T00:00:00Z"
+MAX_BYTES = 16_000
+
 
 class WebhookOptions(ReceiverEntry):
     """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
@@ -64,10 +69,6 @@ class WebhookOptions(ReceiverEntry):
     repeat_every: RepeatEvery = None
 
 
-SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
-_TOLERANCE = timedelta(minutes=5)
-
-
 def sign(secret: str, timestamp: str, body: bytes) -> str:
     """Value of the signature header."""
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
@@ -82,10 +83,6 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now: datetim
     is_fresh = abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()
     signature = given.get(SIGNATURE.lower(), "").encode("utf-8", "replace")
     return hmac.compare_digest(signature, sign(secret, timestamp, body).encode()) and is_fresh
-
-
-_NO_END = "0001-01-01T00:00:00Z"
-MAX_BYTES = 16_000
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:

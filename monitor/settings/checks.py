@@ -29,6 +29,23 @@ from monitor.web.access_options import AccessOptions
 _MetricT = TypeVar("_MetricT", Metric, ArmMetric)
 
 
+_ADVICE = (
+    "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, "
+    "or set listen_without_authentication: true"
+)
+_EXAMPLES = {
+    Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
+    Need.RELEVANCE: "relevance: {file: {path: ..., user: ..., items: ..., grades: ...}}",
+}
+_NO_PANEL = (
+    "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to users.sample, or write a number of "
+    "users, such as 10000"
+)
+_FILE = ("scores_to", "file", "path")
+_OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
+_READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
+
+
 def check_settings(raw: object, context: Mapping[str, object], access: AccessOptions | None) -> Iterator[Problem]:
     """Problems between settings, whether or not each of them is right by itself."""
     settings = Partial(Settings, raw, context)
@@ -56,12 +73,6 @@ def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem
         return
     missing = "web_config_file names no users: TLS alone keeps nobody out" if has_file else "there is no authentication"
     yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
-
-
-_ADVICE = (
-    "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, "
-    "or set listen_without_authentication: true"
-)
 
 
 def _retention(retention: Partial) -> Iterator[Problem]:
@@ -102,12 +113,6 @@ def _pings(settings: Partial, context: Mapping[str, object], known: set[str | No
             for place, name in enumerate(entry.comparisons or ()):
                 if name not in known and None not in known:
                     yield Problem(("pings", n, "comparisons", place), f"there is no comparison {name!r}")
-
-
-_EXAMPLES = {
-    Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
-    Need.RELEVANCE: "relevance: {file: {path: ..., user: ..., items: ..., grades: ...}}",
-}
 
 
 def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
@@ -180,17 +185,6 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     for key in ("keep_scores", "keep_lists"):
         if comparison.get(key) is Keep.PANEL and users is not None and not has_fixed:
             yield Problem((key,), _NO_PANEL)
-
-
-_NO_PANEL = (
-    "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to users.sample, or write a number of "
-    "users, such as 10000"
-)
-
-
-_FILE = ("scores_to", "file", "path")
-_OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
-_READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
 
 
 def _scores_files(settings: Partial, comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:

@@ -24,6 +24,14 @@ LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
 
+MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
+"""``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
+_MATCHED = (
+    "All of them must match: `name=value`, `!=`, `=~` (a regular expression over the whole value) or `!~`, of `alert`, "
+    "`comparison`, `segment`, `severity`, `metric`, `statistic` or a label of the rule."
+)
+
+
 def read_key(path: str) -> bytes:
     """The key that the file holds, without its last line break; ValueError where it holds none that is of use."""
     try:
@@ -112,15 +120,6 @@ class LogOptions(Options):
         default="auto", description="`auto`: `console` on a terminal, else `json`."
     )
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level that is written.")
-
-
-MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
-"""``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
-
-_MATCHED = (
-    "All of them must match: `name=value`, `!=`, `=~` (a regular expression over the whole value) or `!~`, of `alert`, "
-    "`comparison`, `segment`, `severity`, `metric`, `statistic` or a label of the rule."
-)
 
 
 class RouteOptions(Options):

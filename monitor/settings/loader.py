@@ -19,6 +19,12 @@ from monitor.web.access_options import AccessOptions
 _ANCHORS = "x-"
 
 
+_WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
+_MAX_WEB_CONFIG_BYTES = 1 << 18
+_RULE_KEYS = ("rules", "false_alarm_every")
+_RULES_ADVICE = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
+
+
 def load_settings(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
     """Read and check the file. ConfigError lists everything that is wrong with it, one problem a line, by line."""
     return parse_settings(read_text(path), name=str(path), base_dir=path.absolute().parent, environ=environ)
@@ -44,10 +50,6 @@ def check_document(document: YamlDocument, name: str, base_dir: Path, *, inside:
     return settings.with_access(access)
 
 
-_WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
-_MAX_WEB_CONFIG_BYTES = 1 << 18
-
-
 def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
     """The options of that web configuration file, None when there is none or it is wrong, and all problems with it."""
     if path is None:
@@ -62,10 +64,6 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
         return None, str(error).splitlines()
     options, problems = validate_document(AccessOptions, document, {"base_dir": str(Path(path).absolute().parent)})
     return None if problems else options, list(report_lines(document, problems, path))
-
-
-_RULE_KEYS = ("rules", "false_alarm_every")
-_RULES_ADVICE = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
 
 
 def load_with_rules(path: Path, rules: Path, names: Collection[str]) -> tuple[ComparisonOptions, ...]:

@@ -36,6 +36,8 @@ from monitor.settings.value_types import (
     parse_metric,
 )
 
+_OF_EVERY_RULE = {"alert", "segments", "for_runs", "resolve_after", "min_users", "severity", "runbook_url", "labels"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMetric:
@@ -66,7 +68,6 @@ def parse_judged_metric(text: str) -> JudgedMetric:
 
 
 JudgedMetricName = Annotated[str, as_printed_by(parse_judged_metric)]
-_OF_EVERY_RULE = {"alert", "segments", "for_runs", "resolve_after", "min_users", "severity", "runbook_url", "labels"}
 
 
 class RuleOptions(Options):

@@ -24,6 +24,23 @@ from zoneinfo import ZoneInfo
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
+_DAY = timedelta(days=1)
+_MONTHS = tuple(name.lower() for name in calendar.month_abbr[1:])
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
+_FURTHEST_DAYS = 9 * 366  # no day of a calendar is further from its next like than 29 February across a year 2100
+
+
 class Schedule(ABC):
     """A series of slots without begin or end. Every instant that goes in is aware, every one that comes out is UTC."""
 
@@ -57,9 +74,6 @@ class Schedule(ABC):
         return slots
 
 
-SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
-
-
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
     """A slot each ``period``, counted from 1970-01-01 00:00 UTC: ``15m`` runs at :00, :15, :30 and :45, ``offset`` later."""
@@ -79,22 +93,6 @@ class Every(Schedule):
 
     def next(self, after: datetime) -> datetime:
         return self.latest(after) + self.period
-
-
-_DAY = timedelta(days=1)
-_MONTHS = tuple(name.lower() for name in calendar.month_abbr[1:])
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MACROS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-}
-_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
-_FURTHEST_DAYS = 9 * 366  # no day of a calendar is further from its next like than 29 February across a year 2100
 
 
 @dataclass(frozen=True, slots=True)

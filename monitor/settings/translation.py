@@ -33,6 +33,14 @@ _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
 
+_HASHED = (
+    *("k", "baseline", "candidate", "users", "seed", "item_weights", "relevance", "catalogue_size", "noise_floor"),
+    "reference",
+)
+_ARMS = ("baseline", "candidate", "noise_floor")
+_FOLDER = re.compile(r'"(/[^"{]*)/')
+
+
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """When the comparison runs."""
     return schedule_of(options.every, options.cron, options.timezone, options.offset)
@@ -123,12 +131,6 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
     return Keep.ALL if options.relevance is not None or is_compared else Keep.NONE
 
 
-_HASHED = (
-    *("k", "baseline", "candidate", "users", "seed", "item_weights", "relevance", "catalogue_size", "noise_floor"),
-    "reference",
-)
-
-
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means, and not over where files lie.
 
@@ -141,10 +143,6 @@ def config_hash(options: ComparisonOptions) -> str:
     arms = _without_folder({name: measured.pop(name) for name in _ARMS if name in measured})
     others = {name: _without_folder({name: found})[name] for name, found in measured.items()}
     return hashlib.sha256(json.dumps({**arms, **others}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-_ARMS = ("baseline", "candidate", "noise_floor")
-_FOLDER = re.compile(r'"(/[^"{]*)/')
 
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:

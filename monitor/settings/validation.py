@@ -34,6 +34,9 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 _SHORTEST_SECRET = 4  # of a variable that messages hide: hiding shorter values would take letters out of ordinary words
 
 
+_ADVICE = "write one with `rankwatch init`, or name another with --config"
+
+
 class Partial:
     """Typed values of those keys that could be read; defaults for those that are absent."""
 
@@ -78,9 +81,6 @@ def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
     annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(annotation)
-
-
-_ADVICE = "write one with `rankwatch init`, or name another with --config"
 
 
 def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True) -> str:

@@ -20,6 +20,29 @@ from monitor.settings.problems import KeyPath, Problem
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{")
 
 
+MAX_BYTES = 1 << 20
+_MAX_VALUES = 100_000
+_MAX_DEPTH = 40
+_NULL = re.compile(r"~|null|Null|NULL|")
+_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INT = re.compile(r"[-+]?\d{1,18}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
+_UNFIT = re.compile("[\0\ud800-\udfff]")  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
+_IS_UNFIT = 'holds "\\0" or half of a character: neither can stand in a text'
+_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+_STRING_TAG = "tag:yaml.org,2002:str"
+_SYNTAX_ADVICE = {
+    "found undefined alias": "an alias without its anchor; a value that begins with * must be quoted",
+    "found duplicate anchor": "an anchor is given twice; a value that begins with & must be quoted",
+    "found undefined tag handle": "an unknown tag; a value that begins with ! must be quoted",
+    "found character '\\t'": "a tab cannot indent or begin a value; use spaces",
+    "expected a single document": "a second document begins here; only one is read",
+}
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
+_DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
+
+
 def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
     """The text with variables put in, and their values. ValueError names a variable that is not set."""
     used: list[str] = []
@@ -45,30 +68,6 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
         msg = f"environment variable {name} is not set: set it, or give a default: ${{{name}:-default}}"
         raise ValueError(msg)
     return value
-
-
-MAX_BYTES = 1 << 20
-_MAX_VALUES = 100_000
-_MAX_DEPTH = 40
-
-_NULL = re.compile(r"~|null|Null|NULL|")
-_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
-_INT = re.compile(r"[-+]?\d{1,18}", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
-_UNFIT = re.compile("[\0\ud800-\udfff]")  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
-_IS_UNFIT = 'holds "\\0" or half of a character: neither can stand in a text'
-_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
-_STRING_TAG = "tag:yaml.org,2002:str"
-
-_SYNTAX_ADVICE = {
-    "found undefined alias": "an alias without its anchor; a value that begins with * must be quoted",
-    "found duplicate anchor": "an anchor is given twice; a value that begins with & must be quoted",
-    "found undefined tag handle": "an unknown tag; a value that begins with ! must be quoted",
-    "found character '\\t'": "a tab cannot indent or begin a value; use spaces",
-    "expected a single document": "a second document begins here; only one is read",
-}
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
 
 
 class EmptyConfigError(ConfigError):
@@ -243,9 +242,6 @@ class _Builder:
 def _is_implicit(node: yaml.Node) -> bool:
     # The parser derives some tags by YAML 1.1's own rules (dates, ``=``) rather than reading them from the text.
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.tag in _DERIVED
-
-
-_DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
 
 
 def _plain(node: yaml.ScalarNode, text: str, *, is_variable: bool) -> object:

@@ -35,6 +35,9 @@ from monitor.sources.columns import (
 )
 from monitor.sources.list_collector import from_json
 
+MAX_TITLE_LENGTH = 200  # characters of a title that are kept
+TitleColumn: TypeAlias = pa.Array | Sequence[object]
+
 
 def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where: str) -> UserTable:
     """Build the table from batches of a user column and segment columns.
@@ -147,11 +150,6 @@ def _check_once(items: list[pa.Array], where: str) -> None:
 
 def _named(ids: pa.Array, row: int) -> str:
     return repr(on_one_line(str(ids[int(row)].as_py())))
-
-
-MAX_TITLE_LENGTH = 200  # characters of a title that are kept
-
-TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
 def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], where: str) -> dict[str, str]:

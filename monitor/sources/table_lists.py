@@ -40,6 +40,15 @@ _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text e
 ArrowBatch = Mapping[str, pa.Array]
 
 
+_NOTES = {
+    CoverageReason.MISSING: "the user's list is null",
+    CoverageReason.DUPLICATE_USER: "a user has more than one list",
+}
+_MALFORMED = "null or no id among the items, or two items at one rank"
+_MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
+TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
+
+
 def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBatch]:
     """Batches of at least so many rows, joined from smaller ones."""
     # Looking up the users of a batch costs as much as the panel is long, however small the batch is.
@@ -67,14 +76,6 @@ def _join_columns(columns: list[pa.Array]) -> pa.Array:
     if len({column.type for column in columns}) > 1:
         columns = [column.cast(pa.large_string()) for column in columns]
     return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
-
-
-_NOTES = {
-    CoverageReason.MISSING: "the user's list is null",
-    CoverageReason.DUPLICATE_USER: "a user has more than one list",
-}
-_MALFORMED = "null or no id among the items, or two items at one rank"
-_MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
 
 
 class WantedUsers:
@@ -203,8 +204,6 @@ def _pull(
 
 if TYPE_CHECKING:
     from monitor.sources.table_options import ListColumnOptions
-
-TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,10 @@ _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "
 _STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
+Answer = Callable[[Page, Site, Request, Any], Response]
+"""Makes the response to a request of what the page shows."""
+
+
 class Health(Protocol):
     """How the process is doing. Called in a worker thread; an answer that takes longer than 5 s counts as a bad one.
 
@@ -82,10 +86,6 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     )
     app.router.redirect_slashes = False  # to whatever host the client names
     return app
-
-
-Answer = Callable[[Page, Site, Request, Any], Response]
-"""Makes the response to a request of what the page shows."""
 
 
 def _page(page: Page, site: Site, threads: CapacityLimiter, answer: Answer) -> Callable[[Request], Awaitable[Response]]:

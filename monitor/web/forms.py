@@ -26,6 +26,17 @@ from monitor.web.pages.site import Site
 _MOST_BYTES = 16_384
 
 
+_LONGEST_COMMENT = 500
+OUTCOMES = {
+    "acknowledge": "Acknowledged: it is not sent again until it ends.",
+    "resolve": "Resolved. If the next run is in breach it fires again, as a new alert.",
+    "silence": "Silenced. What still fires when the silence ends is sent then.",
+    "expire": "The silence has ended. What still fires is sent.",
+    "nothing": "Nothing was changed: it has ended, or was done before.",
+}
+"""What came of a form, by the word in the address of the page that follows it."""
+
+
 @dataclass(frozen=True, slots=True)
 class FormTokens:
     """Tokens of forms, each for one user and from one time on, under a key of this process alone.
@@ -65,17 +76,6 @@ async def read_form(request: Request) -> Mapping[str, str]:
         if len(body) > _MOST_BYTES:
             raise HTTPException(413, f"a form has at most {_MOST_BYTES:,} bytes: write less")
     return dict(parse_qsl(body.decode("utf-8", "replace")))
-
-
-_LONGEST_COMMENT = 500
-OUTCOMES = {
-    "acknowledge": "Acknowledged: it is not sent again until it ends.",
-    "resolve": "Resolved. If the next run is in breach it fires again, as a new alert.",
-    "silence": "Silenced. What still fires when the silence ends is sent then.",
-    "expire": "The silence has ended. What still fires is sent.",
-    "nothing": "Nothing was changed: it has ended, or was done before.",
-}
-"""What came of a form, by the word in the address of the page that follows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,13 @@ from monitor.options import web_url_of
 MAX_LINE = 2000
 
 
+LONGEST_LINK = 1500
+"""Characters of a URL; Slack and PagerDuty take more, mail clients break longer ones."""
+_MARK = "\u200e"
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+_LONGEST_NAME = 200
+
+
 def page_url(transition: Transition, external_url: str) -> str:
     """Address of the page of the run on this daemon; of the comparison where drift could not be judged."""
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
@@ -35,14 +42,6 @@ def clean(text: str, limit: int = MAX_LINE) -> str:
         return line
     mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
     return f"{line[: limit - 10]}…~{mark}"
-
-
-LONGEST_LINK = 1500
-"""Characters of a URL; Slack and PagerDuty take more, mail clients break longer ones."""
-
-_MARK = "\u200e"
-_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
-_LONGEST_NAME = 200
 
 
 def bounded_line(text: str, limit: int) -> str:

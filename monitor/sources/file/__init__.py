@@ -25,6 +25,9 @@ FileFormat = Literal["parquet", "csv", "jsonl"]
 _GIB = 2**30
 
 
+_SOURCE = "monitor.sources.file.source"
+
+
 def _resolve(path: str, info: ValidationInfo) -> str:
     if path.startswith(STORES):
         return path
@@ -76,8 +79,6 @@ class FileItemTitlesOptions(TitleColumnOptions, FileOptions):
 class FileRelevanceOptions(GradeColumnOptions, FileOptions):
     """What users found relevant, in a file a slot; one that is not there yet is waited for."""
 
-
-_SOURCE = "monitor.sources.file.source"
 
 FILE = SourceKind(
     lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),

@@ -32,6 +32,14 @@ _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "tempor
 _THREADS = 2  # of more of them each would have too little of the memory
 
 
+_LONGEST_TEXT = 1 << 18
+_LONGEST_LIST = 100_000
+_LONGEST_LINE = 16 << 20
+_LONGEST_HEADER = 1 << 20
+_MOST_COLUMNS = 4000
+_MOST_BYTES = 4 * MAX_ID_LENGTH
+
+
 @contextmanager
 def open_database(
     files: Sequence[FileSet], deadline: Deadline | None = None, *, k: int = 1, in_order: bool = False
@@ -96,14 +104,6 @@ def readable(where: str) -> Iterator[None]:
 def sql_name(name: str) -> str:
     """A column's name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-_LONGEST_TEXT = 1 << 18
-_LONGEST_LIST = 100_000
-_LONGEST_LINE = 16 << 20
-_LONGEST_HEADER = 1 << 20
-_MOST_COLUMNS = 4000
-_MOST_BYTES = 4 * MAX_ID_LENGTH
 
 
 class FileView:

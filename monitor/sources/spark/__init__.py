@@ -13,6 +13,8 @@ from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 
+_Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
+
 
 def _check_remote(secret: SecretStr) -> SecretStr:
     parts = urlsplit(secret.get_secret_value())
@@ -20,9 +22,6 @@ def _check_remote(secret: SecretStr) -> SecretStr:
         msg = "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like behind it"
         raise ValueError(msg)
     return secret
-
-
-_Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
 
 
 class SparkOptions(Options):

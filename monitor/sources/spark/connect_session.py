@@ -49,6 +49,27 @@ _RETRIES = 4  # within about 8 s
 _ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 
+_REASONS = {
+    r"\bUNAVAILABLE\b|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED": "no server answers: check that "
+    "Spark Connect runs there, and remote",
+    r"\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b": "the server refuses this user: check the token in remote",
+    r"INVALID_HANDLE|SESSION_(?:CLOSED|CHANGED|NOT_FOUND)": "the server lost the session, it may have been started anew: the "
+    "next run opens another one",
+    r"No module named '(?P<name>numpy|pandas|pyarrow)|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION": "the executors' "
+    "Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 there, or name another Python in "
+    "conf: spark.sql.execution.pyspark.python",
+    r"PYTHON_VERSION_MISMATCH": "the executors have another Python than this machine: name one of the same version in "
+    "conf: spark.sql.execution.pyspark.python",
+    r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": "a table was written anew while it "
+    "was read: run the slot again, and replace tables as a whole",
+    r"SourceError: (?P<name>[^\n]+)": "{name}",
+    r"OPERATION_CANCELED|was cancelled": "the job was cancelled on the cluster",
+    r"ExecutorLost|exited unexpectedly|crashed|OutOfMemory|Job aborted": "the job was lost on the cluster, an executor may "
+    "have been killed or lack memory; the server's log says more",
+}
+"""What is said by what stands in Spark's error, the first that does."""
+
+
 @contextmanager
 def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSession]:
     """A session of its own, whose work is cancelled on the cluster at the deadline. SourceError for what goes wrong in it."""
@@ -134,27 +155,6 @@ def _one_sentence(where: str, deadline: Deadline) -> Iterator[None]:
             reason = _reason(error)
         msg = f"Spark at {where}: {reason}"
         raise SourceError(msg, permanent=False) from None
-
-
-_REASONS = {
-    r"\bUNAVAILABLE\b|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED": "no server answers: check that "
-    "Spark Connect runs there, and remote",
-    r"\bUNAUTHENTICATED\b|\bPERMISSION_DENIED\b": "the server refuses this user: check the token in remote",
-    r"INVALID_HANDLE|SESSION_(?:CLOSED|CHANGED|NOT_FOUND)": "the server lost the session, it may have been started anew: the "
-    "next run opens another one",
-    r"No module named '(?P<name>numpy|pandas|pyarrow)|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION": "the executors' "
-    "Python has no {name}: install numpy>=2, pandas>=3 and pyarrow>=18 there, or name another Python in "
-    "conf: spark.sql.execution.pyspark.python",
-    r"PYTHON_VERSION_MISMATCH": "the executors have another Python than this machine: name one of the same version in "
-    "conf: spark.sql.execution.pyspark.python",
-    r"FILE_NOT_EXIST|FileNotFoundException|underlying files have been updated|CONCURRENT": "a table was written anew while it "
-    "was read: run the slot again, and replace tables as a whole",
-    r"SourceError: (?P<name>[^\n]+)": "{name}",
-    r"OPERATION_CANCELED|was cancelled": "the job was cancelled on the cluster",
-    r"ExecutorLost|exited unexpectedly|crashed|OutOfMemory|Job aborted": "the job was lost on the cluster, an executor may "
-    "have been killed or lack memory; the server's log says more",
-}
-"""What is said by what stands in Spark's error, the first that does."""
 
 
 def _reason(error: Exception) -> str:

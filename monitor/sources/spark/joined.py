@@ -38,6 +38,11 @@ _TOGETHER = 32
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 
+_NOT_PULLED = (
+    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must all be spark, of one server"
+)
+
+
 def join_in_spark(
     lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]
 ) -> JoinedTables | None:
@@ -63,11 +68,6 @@ class OnlyJoined:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-_NOT_PULLED = (
-    "spark measures where the lists are: baseline, candidate, users and noise_floor.retrain must all be spark, of one server"
-)
 
 
 class JoinedTables:

@@ -21,6 +21,10 @@ from monitor.sources.table_options import (
     WeightColumnOptions,
 )
 
+QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
+_SOURCE = "monitor.sources.sql.source"
+_ABOUT = "A database: a query or a whole table."
+
 
 def bound_names(query: str) -> frozenset[str]:
     """Names that the query binds, written ``:name``."""
@@ -37,9 +41,6 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith((":memory:", "file:")):
         return secret
     return SecretStr(url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False))
-
-
-QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
 class SqlOptions(Options):
@@ -104,10 +105,6 @@ class SqlItemTitlesOptions(TitleColumnOptions, SqlTableOptions):
 
 class SqlRelevanceOptions(GradeColumnOptions, SqlTableOptions):
     """What users found relevant, in a database; while there is no row for a slot it is waited for."""
-
-
-_SOURCE = "monitor.sources.sql.source"
-_ABOUT = "A database: a query or a whole table."
 
 
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:

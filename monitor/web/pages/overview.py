@@ -15,6 +15,10 @@ from monitor.model.rules import LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, RunStatus
 from monitor.web.pages.site import Query, Site, Status
 
+_MOST_FIRING = 4
+_SEVERITIES = list(Severity)
+_DELIVERIES = 50
+
 
 class Standing(StrEnum):
     """How a comparison stands, worst first."""
@@ -68,9 +72,7 @@ class Overview:
     at: datetime
 
 
-_MOST_FIRING = 4
 _ORDER = list(Standing)
-_SEVERITIES = list(Severity)
 
 
 def read_overview_page(site: Site, _: Query) -> Overview:
@@ -165,9 +167,6 @@ def drop_rule(configured: Comparison | None, metric: str | None) -> str | None:
         if isinstance(rule.limit, LearnedLimit) and (rule.limit.learning, rule.subject) == (Learning.DROP, (metric, "mean")):
             return rule.alert
     return None
-
-
-_DELIVERIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

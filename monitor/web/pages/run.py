@@ -14,6 +14,9 @@ from monitor.model.rankings import Coverage
 from monitor.model.runs import ArmScore, Evidence, Run, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
+RUNS = 200
+_LIKE = 6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
@@ -77,10 +80,6 @@ def read_run_page(site: Site, query: Query) -> RunPage:
 def _count_by_alert(changes: Iterable[FiringChange]) -> tuple[tuple[str, int], ...]:
     """Alerts and for how many segments, most first."""
     return tuple(Counter(each.alert for each in changes).most_common())
-
-
-RUNS = 200
-_LIKE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ from monitor.model.notifications import Message
 from monitor.model.runs import LatestRun, Run
 from monitor.ports import Clock, Store
 
+Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
+"""Titles of items of a comparison as their source has them for a slot; none where it has none, or does not answer."""
+
 
 class AbsentPageError(InputError):
     """There is nothing at this address; the text says what is not there, and where to look instead."""
@@ -43,10 +46,6 @@ class Status:
     schedule: tuple[ScheduledRun, ...]
     receivers: tuple[str, ...]
     configuration: str
-
-
-Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
-"""Titles of items of a comparison as their source has them for a slot; none where it has none, or does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
