@@ -15,6 +15,7 @@ from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
 from monitor.settings.translation import to_comparison
+from settings.minimal import MINIMAL
 from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[2]
@@ -112,9 +113,9 @@ def test_the_schema_accepts_the_example(text: str) -> None:
     validator().validate(yaml.safe_load(text))
 
 
-def test_the_schema_accepts_variables_in_place_of_numbers_and_choices(minimal: str) -> None:
+def test_the_schema_accepts_variables_in_place_of_numbers_and_choices() -> None:
     text = (
-        minimal.replace("every: 15m", "every: ${EVERY}")
+        MINIMAL.replace("every: 15m", "every: ${EVERY}")
         + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
     )
     validator().validate(yaml.safe_load(text))
