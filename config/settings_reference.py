@@ -1,4 +1,4 @@
-"""The reference of all settings in README.md, made from the options themselves; `make generated` writes it."""
+"""The references of all settings and of profiles, made from the options and profiles; `make generated` writes them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from monitor.options import format_duration, is_secret
 from monitor.settings.configuration import Settings
 from monitor.settings.problems import models_in
+from monitor.sources.http.profiles import FOLDER
 
 _NAMES: dict[object, str] = {
     str: "text",
@@ -42,6 +44,24 @@ def settings_reference() -> str:
     titles = {model: ", ".join(f"`{path}`" if path else "Top level" for path in paths) for model, paths in groups.items()}
     titles |= {home: f"Keys of {_words(home)}" for home in shared}
     return "\n\n".join(_section(model, titles) for model in titles) + "\n"
+
+
+def profiles_reference() -> str:
+    """A section for each profile of sources over HTTP: what it is for, where its API is described, its variables."""
+    parts = []
+    for path in sorted(FOLDER.glob("*.yaml")):
+        profile = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows = [
+            f"| `{name}` | {'**required**' if 'default' not in told else _cell(told['default'])} | {told['about']} |"
+            for name, told in profile.get("with", {}).items()
+        ]
+        parts.append(f"## {path.stem}\n\n{profile['about']} [Documentation]({profile['documentation']}).")
+        parts.extend(["\n".join(["| in `with` | default | meaning |", "|---|---|---|", *rows])] if rows else [])
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(default: object) -> str:
+    return "" if default is None else f"`{_literal(default)}`"
 
 
 def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], list[str]]) -> None:

@@ -9,7 +9,7 @@ from boards import DASHBOARDS, render
 from metrics.reactions import reactions_table
 from monitor.export import series_reference
 from monitor.settings.json_schema import json_schema
-from settings_reference import settings_reference
+from settings_reference import profiles_reference, settings_reference
 
 ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- generated -->\n", "<!-- end of what is generated -->"
@@ -30,6 +30,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     """Each file with the whole text that it should have."""
     yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
     yield _with(ROOT / "config/README.md", settings_reference())
+    yield _with(ROOT / "monitor/sources/http/profiles/README.md", profiles_reference())
     yield _with(ROOT / "monitor/export/README.md", series_reference())
     yield _with(ROOT / "monitor/metrics/README.md", reactions_table())
     for name, board in DASHBOARDS.items():

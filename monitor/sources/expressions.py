@@ -1,19 +1,26 @@
-"""JMESPath in options, and over answers in JSON."""
+"""JMESPath in options, and over answers in JSON, with two functions for answers that hold tensors.
+
+``tensors(outputs)``: of the Open Inference Protocol's outputs an object of their arrays by name, nested as ``shape`` says
+whether ``data`` is flat or nested. ``rows(columns)``: of an object of arrays, one entry a user each, an array of one object a
+user; arrays shorter than the longest are left out.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import jmespath
+import numpy as np
 from jmespath.exceptions import JMESPathError
+from jmespath.functions import Functions, signature
 from pydantic import AfterValidator
 
 NOT_APPLIED = (JMESPathError, RecursionError)
 """What is raised where an expression cannot be applied to an answer."""
 _NAMES, _LONGEST_NAME = 5, 30
-"""Fields of an answer that are named in a note."""
+"""Fields of an answer, and codes of errors, that are named in a note."""
 
 Find = Callable[[object], object]
 
@@ -31,14 +38,42 @@ def require_expression(expression: str) -> str:
 Expression = Annotated[str, AfterValidator(require_expression)]
 
 
+class _TensorFunctions(Functions):
+    @signature({"types": ["array"]})
+    def _func_tensors(self, outputs: list[Any]) -> dict[str, object]:
+        try:
+            # Without data an array may have any number of rows.
+            return {
+                each["name"]: each["data"] and np.array(each["data"], object).reshape(each["shape"]).tolist()
+                for each in outputs
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise JMESPathError from error
+
+    @signature({"types": ["object"]})
+    def _func_rows(self, columns: dict[str, object]) -> list[dict[str, object]]:
+        arrays = {name: each for name, each in columns.items() if isinstance(each, list)}
+        count = max(map(len, arrays.values()), default=0)
+        return [{name: each[row] for name, each in arrays.items() if len(each) == count} for row in range(count)]
+
+
+_OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
+
+
 def finder(expression: str) -> Find:
     """What finds the expression's value in an answer."""
-    return cast("Find", jmespath.compile(expression).search)
+    compiled = jmespath.compile(expression)
+    return lambda answer: cast("object", compiled.search(answer, options=_OPTIONS))
 
 
 def shape_of(answer: object) -> str:
     """What an answer looks like, without what it says: the names of its fields at most."""
     if not isinstance(answer, dict):
         return f"an array of {len(answer):,}" if isinstance(answer, list) else "a single value"
-    names = [name if len(name) <= _LONGEST_NAME and re.fullmatch(r"[\w.~-]*", name, re.ASCII) else "..." for name in answer]
+    names = [name if is_plain(name) else "..." for name in answer]
     return f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}" if names else "an empty object"
+
+
+def is_plain(text: str) -> bool:
+    """Whether the text may stand in a note: a short name or code."""
+    return len(text) <= _LONGEST_NAME and re.fullmatch(r"[\w.~-]*", text, re.ASCII) is not None

@@ -196,6 +196,7 @@ class World:
             "wrong": wrong,
             **({"odd": odd} if url.password else {}),
         }
+        given = self.given
         for name, place in others.items():
             text = place.render_as_string(hide_password=False)
             options = self.given("url", text) | {"table": "lists", "user": "user_id", "items": "items"}
@@ -209,6 +210,11 @@ class World:
         yield comparison_of("spark", rows) | {"baseline": rows, "users": users}
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
+        keys = given("access_key", canary("awstoken")) | given("secret_key", canary("awssecret"))
+        for name, auth in {"hmac": given("secret", canary("hmacsecret")), "aws": {"region": "r"} | keys}.items():
+            asked = self.asking(self.place("good"))["http"] | {"profile": "torchserve", "auth": {name: auth}}
+            variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
+            yield comparison_of(f"http-{name}", {"http": asked | {"with": variables}})
 
     def write_web(self) -> Path:
         """Who may look: one whose password is a canary, and one whose hash is."""

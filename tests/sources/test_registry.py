@@ -31,7 +31,8 @@ LISTS = {"user", "items", "item", "rank", "scores"}
 FILE = {"path", "format"}
 SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
-    "HttpSourceOptions": {"url", "answers", "items", "scores", "user", "method", "body", "headers", "token"},
+    "HttpSourceOptions": LISTS - {"item", "rank"}
+    | {"url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
     "FileSourceOptions": FILE | LISTS,
     "FileUsersOptions": FILE | {"user"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, model_validator
 
-from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
+from monitor.options import NOT_IN_HASH, ConfigPath, Duration, OneOf, Options, require_header_text
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.http.body import body_for_batch
+from monitor.sources.http.profiles import with_profile
 from monitor.sources.kinds import Reader, SourceKind
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -55,6 +57,62 @@ def _check_token(token: SecretStr) -> SecretStr:
     return token
 
 
+def _check_method(method: object) -> object:
+    if isinstance(method, str) and method not in ("GET", "POST"):
+        msg = "must be GET or POST: by other methods one changes what is asked"
+        raise ValueError(msg)
+    return method
+
+
+_WRITING = {
+    "write-back-type": "with write-back-type Gorse keeps what it recommends as feedback",
+    "cascadeCreate": "with cascadeCreate Recombee creates users whom it does not know",
+}
+"""Parameters with which an answer has effects, unless they are false."""
+
+_Text = Annotated[str, AfterValidator(require_header_text)]
+
+
+class HmacOptions(Options):
+    """A keyed hash (HMAC) of each request, sent with its time."""
+
+    secret: SecretStr = Field(min_length=1, description="Key.")
+    signs: str = Field(
+        default="{timestamp}.{body}",
+        description="What is hashed: `{method}`, `{target}` (path and query as sent), `{timestamp}`, `{body}` are filled in.",
+    )
+    digest: Literal["sha256", "sha1", "sha512"] = Field(default="sha256", description="The hash function.")
+    encoding: Literal["hex", "base64"] = Field(default="hex", description="How the hash is written.")
+    place: Literal["header", "query"] = Field(default="header", description="Where both go; the time then is in `{target}`.")
+    timestamp: _Text = Field(default="X-Timestamp", description="Name of the time, in Unix seconds.")
+    signature: _Text = Field(default="X-Signature", description="Name of the hash.")
+
+
+class AwsOptions(Options):
+    """Signature version 4 of AWS, by botocore: needs the extra ``aws``."""
+
+    region: _Text = Field(description="Region, such as eu-west-1.")
+    service: _Text = Field(default="execute-api", description="The service as signatures name it.")
+    access_key: SecretStr | None = Field(
+        default=None, description="Access key; without it credentials are found as AWS's own tools find them."
+    )
+    secret_key: SecretStr | None = Field(default=None, description="Secret key that goes with it.")
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if bool(self.access_key) is not bool(self.secret_key):
+            msg = "give access_key and secret_key together, or neither"
+            raise ValueError(msg)
+        return self
+
+
+class AuthOptions(OneOf):
+    """How the source is told who asks: exactly one of these."""
+
+    hmac: HmacOptions | None = Field(default=None, description="A keyed hash of each request.")
+    aws: AwsOptions | None = Field(default=None, description="Signature version 4 of AWS.")
+
+
 class HttpSourceOptions(Options):
     """A recommender that answers one user's list a request, or those of a batch, as JSON."""
 
@@ -62,6 +120,15 @@ class HttpSourceOptions(Options):
         description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded; `{users}` is a batch, with "
         "commas between. No redirects.",
     )
+    profile: Annotated[str | None, NOT_IN_HASH] = Field(
+        default=None,
+        description="Takes what is left out from a profile of a known API (monitor/sources/http/profiles/README.md), or from a "
+        "file of your own, `./FILE.yaml`; `url` is then the server's address, and mappings are laid over the profile's.",
+    )
+    with_: Annotated[dict[str, Any] | None, NOT_IN_HASH] = Field(
+        default=None, alias="with", repr=False, exclude=True, description="Values of the profile's variables."
+    )
+    endpoint: str | None = Field(default=None, description="What follows `url`, with its placeholders; a profile sets it.")
     batch: Annotated[int | None, NOT_IN_HASH] = Field(
         default=None,
         ge=1,
@@ -84,12 +151,20 @@ class HttpSourceOptions(Options):
         default=None,
         description="JMESPath to the user's key in the answer; an answer that names another user is counted as wrong_user.",
     )
-    method: Literal["GET", "POST"] = Field(default="GET", description="How to ask; both must be safe to repeat.")
+    error: Expression | None = Field(
+        default=None,
+        description="JMESPath to what an answer holds if it tells of an error: where it finds something that is true, the "
+        "answer counts as http_error. With `batch` applied to the whole and to each user's answer.",
+    )
+    method: Annotated[Literal["GET", "POST"], BeforeValidator(_check_method)] = Field(
+        default="GET", description="How to ask; both must be safe to repeat."
+    )
     body: Any = Field(
         default=None,
         repr=False,  # it may hold a key, and so neither a repr nor a dump shows it
         exclude=True,
-        description='JSON to POST; `{user}`, `{k}` and `{slot:...}` in its texts are filled in, `"{k}"` alone as a number. '
+        description='JSON to POST; `{user}`, `{k}` and `{slot:...}` in its texts are filled in, `"{k}"` alone as a number, as '
+        'is the key of a user by `"{user:int}"` or `"{users:int}"`. '
         'With `batch`, `"{users}"` alone is the array of their keys, `"{count}"` their number, and an array of one element '
         "that names `{user}` has that element once a user.",
     )
@@ -99,8 +174,17 @@ class HttpSourceOptions(Options):
     token: Annotated[SecretStr, AfterValidator(_check_token)] | None = Field(
         default=None, description="Token for `Authorization: Bearer`."
     )
+    auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
+        default=None, description="How the source is told who asks, beyond `token`, `headers` and user and password in `url`."
+    )
     ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None, description="PEM file of the authorities to trust instead of the system's, for https."
+    )
+    cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
+        default=None, description="PEM file of a certificate to show to the server, for https."
+    )
+    key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
+        default=None, description="PEM file of its key, without a password; left out where `cert_file` holds it too."
     )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512, description="Most requests under way at once.")
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
@@ -116,24 +200,48 @@ class HttpSourceOptions(Options):
         default=2**20, ge=1024, le=2**30, description="Largest answer, in bytes after decompression; longer ones are cut off."
     )
 
+    @property
+    def address(self) -> str:
+        """The address that is asked, with its placeholders. A secret."""
+        url = self.url.get_secret_value()
+        return url.rstrip("/") + self.endpoint if self.endpoint else url
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_profile(cls, data: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - raw input is anything
+        if not isinstance(data, Mapping) or not isinstance(data.get("profile"), str):
+            return data
+        return with_profile(data, (info.context or {}).get("base_dir"))
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        asked = f"{self.address} {json.dumps(self.body, default=str)}"
+        if written := [what for name, what in _WRITING.items() if re.search(rf'[?&"]{name}"?\s*[=:](?!\s*"?false)', asked)]:
+            msg = f"asking must change nothing: {written[0]}"
+            raise ValueError(msg)
         if self.body is not None and self.method != "POST":
             msg = "body is sent with method: POST only"
             raise ValueError(msg)
-        in_url = placeholders(self.url.get_secret_value())
-        asked = in_url | placeholders(json.dumps(self.body, default=str))
-        if not asked & {"user", "users"}:
+        _check_url(SecretStr(self.address))
+        if self.endpoint and re.search("[?#]", self.url.get_secret_value()):
+            msg = "url may have no ? or #, since endpoint follows it"
+            raise ValueError(msg)
+        in_url = placeholders(self.address)
+        named = placeholders(asked)
+        if not named & {"user", "users"}:
             msg = "url or body must contain {user}: else every user would get the same list"
             raise ValueError(msg)
-        if self.batch is None and ("users" in asked or self.answers is not None):
+        if self.batch is None and ("users" in named or self.answers is not None):
             msg = "{users} and answers go with batch, the most users a request"
             raise ValueError(msg)
         if self.batch is not None and "user" in in_url | placeholders(json.dumps(body_for_batch(self.body, ()), default=str)):
             msg = "batch asks for many users at once: write {users}, or {user} in an array of one element of the body"
             raise ValueError(msg)
-        if self.token and "authorization" in map(str.lower, self.headers):
-            msg = "give either token or an Authorization header, not both"
+        if self.key_file and not self.cert_file:
+            msg = "key_file goes with cert_file"
+            raise ValueError(msg)
+        if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and self.auth.aws))) > 1:
+            msg = "give one of token, auth: {aws: ...} and an Authorization header, not both"
             raise ValueError(msg)
         return self
 

@@ -20,7 +20,7 @@ def fill_body(body: object, request: PullRequest) -> object:
 
 def body_for_user(body: object, user: str) -> object:
     """The body that asks for this user."""
-    return _map_texts(body, lambda text: text.replace("{user}", user))
+    return _map_texts(body, lambda text: int(user) if text == "{user:int}" else text.replace("{user}", user))
 
 
 def body_for_batch(body: object, users: Sequence[str]) -> object:
@@ -32,6 +32,8 @@ def body_for_batch(body: object, users: Sequence[str]) -> object:
     if isinstance(body, dict):
         return {key: body_for_batch(value, users) for key, value in body.items()}
     if isinstance(body, str):
+        if body == "{users:int}":
+            return list(map(int, users))
         return {"{users}": list(users), "{count}": len(users)}.get(body, body.replace("{users}", ",".join(users)))
     return body
 

@@ -125,19 +125,23 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def trust(ca_file: str | None) -> ssl.SSLContext | None:
-    """The authorities of the file, None for the system's; SourceError when they cannot be read."""
-    if ca_file is None:
-        return None
+def trust(ca_file: str | None, cert_file: str | None = None, key_file: str | None = None) -> ssl.SSLContext | None:
+    """Whom to trust and what certificate to show, None for the system's and none; SourceError when a file cannot be read."""
+    files = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
+    given = {name: path for name, path in files.items() if path is not None}
     try:
-        found = Path(ca_file).stat()
-        return _context(ca_file, found.st_ino, found.st_mtime_ns)
+        found = tuple(Path(path).stat() for path in given.values())
+        return _context(ca_file, cert_file, key_file, *((each.st_ino, each.st_mtime_ns) for each in found)) if given else None
     except OSError as error:  # ssl.SSLError is one
-        msg = f"cannot read certificates from ca_file {ca_file}: {error.strerror or 'it holds none'}"
+        named = " and ".join(f"{name} {path}" for name, path in given.items())
+        msg = f"cannot read certificates from {named}: {error.strerror or 'it holds none'}"
         raise SourceError(msg) from None
 
 
 @lru_cache(maxsize=64)
-def _context(ca_file: str, _inode: int, _changed_ns: int) -> ssl.SSLContext:
+def _context(ca_file: str | None, cert_file: str | None, key_file: str | None, *_changed: tuple[int, int]) -> ssl.SSLContext:
     # Connections are shared by those of one context: a file that is replaced gets another.
-    return ssl.create_default_context(cafile=ca_file)
+    context = ssl.create_default_context(cafile=ca_file)
+    if cert_file is not None:
+        context.load_cert_chain(cert_file, key_file, password="")  # none is asked for on a terminal
+    return context

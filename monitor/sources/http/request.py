@@ -18,11 +18,12 @@ from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.columns import user_key
-from monitor.sources.expressions import NOT_APPLIED, finder, shape_of
+from monitor.sources.expressions import NOT_APPLIED, finder, is_plain, shape_of
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 
 _CHUNK = 64 * 1024
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}").fullmatch
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
@@ -57,19 +58,26 @@ class RequestTemplate:
     """Everything about a pull's requests that is the same for every user, worked out once."""
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
-        url = fill_slot(options.url.get_secret_value(), request.slot, lambda text: quote(text, safe=""))
+        url = fill_slot(options.address, request.slot, lambda text: quote(text, safe=""))
         self._url = url.replace("{k}", str(request.k))
         self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
         self._body = None if options.body is None else fill_body(options.body, request)
+        self._has_whole_numbers = ":int}" in json.dumps(options.body)
         self._is_batched = options.batch is not None
         self._answers, self._items = finder(options.answers or "@"), finder(options.items)
         self._scores = finder(options.scores) if options.scores else None
         self._user = finder(options.user) if options.user else None
+        self._error = finder(options.error) if options.error else None
+        self._options = options
         self.method = options.method
 
-    def is_askable(self, user: str) -> bool:
-        """Whether the user's key can stand in the address and still lead where it should."""
-        return not self._has_user_in_path or user not in _NOT_IN_PATH
+    def problem(self, user: str) -> str | None:
+        """Why the user cannot be asked for, None who can."""
+        if self._has_user_in_path and user in _NOT_IN_PATH:
+            return "was not asked: the user's key cannot stand in a path"
+        if self._has_whole_numbers and not _WHOLE_NUMBER(user):
+            return "was not asked: the user's key is no whole number"
+        return None
 
     def url(self, users: Sequence[str]) -> URL:
         """Address for the users."""
@@ -95,22 +103,36 @@ class RequestTemplate:
             return self._read_batch(users, answer) if self._is_batched else {users[0]: self._read_one(users[0], answer)}
         except NOT_APPLIED:
             which = "answers, items or scores expression" if self._is_batched else "items expression"
-            return RequestFailure(CoverageReason.MALFORMED, f"gave an answer to which the {which} cannot be applied")
+            note = f"gave an answer to which the {which} cannot be applied, {shape_of(answer)}"
+            return RequestFailure(CoverageReason.MALFORMED, note)
 
     def _read_one(self, user: str, answer: object) -> ListAnswer | RequestFailure:
+        if failure := self._told_error(answer):
+            return failure
         if self._user is not None and user_key(self._user(answer)) != user:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
-            return RequestFailure(CoverageReason.MALFORMED, f"has nothing where items says, in {shape_of(answer)}")
+            note = f"has nothing where items says ({self._options.items}), in {shape_of(answer)}"
+            return RequestFailure(CoverageReason.MALFORMED, note)
         return ListAnswer(items, self._scores(answer) if self._scores else None)
 
+    def _told_error(self, answer: object) -> RequestFailure | None:
+        if self._error is None or not (told := self._error(answer)):
+            return None
+        code = f" {told}" if isinstance(told, str | int) and told is not True and is_plain(str(told)) else ""
+        return RequestFailure(CoverageReason.HTTP_ERROR, f"answered 200 and tells of an error{code} ({self._options.error})")
+
     def _read_batch(self, users: Sequence[str], answer: object) -> AnswersByUser | RequestFailure:
+        if failure := self._told_error(answer):
+            return failure
         found, keys = self._answers(answer), list[object]()
         if isinstance(found, dict):
             keys, found = list(found), list(found.values())
         elif not isinstance(found, list):
-            return RequestFailure(CoverageReason.MALFORMED, "gave an answer without an array or object of answers by user")
+            where = f" where answers says ({self._options.answers}), in {shape_of(answer)}" if self._options.answers else ""
+            note = f"gave an answer without an array or object of answers by user{where}"
+            return RequestFailure(CoverageReason.MALFORMED, note)
         elif self._user is not None:
             keys = [user_key(self._user(each)) for each in found]
         elif len(found) == len(users):

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from statistics import median
@@ -25,9 +26,11 @@ import aiohttp
 from multidict import CIMultiDict
 
 from monitor.deadline import Deadline
+from monitor.errors import ConfigError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.authentication import authentication
 from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.pull_process import pull_elsewhere
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
@@ -115,6 +118,9 @@ class HttpSource:
     """
 
     def __init__(self, options: HttpSourceOptions) -> None:
+        if options.auth and options.auth.aws and not find_spec("botocore"):
+            msg = "auth: aws needs an extra: install it with pip install 'rankwatch[aws]'"
+            raise ConfigError(msg)
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
@@ -129,7 +135,8 @@ class HttpSource:
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
     """Lists of the requested users, asked for by this process."""
-    return run_pull(_HttpPull(options, request, trust(options.ca_file)).pull)
+    tls = trust(options.ca_file, options.cert_file, options.key_file)
+    return run_pull(_HttpPull(options, request, tls).pull)
 
 
 class _HttpPull:
@@ -138,8 +145,8 @@ class _HttpPull:
     def __init__(self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None) -> None:
         self._options = options
         self._host = urlsplit(options.url.get_secret_value()).netloc.rpartition("@")[2]
-        self._of_each_request = _request_options(options, tls)
         self._deadline = Deadline.after(request.timeout_s)
+        self._of_each_request = _request_options(options, tls, self._deadline)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
         self._count, self._waiting = len(request.users), self._askable(request.users.tolist())
@@ -166,10 +173,10 @@ class _HttpPull:
 
     def _askable(self, users: Iterable[str]) -> Iterator[str]:
         for user in users:
-            if self._asking.is_askable(user):
-                yield user
+            if problem := self._asking.problem(user):
+                self._settle(user, CoverageReason.MALFORMED, problem)
             else:
-                self._settle(user, CoverageReason.MALFORMED, "was not asked: the user's key cannot stand in a path")
+                yield user
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
         while not self._given_up and (users := tuple(islice(self._waiting, self._batch))):
@@ -265,7 +272,7 @@ class _HttpPull:
         return replace(pull, notes=notes)
 
 
-def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None) -> dict[str, Any]:
+def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> dict[str, Any]:
     """What every request of a source is made with."""
     limit_s = options.timeout.total_seconds()
     headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "rankwatch"}
@@ -275,7 +282,8 @@ def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None) -> 
     if options.body is not None:
         headers.setdefault("Content-Type", "application/json")
     timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
-    return {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
+    made = {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
+    return made | ({"middlewares": (authentication(options.auth, deadline),)} if options.auth else {})
 
 
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:

@@ -1,52 +1,15 @@
 """Many users a request: how they are asked for, how answers are matched to them, and what becomes of broken ones."""
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from monitor.model.rankings import CoverageReason, Pull
+from servers.answering import Respond, answering
 from servers.lists import as_lists, request, source_of
 
 USERS = tuple(f"u{number}" for number in range(10))
-Respond = Callable[[str, Any], tuple[int, object]]
-"""From the path and the body that was posted to the status and the answer."""
-
-
-@contextmanager
-def answering(respond: Respond) -> Iterator[str]:
-    """The address of a server that answers so."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._answer(None)
-
-        def do_POST(self) -> None:
-            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def _answer(self, body: object) -> None:
-            status, answer = respond(self.path, body)
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()  # which is how long it takes to end
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
 
 
 def list_of(user: str) -> list[str]:

@@ -83,7 +83,7 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     host = f"127.0.0.1:{recommender.port}"
 
     assert source.pull(request("bad", "good")).notes == {
-        CoverageReason.MALFORMED: f"{host} has nothing where items says, in {shape}"
+        CoverageReason.MALFORMED: f"{host} has nothing where items says (items), in {shape}"
     }
 
 
@@ -148,6 +148,7 @@ def test_a_ca_file_that_is_not_there_is_named(recommender: Recommender, tmp_path
 
 
 GOOD = {"url": "http://canary-host/canary-path/{user}?key=canary-key"}
+GORSE = {"url": "http://canary", "profile": "gorse"}
 BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"url": "http://host/canary/all"}, r"must contain \{user\}"),
     ({"url": "ftp://host/canary/{user}"}, "must start with http"),
@@ -173,6 +174,17 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     (GOOD | {"concurrency": 0}, "greater than or equal to 1"),
     (GOOD | {"timeout": "5"}, "not a duration"),
     (GOOD | {"verify": False}, "Extra inputs"),
+    (GOOD | {"auth": {"aws": {"region": "r", "access_key": "canary"}}}, "give access_key and secret_key together"),
+    (GOOD | {"auth": {"aws": {"region": "r"}}, "token": "canary"}, "give one of token, auth"),
+    (GOOD | {"key_file": "canary"}, "key_file goes with cert_file"),
+    (GORSE | {"profile": "gorze"}, r"gorze cannot be read \(No such file.*\): there are algolia-recommend, .*or FILE\.yaml"),
+    (GORSE | {"profile": "tensorflow-serving"}, r"must be given in with what is required, .*\(model: .*, required;"),
+    (GORSE | {"with": {"model": "x"}}, r"no more than it takes \(nothing\)"),
+    (GORSE | {"url": "http://h/?x=1"}, r"may have no \? or #, since endpoint follows it"),
+    (GORSE | {"endpoint": "/{user}/{secret}"}, "unknown placeholder"),
+    (GORSE | {"endpoint": "/{user}?write-back-type=read"}, "asking must change nothing: with write-back-type Gorse keeps"),
+    (GORSE | {"method": "POST", "body": {"deep": [{"cascadeCreate": True}]}}, "asking must change nothing: with cascadeCreate"),
+    (GORSE | {"method": "PUT"}, "must be GET or POST: by other methods one changes what is asked"),
 ]
 
 

@@ -1,0 +1,119 @@
+"""How a source over HTTP says who asks: hashes, AWS's signature, certificates."""
+
+import hashlib
+import hmac
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.errors import SourceError
+from monitor.model.rankings import CoverageReason
+from servers import missing
+from servers.answering import answering
+from servers.certificates import Authority, Pair
+from servers.lists import as_lists, request, source_of
+from servers.recommender import Asked, running_recommender
+
+try:
+    import boto3
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+    from moto.core import enable_iam_authentication
+    from moto.server import ThreadedMotoServer
+except ImportError:
+    missing("moto is not installed: pip install 'moto[s3]' flask flask-cors")
+
+POST: dict[str, Any] = {"method": "POST", "body": {"user": "{user}"}}
+
+
+def asked_with(path: str = "/{user}", **options: Any) -> tuple[str, Asked]:
+    """The address of a server, and what it was asked."""
+    seen = list[Asked]()
+    with answering(lambda _, __: (200, ["a"]), seen) as url:
+        assert as_lists(source_of(http={"url": url + path, **options}).pull(request("ann"))) == {"ann": ["a"]}
+    return url, seen[0]
+
+
+def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("s3cret\n")
+    _, asked = asked_with(auth={"hmac": {"secret_file": str(tmp_path / "key"), "signs": "{method} {timestamp}.{body}"}}, **POST)
+
+    stamp = asked.headers["x-timestamp"]
+    assert abs(int(stamp) - time.time()) < 600
+    assert asked.headers["x-signature"] == hmac.new(b"s3cret", b"POST %s." % stamp.encode() + asked.body, "sha256").hexdigest()
+
+
+def test_recombees_signature_stands_last_in_the_query_and_covers_all_before_it() -> None:
+    options: dict[str, Any] = {"profile": "recombee", "with": {"database": "shop"}, "items": "@"}
+    _, asked = asked_with("", auth={"hmac": {"secret": "private"}}, **options)
+
+    before, _, signature = asked.target.partition("&hmac_sign=")
+    assert before.startswith("/shop/recomms/users/ann/items/?hmac_timestamp=")
+    assert signature == hmac.new(b"private", before.encode(), hashlib.sha1).hexdigest()
+
+
+@pytest.mark.parametrize(("path", "options"), [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)])
+def test_awss_signature_is_botocores_byte_for_byte(path: str, options: dict[str, Any]) -> None:
+    keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "region": "eu-west-1", "service": "personalize"}
+    url, asked = asked_with(path, auth={"aws": keys}, **options)
+
+    again = AWSRequest(asked.method, url + asked.target, {}, asked.body)
+    signer = SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "personalize", "eu-west-1")
+    again.context["timestamp"] = asked.headers["x-amz-date"]
+    again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
+    signature = signer.signature(signer.string_to_sign(again, signer.canonical_request(again)), again)
+    assert asked.headers["authorization"].endswith(f"SignedHeaders=host;x-amz-date, Signature={signature}")
+
+
+POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
+
+
+def test_aws_as_moto_plays_it_lets_in_who_signs_with_the_right_keys() -> None:
+    """Lists as objects in a bucket; moto checks signatures, and whose keys they are."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    url = "http://{}:{}".format(*server.get_host_and_port())
+    anybody = {"endpoint_url": url, "region_name": "eu-west-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+    people, store = boto3.client("iam", **anybody), boto3.client("s3", **anybody)
+    people.create_user(UserName="rankwatch")
+    people.put_user_policy(UserName="rankwatch", PolicyName="reads", PolicyDocument=POLICY)
+    key = people.create_access_key(UserName="rankwatch")["AccessKey"]
+    store.create_bucket(Bucket="recs", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    store.put_object(Bucket="recs", Key="a/b c", Body=b'["x", "y"]')
+    with enable_iam_authentication():
+        pulls = []
+        for secret in (key["SecretAccessKey"], "wrong"):
+            keys = {"region": "eu-west-1", "service": "s3", "access_key": key["AccessKeyId"], "secret_key": secret}
+            pulls.append(source_of(http={"url": f"{url}/recs/a%2F{{user}}", "auth": {"aws": keys}}).pull(request("b c")))
+    server.stop()
+
+    assert as_lists(pulls[0]) == {"b c": ["x", "y"]}
+    assert pulls[1].failures == {"b c": CoverageReason.HTTP_ERROR}
+
+
+def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    auth = {"aws": {"region": "eu-west-1"}}
+    with pytest.raises(SourceError, match=r"no AWS credentials were found .*: give access_key and secret_key"):
+        asked_with(auth=auth)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDFOUND")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    assert "Credential=AKIDFOUND/" in asked_with(auth=auth)[1].headers["authorization"]
+
+
+def test_a_certificate_is_shown_to_a_server_that_wants_one(authority: Authority, server_pair: Pair, client_pair: Pair) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(server_pair.cert, server_pair.key)
+    own = {"cert_file": str(client_pair.cert), "key_file": str(client_pair.key)}
+    with running_recommender(tls) as recommender:
+        trusting = {"url": recommender.url, "ca_file": str(authority.cert), "retries": 0}
+        assert as_lists(source_of(http=trusting | own).pull(request("ann", k=1))) == {"ann": ["0"]}
+        assert source_of(http=trusting).pull(request("ann")).failures == {"ann": CoverageReason.UNREACHABLE}
