@@ -14,7 +14,7 @@ from monitor.charts.svg import Axis, drawing, element, ticks, write_value
 from monitor.charts.time_chart import Level
 
 WIDTH, ROW = 560.0, 26.0
-NAMES, VALUES = 160.0, 130.0
+NAMES, VALUES = 150.0, 150.0
 """Room for the names on the left and for the figures on the right."""
 
 

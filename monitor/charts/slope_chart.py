@@ -8,13 +8,9 @@ from markupsafe import Markup
 
 from monitor.charts.svg import drawing, element, link_to
 
-ROW = 26.0
-WIDTH = 640.0
-LINES = (262.0, 378.0)
-"""Between which places the lines run; the names stand on both sides."""
 THUMB_ROW, THUMB_WIDTH = 5.0, 64.0
-_LONGEST, _SHORT = 34, 18
-"""Letters of a name; on a narrow page the style sheet hides those beyond the second number."""
+_LONGEST = 90
+"""Letters of a name: more than the two lines that the style sheet shows of it hold."""
 _FAR = 3
 """Places from which on an item counts as moved far."""
 
@@ -25,27 +21,27 @@ def draw_slopes(
     *,
     titles: Mapping[str, str] | None = None,
     urls: Mapping[str, str] | None = None,
+    heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
     """Both lists in full, best first; an item's class is kept, moved, far, gone (baseline alone) or new (candidate alone).
 
-    ``urls``: where items lead.
+    The names are text, which wraps where there is little room; only the lines between them are drawn. ``urls``: where items
+    lead. ``heads``: what stands above the lists.
     """
     ranks = {item: rank for rank, item in enumerate(candidate)}
     before = {item: rank for rank, item in enumerate(baseline)}
-    height = (max(len(baseline), len(candidate), 1) + 1) * ROW
-    heads = [
-        element("text", "baseline", x=LINES[0] - 34, y=14, text_anchor="end", class_="head"),
-        element("text", "candidate", x=LINES[1] + 34, y=14, class_="head"),
-    ]
     lines = [_draw_move(rank, ranks[item]) for rank, item in enumerate(baseline) if item in ranks]
 
-    def draw(rank: int, item: str, side: str, kind: str) -> str:
-        return link_to((urls or {}).get(item), _draw_item(rank, item, (titles or {}).get(item, item), side, kind))
+    def draw(rank: int, item: str, kind: str) -> Markup:
+        return _draw_item(rank, item, (titles or {}).get(item, item), kind, (urls or {}).get(item))
 
-    left = [draw(rank, item, "left", _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)]
-    right = [draw(rank, item, "right", _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)]
-    role = "group" if urls else "img"
-    return drawing(WIDTH, height, _describe(baseline, candidate), *heads, *lines, *left, *right, class_="slopes", role=role)
+    left = [draw(rank, item, _class_of(rank, ranks.get(item))) for rank, item in enumerate(baseline)]
+    right = [draw(rank, item, _class_of(before.get(item), rank)) for rank, item in enumerate(candidate)]
+    # The picture is stretched to the height of the lists.
+    area = {"viewBox": f"0 0 1 {max(len(baseline), len(candidate), 1)}", "preserveAspectRatio": "none"}
+    picture = element("svg", *lines, role="img", aria_label=_describe(baseline, candidate), **area)
+    above = (element("p", head, class_="head") for head in heads)
+    return element("div", *above, element("ol", *left), element("div", picture), element("ol", *right), class_="slopes")
 
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
@@ -85,23 +81,14 @@ def _class_of(before: int | None, after: int | None) -> str:
 
 
 def _draw_move(before: int, after: int) -> Markup:
-    y1, y2 = (ROW * (rank + 1) + 12 for rank in (before, after))
-    return element("line", x1=LINES[0], y1=y1, x2=LINES[1], y2=y2, class_=f"slope {_class_of(before, after)}")
+    return element("line", x1=0, y1=before + 0.5, x2=1, y2=after + 0.5, class_=f"slope {_class_of(before, after)}")
 
 
-def _draw_item(rank: int, item: str, full: str, side: str, kind: str) -> Markup:
+def _draw_item(rank: int, item: str, full: str, kind: str, url: str | None) -> Markup:
     said = full if len(full) <= _LONGEST else f"{full[: _LONGEST - 1]}…"
-    parts = [said]
-    if len(said) > _SHORT:
-        parts = [said[:_SHORT], element("tspan", said[_SHORT:], class_="rest"), element("tspan", "…", class_="cut")]
-    y = ROW * (rank + 1) + 16
-    mark, name = (LINES[0] - 10, LINES[0] - 38) if side == "left" else (LINES[1] + 10, LINES[1] + 38)
-    anchor, outer = ("end", "end") if side == "left" else ("start", "start")
+    name = element("span", link_to(url, said), class_=f"item {kind}")
     return element(
-        "g",
-        element("title", f"{full} ({item})" if full != item else item),
-        element("text", str(rank + 1), x=mark, y=y, text_anchor=anchor, class_="tick"),
-        element("text", *parts, x=name, y=y, text_anchor=outer, class_=f"item {kind}"),
+        "li", element("span", str(rank + 1), class_="rank"), name, title=f"{full} ({item})" if full != item else item
     )
 
 

@@ -19,7 +19,7 @@ SPARK_WIDTH, SPARK_HEIGHT = 320.0, 64.0
 """Twice the size at which it is shown: whole numbers are then fine enough, and few bytes."""
 _DAY_MARKS = (1, 2, 7, 14, 28, 91, 365)
 _HOUR_MARKS = (1, 3, 6, 12)
-_MOST_MARKS = 8
+_MOST_MARKS = 7
 _SHORT_DAYS = 2
 """Below which marks are hours."""
 
@@ -94,7 +94,7 @@ def draw_series(
         *(_draw_level(level, y) for level in near),
         *_draw_line(points, x, y),
         *(_draw_point(point, x, y) for point in points),
-        *(_draw_newest(point, x, y) for point in points[-1:] if point.value is not None),
+        _draw_newest(points, x, y),
         role="group" if points[0].link else "img",
     )
 
@@ -149,10 +149,10 @@ def _time_scale(at: Sequence[datetime], start: float, end: float) -> Axis:
 
 
 def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
-    marks = ticks(y)
+    marks = ticks(y, 2 if as_share else 5)
     drawn = []
     for value in marks:
-        said = f"{value:.1%}" if as_share else write_value(value, marks)
+        said = f"{100 * value:g} %" if as_share else write_value(value, marks)
         drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
         drawn.append(element("text", said, x=LEFT - 6, y=y(value) + 4, text_anchor="end", class_="tick"))
     for at, said in _time_marks(x):
@@ -213,7 +213,7 @@ def _draw_expected(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
 def _draw_level(level: Level, y: Axis) -> Markup:
     place = y(level.value)
     line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=f"level {level.kind}")
-    name = element("text", level.name, x=WIDTH - RIGHT - 4, y=place - 4, text_anchor="end", class_="tick")
+    name = element("text", level.name, x=LEFT + 4, y=place - 4, class_="tick")
     return element("g", line, name)
 
 
@@ -224,10 +224,14 @@ def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:
     return [polyline(piece, class_="line") for piece in places if len(piece) > 1]
 
 
-def _draw_newest(point: Point, x: Axis, y: Axis) -> Markup:
-    value = point.value or 0.0
-    place = y(value) - 9 if y(value) > TOP + 24 else y(value) + 20
-    return element("text", f"{value:.3f}", x=x(point.at.timestamp()) + 8, y=place, text_anchor="end", class_="value")
+def _draw_newest(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
+    """The newest value, on that side of its point from which the line does not come."""
+    *before, value = [point.value for point in points[-2:]]
+    if value is None:
+        return Markup()
+    is_falling = any(each is not None and each > value for each in before)
+    place = y(value) + 26 if y(value) < TOP + 24 or (is_falling and y(value) < y.start - 30) else y(value) - 9
+    return element("text", f"{value:.3f}", x=x(points[-1].at.timestamp()) + 8, y=place, text_anchor="end", class_="value")
 
 
 def _draw_point(point: Point, x: Axis, y: Axis) -> Markup:

@@ -123,8 +123,8 @@ def test_a_list_shows_what_was_kept_moved_is_gone_and_is_new() -> None:
     drawn = draw_slopes(["a", "b", "c", "d", "e"], ["a", "c", "e", "x", "b"], titles={"x": "Tea <hot>"})
     lines = [each.get("class") for each in parts(drawn, "line")]
     assert lines == ["slope kept", "slope far", "slope moved", "slope moved"]
-    assert [each.text for each in parts(drawn, "text", "gone")] == ["d"]
-    assert [each.text for each in parts(drawn, "text", "new")] == ["Tea <hot>"]
+    assert [each.text for each in parts(drawn, "span", "gone")] == ["d"]
+    assert [each.text for each in parts(drawn, "span", "new")] == ["Tea <hot>"]
     assert "4 items in both lists, 1 only in the baseline&#39;s, 1 only in the candidate&#39;s" in drawn
     small = draw_thumbnail(["a", "b"], ["b", "c"])
     assert [len(parts(small, tag)) for tag in ("line", "circle")] == [1, 2]

@@ -26,10 +26,13 @@ BASE = {"u1": ["a", "b", "c"], "u2": ["d"], "u3": []}
 OTHER = {"u1": ["c", "a", "x"], "u2": ["d"], "u3": ["e"]}
 
 
+PAIR_OR_CHART = r'<div class="slopes">.*?</ol></div>|<svg.*?</svg>'
+
+
 def drawings(html: str) -> list[ET.Element]:
     """Its charts, each well-formed; nothing in it asks for anything from elsewhere."""
     assert not re.search(r"https?:|src=|@import|<script", html)
-    return [ET.fromstring(each) for each in re.findall(r"<svg.*?</svg>", html, re.DOTALL)]  # noqa: S314 - our own
+    return [ET.fromstring(each) for each in re.findall(PAIR_OR_CHART, html, re.DOTALL)]  # noqa: S314 - our own
 
 
 def rules(html: str) -> str:
@@ -45,14 +48,14 @@ def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measu
     assert json.loads(json.dumps(found)) == pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own
     assert found.lists == (("a", "7", "b"), ("7", "b"))
     (chart,) = drawings(found._repr_html_())
-    assert [each.text for each in chart.iter("text")][2:] == ["1", "a", "2", "7", "3", "b", "1", "7", "2", "b"]
+    assert " ".join(each.text or "" for each in chart.iter("span")) == "1 a 2 7 3 b 1 7 2 b"
 
 
 def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text() -> None:
     html = monitor.plot_pair([1, "x", EVIL], [EVIL, 1], titles={1: "Tea", "x": EVIL}).html
 
     (chart,) = drawings(html)
-    assert {"Tea (1)"} < {each.text for each in chart.iter("title")}
+    assert {"Tea (1)"} < {each.get("title") for each in chart.iter("li")}
     assert not set(html) & {"\u202e", "\x1b"}
 
 
@@ -87,7 +90,7 @@ def test_in_a_browser_charts_are_dark_where_the_reader_is_and_the_rest_of_the_no
         for is_dark in (False, True):
             tab = browser.open_tab(is_dark=is_dark)
             tab.go(cell.as_uri())
-            shown = (("#other text", "fill"), (".slopes text.head", "fill"), (".card", "backgroundColor"))
+            shown = (("#other text", "fill"), (".slopes .head", "color"), (".card", "backgroundColor"))
             found.append([tab.run(fill.format(*each)) for each in shown])
         assert [each for each in browser.events if each["method"] in TROUBLE] == []
     black = "rgb(0, 0, 0)"
@@ -165,8 +168,8 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make: Any) -> None:
 
 NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"
 DRAWN = """[...document.querySelectorAll('section')].map((cell) => ({
-    charts: [...cell.querySelectorAll('svg')].map((svg) => svg.getBoundingClientRect().height > 60
-        && [...svg.querySelectorAll('text, line, rect')].filter((one) => one.getBoundingClientRect().height > 3).length),
+    charts: [...cell.querySelectorAll('.slopes, svg:not(.slopes svg)')].map((svg) => svg.getBoundingClientRect().height > 60
+        && [...svg.querySelectorAll('text, line, rect, li')].filter((one) => one.getBoundingClientRect().height > 3).length),
     rows: cell.querySelectorAll('tbody tr').length,
     text: cell.innerText }))"""
 
