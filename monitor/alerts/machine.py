@@ -60,6 +60,10 @@ def advance(
     now, streak = _step(was, streak, verdict, rule)
     if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
+    if now is State.FIRING and verdict.is_recovered:
+        left = rule.resolve_after - streak
+        more = f"it fires still, and ends after {left} more such run{'s' if left > 1 else ''}"
+        verdict = replace(verdict, reason=f"{verdict.reason}; {more}")
     state = _state(rule, verdict, previous, evaluation, now, streak)
     return state, None if now is was else _transition(rule, previous, state, evaluation)
 
