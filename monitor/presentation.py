@@ -38,7 +38,8 @@ def explanation_title(explanation: Explanation) -> str:
     """What was explained and against what."""
     if explanation.before is None:
         return f"What sets lists apart by {explanation.metric}"
-    return f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users had before"
+    when = "before" if explanation.since is None else f"in the run of {explanation.since:%Y-%m-%d %H:%M}"
+    return f"Why, by {explanation.metric} against the lists that {explanation.paired:,} users had {when}"
 
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
@@ -56,7 +57,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
         ),
         TextTable(
             title=f"Items, users of {segment}",
-            columns=("item", "title", "exposure>", "before>", "in lists>", "before>"),
+            columns=("item", "title", "exposure>", "exposure before>", "in lists>", "in lists before>"),
             rows=tuple(map(_item, (*explanation.gained, *explanation.lost))),
         ),
         TextTable(

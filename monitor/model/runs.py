@@ -260,6 +260,7 @@ class LatestRun(RunRecord):
     first_slot: datetime | None = None  # of the oldest run that is stored, whatever became of it
     expectations: tuple[Expectation, ...] = ()
     recent: tuple[tuple[datetime, float | None], ...] = ()  # means of the leading metric, all users, in the newest ok runs
+    ended: Transition | None = None  # the last end of a firing within the week before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,9 @@ class PageStore(Protocol):
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
         """Both lists of the user in the run, from its evidence or from its kept lists; None where they were not kept."""
 
+    def former_lists(self, comparison: str, user: str, slot: datetime) -> tuple[datetime | None, UserLists | None]:
+        """Slot and lists of the last run before this slot, and before the alerts that last, that kept the user's lists."""
+
     def incident(self, key: str) -> IncidentHistory:
         """What belongs to the incident, or to the firing, of this key; empty for a key that is not known.
 

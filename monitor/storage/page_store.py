@@ -18,7 +18,7 @@ from monitor.model.rankings import CoverageRow
 from monitor.model.runs import Histogram, RunStatus
 from monitor.storage.alert_states import read_states, transition_of_row
 from monitor.storage.column_types import unescape
-from monitor.storage.list_pieces import lists_of_user
+from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of
@@ -146,6 +146,13 @@ class SqlPageStore:
             if row is not None:
                 return UserLists(baseline=tuple(row.baseline), candidate=tuple(row.candidate))
             return lists_of_user(connection, run_id, user)
+
+    def former_lists(self, comparison: str, user: str, slot: datetime) -> tuple[datetime | None, UserLists | None]:
+        with self._database.read() as connection:
+            former = last_run_with_lists(connection, comparison, min(slot, onset_of(connection, comparison) or slot))
+            found = None if former is None else lists_of_user(connection, former, user)
+            at = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former)) if found else None
+        return at, found
 
     def incident(self, key: str) -> IncidentHistory:
         is_of_it = or_(transitions.c.incident == key, transitions.c.dedup_key == key)

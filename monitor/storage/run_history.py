@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, column, func, select, values
@@ -18,7 +18,7 @@ from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import RUN_MARK, Evidence, KeptLists, LatestRun, Run, RunRecord, RunStatus, Scores, Watermark
-from monitor.storage.alert_states import read_accepted, read_states
+from monitor.storage.alert_states import read_accepted, read_states, transition_of_row
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.rows import from_row
 from monitor.storage.run_results import (
@@ -49,6 +49,9 @@ WAITS_FOR_RELEVANCE = and_(
 
 RECENT_RUNS = 40
 """Runs whose means go with the newest one, so that a list of comparisons needs no further query."""
+
+_LATELY = timedelta(days=7)
+"""How long before the newest run the end of an alert goes with it."""
 
 _HEALTHY_AMONG = (64, 2000)
 """Newest ok runs among which healthy ones are searched, the further ones where the first are too few: an alert that has fired
@@ -285,6 +288,10 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
     ok = select(runs.c.scheduled_for, runs.c.finished_at).where(is_of_it, runs.c.status == RunStatus.OK)
     ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
+    is_end = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
+    is_late = and_(is_end, transitions.c.scheduled_for.between(record.run.slot - _LATELY, record.run.slot))
+    ends = select(transitions).where(transitions.c.comparison == record.run.comparison, is_late)
+    ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
     return LatestRun(
         **{each.name: getattr(record, each.name) for each in fields(record)},
         states=read_states(connection, record.run.comparison),
@@ -294,6 +301,7 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
         unlabelled=connection.scalar(waiting) or 0,
         first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_of_it)),
         recent=_recent(connection, record),
+        ended=None if ended is None else transition_of_row(ended),
     )
 
 

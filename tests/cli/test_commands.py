@@ -325,7 +325,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(world: Path, 
     objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world))
 
     shown = rankwatch("show", "feed", cwd=world).stdout
-    assert "Why, by extended_tau against the lists that 60 users had before: " in shown
+    assert "Why, by extended_tau against the lists that 60 users had in the run of 2024-01-08 00:00: " in shown
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = objects(rankwatch("show", "feed", "--json", cwd=world))

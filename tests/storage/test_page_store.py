@@ -93,8 +93,11 @@ def test_a_user_has_scores_in_every_run_and_lists_where_they_were_kept(filled: S
         lists = filled.pages.user_lists(run_id, "u1")
         assert lists is not None
         assert (lists.baseline, lists.candidate) == tuple(lists_of(arm, NAME) for arm in Arm)
-    kept = [filled.pages.user_lists(run_id, "zz") for run_id in ids]  # from the lists of the newest run
-    assert [None if each is None else each.baseline for each in kept] == [None, None, None, ("i1",)]
+    kept = [filled.pages.user_lists(run_id, "zz") for run_id in ids]  # the newest lists, and those from before it fired
+    assert [None if each is None else each.baseline for each in kept] == [None, None, ("i1",), ("i1",)]
+    asked = (("zz", SLOTS[3]), ("x", SLOTS[3]), ("zz", SLOTS[2]))
+    former = [filled.pages.former_lists(NAME, user, slot) for user, slot in asked]
+    assert former == [(SLOTS[2], kept[2]), (None, None), (None, None)]
 
 
 def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled: SqlStore) -> None:

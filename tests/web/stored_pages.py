@@ -62,7 +62,7 @@ def fill(store: SqlStore, name: str = "home-feed", user: str = "u1", item: str |
             expectations=(_expectation(), _expectation(segment=f"country={name}")),
             states=(
                 factories.state(
-                    comparison=name, state=State.FIRING, dedup_key=KEY, incident=KEY, judged_slot=slot, reason=name
+                    comparison=name, state=State.FIRING, since=slot, dedup_key=KEY, incident=KEY, judged_slot=slot, reason=name
                 ),
             )
             if number == 3

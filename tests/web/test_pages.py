@@ -14,7 +14,9 @@ import pytest
 import factories
 import published
 from monitor.errors import DatabaseError
+from monitor.model.alerts import State
 from monitor.model.comparison import Comparison
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, LearnedLimit, Learning
@@ -144,6 +146,30 @@ def test_where_the_newest_run_failed_earlier_ones_are_shown(store: SqlStore) -> 
     assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
 
 
+def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(store: SqlStore) -> None:
+    fill(store)
+    (latest,) = store.history.latest(["home-feed"])
+    place = "country=home-feed"
+    finding = Finding(kind=FaultKind.STALE, arms=(Arm.CANDIDATE,), segment=place, segment_share=1.0, users=9, compared=18)
+    told = replace(published.explanation(), segment=place, finding=finding)
+    local = replace(latest.states[0], alert="SimilarityDropped", segment=place)
+    for states, opened in (((local,), place), ((local, replace(local, segment="all")), "all")):
+        now = replace(latest, states=states, explanation=told)
+        with browsing(application(store, latest=lambda now=now: [now], comparisons=watched)) as ask:
+            assert ask("/api/v1/comparisons/home-feed").json()["segment"] == opened
+            assert "segment=country%3Dhome-feed" in ask("/c/home-feed?segment=all").text
+
+
+def test_what_ended_lately_is_said_with_what_it_was(store: SqlStore) -> None:
+    fill(store)
+    (latest,) = store.history.latest(["home-feed"])
+    end = factories.transition(from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1])
+    over = replace(latest, states=(), ended=end)
+    with browsing(application(store, latest=lambda: [over], comparisons=watched)) as ask:
+        assert f'<a href="/alerts/{KEY}">SimilarityLow</a> ended' in ask("/").text
+        assert ask("/api/v1/comparisons/home-feed").json()["ended"]["sentence"] == "home-feed"
+
+
 def test_what_is_chosen_and_is_not_there_falls_back(ask: Ask) -> None:
     chosen = "/api/v1/comparisons/home-feed?metric=nope&segment=%3Cb%3E&period=always"
     shown = ask(chosen).json()
@@ -167,6 +193,8 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask: Ask, slot: Any) -> No
         "i4": "new",
         "i3": "gone",
     }
+    before = (list(lists_of(Arm.CANDIDATE, "home-feed")), format_instant(SLOTS[2])) if slot == SLOTS[3] else ([], None)
+    assert (shown["former"], shown["former_slot"]) == before
     known = [0.5, 0.5, 0.5, 0.25][: SLOTS.index(slot) + 1]
     assert [run["scores"][METRIC] for run in shown["history"]] == known
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from monitor.alerts.incidents import GROUP_FOR
@@ -16,11 +16,15 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 _RECENT = 200
 _MESSAGES = 10
+_RETOLD = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Firings of one comparison that belong together; ``end`` is None while one of them lasts."""
+    """Firings of one comparison that belong together; ``end`` is None while one of them lasts.
+
+    ``slot``: of the run with which it began; ``is_explained``: whether ``sentence`` says why.
+    """
 
     key: str
     comparison: str
@@ -28,9 +32,11 @@ class Incident:
     alerts: tuple[str, ...]
     segments: tuple[str, ...]
     start: datetime
+    slot: datetime
     end: datetime | None
     acknowledged_by: str | None
     sentence: str
+    is_explained: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,7 @@ class AlertPage:
     """One incident: its timeline, what was sent of it, what each receiver answered, and what holds it back.
 
     ``silences`` hold something that fires now, or will; ``held``: alerts that the configuration holds back now, each with why.
+    ``newest``: slot of the newest run, and ``told`` what is said of it, while the incident lasts.
     """
 
     incident: Incident
@@ -65,6 +72,8 @@ class AlertPage:
     messages: tuple[SentMessage, ...]
     silences: tuple[Silence, ...]
     held: tuple[str, ...]
+    newest: datetime | None
+    told: str | None
 
 
 def read_alerts_page(site: Site, _: Query) -> AlertsPage:
@@ -77,9 +86,10 @@ def read_alerts_page(site: Site, _: Query) -> AlertsPage:
             by_key.setdefault(key, []).append(each)
     found = [_incident(key, changes, states) for key, changes in by_key.items()]
     found.sort(key=lambda each: each.start, reverse=True)
+    ended = [each for each in found if each.end is not None]
     return AlertsPage(
         firing=tuple(each for each in found if each.end is None),
-        ended=tuple(each for each in found if each.end is not None),
+        ended=(*(_retell(site, each) for each in ended[:_RETOLD]), *ended[_RETOLD:]),
         silences=store.silences(ending_after=now),
         at=now,
     )
@@ -96,10 +106,10 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     states = site.store.pages.firing_states(comparison)
     firing = {each.dedup_key: each for each in states if key in (each.incident, each.dedup_key)}
     lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
-    now, policy = site.clock.now(), site.policy()
+    now, policy, newest = site.clock.now(), site.policy(), site.latest_of(comparison) if firing else None
     whys = ((each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now)) for each in lasting)
     return AlertPage(
-        incident=_incident(key, history.transitions, firing),
+        incident=_retell(site, _incident(key, history.transitions, firing)),
         transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
@@ -109,7 +119,24 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
             if any(is_silenced(silence, start) for start in lasting)
         ),
         held=tuple(dict.fromkeys(f"{alert}: {why}" for alert, why in whys if why)),
+        newest=newest.run.slot if newest else None,
+        told=newest.explanation.sentence if newest and newest.explanation else None,
     )
+
+
+def read_ended(site: Site, end: Transition) -> Incident | None:
+    """The incident that ended so; None where its changes are deleted."""
+    key = end.incident or end.dedup_key
+    changes = site.store.pages.incident(key).transitions if key else ()
+    return _retell(site, _incident(key, changes, {})) if key and changes else None
+
+
+def _retell(site: Site, incident: Incident) -> Incident:
+    """With the fault that its first run found, where the alert has no explanation of its own."""
+    slot = incident.slot
+    found = site.store.history.runs(comparison=incident.comparison, since=slot, until=slot, limit=1)
+    told = site.store.pages.explanation(found[0].id) if found and not incident.is_explained else None
+    return replace(incident, sentence=told.sentence, is_explained=True) if told and told.finding else incident
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
@@ -153,7 +180,9 @@ def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, 
         alerts=tuple(dict.fromkeys(each.alert for each in starts)),
         segments=tuple(dict.fromkeys(each.segment for each in starts)),
         start=first.at,
+        slot=first.slot,
         end=None if lasting or not ends else max(ends),
         acknowledged_by=next((each.acknowledged_by for each in lasting if each.acknowledged_by), None),
-        sentence=first.explanation or first.reason,
+        sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
+        is_explained=first.explanation is not None,
     )

@@ -14,6 +14,7 @@ from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun
 from monitor.presentation import score_by_chance
+from monitor.web.pages.alerts import Incident, read_ended
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
 from monitor.web.pages.site import Query, Site, require_slot
 
@@ -46,12 +47,15 @@ class AlertSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonPage:
-    """What the page of one comparison shows, for what was chosen."""
+    """What the page of one comparison shows, for what was chosen; ``blamed``: the segment that the sentence names."""
 
     name: str
     standing: Standing
     firing: tuple[Firing, ...]
     sentence: str | None
+    since: datetime | None
+    blamed: str | None
+    ended: Incident | None
     reason: str | None
     slot: datetime | None
     metric: str | None
@@ -87,7 +91,12 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     leading = latest.leading_metric if latest else None
     metric = chosen if (chosen := query.chosen.get("metric")) in metrics else leading or next(iter(metrics), None)
     segments = tuple(dict.fromkeys(each.segment for each in measured)) or (ALL,)
-    segment = chosen if (chosen := query.chosen.get("segment", ALL)) in segments else ALL
+    told, rows = (latest.explanation, latest.states) if latest else (None, ())
+    alert = drop_rule(configured, metric)
+    blamed = told.segment if told and told.finding and told.segment in segments else None
+    firing = {each.segment for each in rows if (each.alert, each.state) == (alert, State.FIRING)}
+    opening = blamed if blamed and firing and ALL not in firing else ALL
+    segment = chosen if (chosen := query.chosen.get("segment", opening)) in segments else ALL
     period = chosen if (chosen := query.chosen.get("period", "")) in PERIODS else _usual_period(latest)
     until = site.clock.now() if latest is None else max(site.clock.now(), latest.run.slot)
     until = latest.run.slot if latest and until - latest.run.slot > PERIODS[period] else until
@@ -95,19 +104,21 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     since = require_slot(query.chosen["from"]) if "from" in query.chosen else until - PERIODS[period]
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
-    points = pages.series(series, alert=drop_rule(configured, metric), since=since, until=until, most=MOST_RUNS)
+    points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)
     thinned = [point.run_id for point in points[:: max(1, -(-len(points) // _DETAILS))]]
     parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
-    rows = latest.states if latest else ()
     changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
     spans = alert_spans(changes, [each for each in rows if each.segment == segment], since)
     quiet = [row for row in rows if row.state is State.QUIET]
     return ComparisonPage(
         name=name,
         standing=Standing.NO_DATA if latest is None else standing_of(latest),
-        firing=firing_of(latest.states) if latest else (),
-        sentence=latest.explanation.sentence if latest and latest.explanation else None,
+        firing=firing_of(rows),
+        sentence=told.sentence if told else None,
+        since=told.since if told else None,
+        blamed=blamed,
+        ended=read_ended(site, latest.ended) if latest and latest.ended and not firing_of(rows) else None,
         reason=latest.run.reason if latest else "no run has ended yet",
         slot=latest.run.slot if latest else None,
         metric=metric,

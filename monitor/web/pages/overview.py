@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.model.alerts import AlertState, State, normal_band
+from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.comparison import Comparison
 from monitor.model.notifications import DeliveryRecord
 from monitor.model.rankings import ALL
@@ -60,6 +60,7 @@ class ComparisonRow:
     age_s: float | None = None
     reason: str | None = None
     sentence: str | None = None
+    ended: Transition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
         slot=run.slot,
         reason=run.reason,
         sentence=None if latest.explanation is None or not firing else latest.explanation.sentence,
+        ended=None if firing else latest.ended,
     )
 
 

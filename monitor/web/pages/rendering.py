@@ -36,9 +36,7 @@ from monitor.presentation import arm_rows, explanation_tables, explanation_title
 from monitor.redaction import escape_controls
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
-from monitor.web.pages.overview import DaemonPage
 from monitor.web.pages.run import RunPage
-from monitor.web.pages.site import Status
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -212,27 +210,6 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     ]
 
 
-def _schedule_rows(status: Status) -> list[tuple[str, ...]]:
-    return [
-        (each.name, show_instant(each.next_at), "-" if each.running_s is None else f"for {show_duration(each.running_s)}")
-        for each in status.schedule
-    ]
-
-
-def _size_rows(page: DaemonPage) -> list[tuple[str, str]]:
-    return [(kind.replace("_", " "), f"{size:,}") for kind, size in sorted(page.sizes.items())]
-
-
-def _receiver_rows(page: DaemonPage) -> list[tuple[str, ...]]:
-    """Each receiver with what waits for it, how old the oldest of that is, and what is held back."""
-    none = (0, 0.0)
-    return [
-        (name, f"{count:,}", show_duration(age) if count else "-", f"{page.held.get(name, none)[0]:,}")
-        for name in page.status.receivers
-        for count, age in [page.pending.get(name, none)]
-    ]
-
-
 def _spell_out(value: object) -> object:
     return escape_controls(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -253,13 +230,13 @@ def _templates() -> jinja2.Environment:
         "instant": show_instant,
         "count": "{:,}".format,
         "rows_of": _rows_of,
+        "without_first": lambda rows: [cells[1:] for cells in rows],
     }
     environment.filters.update(filters)
     for each in (
         *(series_chart, distribution_chart, coverage_chart, drop_chart, segment_chart, user_chart, draw_sparkline, draw_slopes),
-        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _schedule_rows),
-        *(_size_rows, _receiver_rows, _table, link_to, linked_rows),
-        *(addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
+        *(draw_thumbnail, arm_rows, explanation_tables, explanation_title, _summary_rows, _coverage_rows, _table, link_to),
+        *(linked_rows, addresses.comparison_url, addresses.run_url, addresses.user_url, addresses.alert_url),
     ):
         environment.globals[each.__name__.lstrip("_")] = each
     environment.globals |= {"periods": tuple(PERIODS), "layout": "layout.html"}

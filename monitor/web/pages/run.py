@@ -10,7 +10,7 @@ from datetime import datetime
 from monitor.charts.slope_chart import describe_move
 from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.pages import FiringChange, UserLists, UserRun
-from monitor.model.rankings import Coverage
+from monitor.model.rankings import Arm, Coverage
 from monitor.model.runs import ArmScore, Evidence, Run, Summary, items_of
 from monitor.web.pages.site import AbsentPageError, Query, Site, require_slot
 
@@ -95,7 +95,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPage:
-    """What the page of one user in one run shows."""
+    """What the page of one user in one run shows; ``former``: the list of an earlier run, in the arm that changed."""
 
     name: str
     user: str
@@ -109,6 +109,9 @@ class UserPage:
     scores: Mapping[str, float | None]
     history: tuple[UserRun, ...]
     alike: tuple[ExampleLists, ...]
+    former: tuple[str, ...]
+    former_arm: Arm
+    former_slot: datetime | None
 
 
 def read_user_page(site: Site, query: Query) -> UserPage:
@@ -123,9 +126,12 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         msg = f"nothing is stored of user {user} up to the run of {name} at {run.slot:%Y-%m-%d %H:%M} UTC"
         raise AbsentPageError(msg)
     before, after = site.store.pages.neighbours(name, run.slot)
-    items = {*lists.baseline, *lists.candidate} if lists else set()
-    titles = site.titles(name, run.slot, items)
     explained = site.store.pages.explanation(run.id)
+    former_slot, earlier = site.store.pages.former_lists(name, user, run.slot)
+    arm = (explained and explained.arm) or Arm.CANDIDATE
+    former = getattr(earlier, arm, ())
+    items = {*former, *lists.baseline, *lists.candidate} if lists else set()
+    titles = site.titles(name, run.slot, items)
     groups = explained.groups if explained else ()
     mine = next((group for group in groups if any(each.user == user for each in group.examples)), None)
     return UserPage(
@@ -141,6 +147,9 @@ def read_user_page(site: Site, query: Query) -> UserPage:
         scores=next((each.scores for each in history if each.slot == run.slot), {}),
         history=history,
         alike=tuple(each for each in mine.examples if each.user != user)[:_LIKE] if mine else (),
+        former=former,
+        former_arm=arm,
+        former_slot=former_slot,
     )
 
 
