@@ -127,7 +127,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     console = Console(width=None if is_terminal else _PIPE_WIDTH)
-    console.print(table, width=max(console.width, least), crop=False, no_wrap=False, soft_wrap=least > console.width)
+    with console.capture() as drawn:
+        console.print(table, width=max(console.width, least), crop=False, no_wrap=False, soft_wrap=least > console.width)
+    # The last column is padded to the widest cell, which into a pipe is of no use.
+    sys.stdout.write(drawn.get() if is_terminal else "".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
 
 
 def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_json: bool, title: str | None = None) -> None:

@@ -335,9 +335,12 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(world: Path, 
     assert f"Why: {message['explanation']}" in message["description"]
 
 
-def test_a_table_in_a_pipe_has_one_line_a_row(world: Path) -> None:
+def test_a_table_in_a_pipe_has_one_line_a_row_and_no_blanks_at_its_end(world: Path) -> None:
     objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))
+    lines = rankwatch("notify", "list", cwd=world).stdout.splitlines() + rankwatch("metrics", cwd=world).stdout.splitlines()
     assert len(rankwatch("runs", cwd=world).stdout.splitlines()) == 2
+    assert lines
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(tmp_path: Path, collector: Collector) -> None:
