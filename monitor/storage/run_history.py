@@ -50,9 +50,6 @@ WAITS_FOR_RELEVANCE = and_(
 RECENT_RUNS = 40
 """Runs whose means go with the newest one, so that a list of comparisons needs no further query."""
 
-_LATELY = timedelta(days=7)
-"""How long before the newest run the end of an alert goes with it."""
-
 _HEALTHY_AMONG = (64, 2000)
 """Newest ok runs among which healthy ones are searched, the further ones where the first are too few: an alert that has fired
 for longer leaves none."""
@@ -289,7 +286,7 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
     ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
     is_end = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
-    is_late = and_(is_end, transitions.c.scheduled_for.between(record.run.slot - _LATELY, record.run.slot))
+    is_late = and_(is_end, transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot))
     ends = select(transitions).where(transitions.c.comparison == record.run.comparison, is_late)
     ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
     return LatestRun(

@@ -133,9 +133,9 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 
 def _retell(site: Site, incident: Incident) -> Incident:
     """With the fault that its first run found, where the alert has no explanation of its own."""
-    slot = incident.slot
-    found = site.store.history.runs(comparison=incident.comparison, since=slot, until=slot, limit=1)
-    told = site.store.pages.explanation(found[0].id) if found and not incident.is_explained else None
+    name, slot = incident.comparison, incident.slot
+    found = () if incident.is_explained else site.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
+    told = site.store.pages.explanation(found[0].id) if found else None
     return replace(incident, sentence=told.sentence, is_explained=True) if told and told.finding else incident
 
 
