@@ -26,7 +26,7 @@ class SystemClock:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotClock:
+class SlotClock(SystemClock):
     """Replay's clock: it is always the slot's time, while durations stay real."""
 
     slot: datetime
@@ -34,10 +34,6 @@ class SlotClock:
     def now(self) -> datetime:
         """The slot."""
         return self.slot
-
-    def monotonic(self) -> float:
-        """Real seconds."""
-        return time.monotonic()
 
 
 class JumpFinder:
