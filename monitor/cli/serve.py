@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +28,6 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
     """Run the daemon until SIGTERM or Ctrl-C. SIGHUP, or POST /-/reload with a password, reads the configuration again."""
-    from monitor.service import systemd
     from monitor.service.daemon.daemon import Daemon
     from monitor.service.daemon.threads import share_heaps
     from monitor.settings.loader import load_settings
@@ -37,9 +38,9 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     daemon = Daemon(config, on_reload=_follow_log_settings)
     daemon.start()
     typer.echo(f"rankwatch serves {daemon.url}/ for people and {daemon.url}/metrics for Prometheus", err=True)
-    systemd.notify("READY=1")
+    tell_systemd("READY=1")
     _obey(daemon, signals)
-    systemd.notify("STOPPING=1")
+    tell_systemd("STOPPING=1")
     daemon.stop()
 
 
@@ -63,25 +64,47 @@ def _follow_log_settings(settings: Settings) -> None:
 
 def _obey(daemon: Daemon, signals: int) -> None:
     """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
-    from monitor.service import systemd
-
-    interval = systemd.watchdog_interval_s() or IDLE_S
+    interval = watchdog_interval_s() or IDLE_S
     while True:
         received = _received(signals, interval)
         if received - {signal.SIGHUP}:
             return
         if received:
-            systemd.reloading()
+            tell_systemd("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
             daemon.reload()
-            systemd.notify("READY=1")
+            tell_systemd("READY=1")
         if daemon.unhealthy() is None:
-            systemd.notify("WATCHDOG=1")
+            tell_systemd("WATCHDOG=1")
 
 
 def _received(signals: int, timeout_s: float) -> set[int]:
     # Everything that has come is read at once: many signals of a kind are one, and none waits behind another.
     is_readable, _, _ = select.select([signals], [], [], timeout_s)
     return set(os.read(signals, 1 << 20)) if is_readable else set()
+
+
+def tell_systemd(*lines: str) -> None:
+    """Send ``READY=1``, ``STOPPING=1``, ``WATCHDOG=1`` … to the socket that systemd named; failing to is no failure of ours."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.connect(address)
+            channel.sendall("\n".join(lines).encode())
+    except OSError:
+        return
+
+
+def watchdog_interval_s() -> float | None:
+    """Half of the time after which systemd takes silence for death, None when it does not watch."""
+    try:
+        microseconds = int(os.environ.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return None
+    return microseconds / 2e6 if microseconds > 0 else None
 
 
 def demo(
