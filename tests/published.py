@@ -7,7 +7,6 @@ from typing import Any
 from starlette.applications import Starlette
 
 import factories
-from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.model.alerts import AlertState, Expectation, Outcome, State
 from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, SegmentFall, UserGroup
@@ -193,9 +192,8 @@ def site(**given: Any) -> Site:
         receivers=("pager",),
         configuration="comparisons: []",
     )
-    nothing = {"store": None, "clock": factories.HeldClock(), "latest": tuple, "comparisons": dict, "notice": lambda: None}
-    told = {"policy": NotificationPolicy, "message_text": lambda message: plain_text(content_of(message, "http://here"))}
-    return Site(**{**nothing, **told, "titles": lambda *_: {}, "status": lambda: status, **given})
+    told = {"status": lambda: status, "message_text": lambda message: plain_text(content_of(message, "http://here"))}
+    return Site(**{"store": None, "clock": factories.HeldClock(), "comparisons": dict, **told, **given})
 
 
 def pages(**given: Any) -> Starlette:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
 
 from monitor.errors import ConfigError
 from monitor.pipeline.pull import pull_titles
@@ -19,7 +18,7 @@ from monitor.settings.translation import policy_of
 from monitor.sources import open_item_titles
 from monitor.storage import opened_store
 from monitor.web.pages.report import make_report
-from monitor.web.pages.site import AbsentPageError, Site
+from monitor.web.pages.site import Site
 
 
 def report_of(settings: Settings, name: str, *, slot: datetime | None, since: datetime | None, until: datetime | None) -> str:
@@ -31,13 +30,8 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
             site = Site(
                 store=store,
                 clock=SystemClock(),
-                latest=tuple,
                 comparisons=lambda: {each.comparison.name: each.comparison for each in watched.values()},
-                notice=lambda: None,
                 titles=TitleCache(lambda: wiring),
-                status=_no_daemon,
-                policy=lambda: wiring.policy,
-                message_text=_no_daemon,
             )
             return make_report(site, name, slot=slot, since=since, until=until)
     finally:
@@ -52,8 +46,3 @@ def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -
                 with closing(open_item_titles(options.item_titles)) as source:
                     return pull_titles(source, slot, items)[0]
     return {}
-
-
-def _no_daemon(*_: object) -> NoReturn:
-    msg = "there is no daemon here"
-    raise AbsentPageError(msg)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
@@ -23,6 +23,11 @@ Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
 
 class AbsentPageError(InputError):
     """There is nothing at this address; the text says what is not there, and where to look instead."""
+
+
+def _no_daemon(*_: object) -> NoReturn:
+    msg = "there is no daemon here"
+    raise AbsentPageError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +55,17 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What pages are made from. All but ``store`` and ``titles`` answer from memory at once."""
+    """What pages are made from, by default without a daemon. All but ``store`` and ``titles`` answer from memory at once."""
 
     store: Store
     clock: Clock
-    latest: Callable[[], Sequence[LatestRun]]
     comparisons: Callable[[], Mapping[str, Comparison]]
-    notice: Callable[[], str | None]
-    titles: Titles
-    status: Callable[[], Status]
-    policy: Callable[[], NotificationPolicy]
-    message_text: Callable[[Message], str]
+    latest: Callable[[], Sequence[LatestRun]] = tuple
+    notice: Callable[[], str | None] = lambda: None
+    titles: Titles = lambda *_: {}
+    status: Callable[[], Status] = _no_daemon
+    policy: Callable[[], NotificationPolicy] = NotificationPolicy
+    message_text: Callable[[Message], str] = _no_daemon
     find_user: Callable[[str], str] = str
     """What a user goes by in all that is stored, of the id that a person asks for."""
     prefix: str = ""
