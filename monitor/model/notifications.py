@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -116,6 +116,7 @@ class Treatment:
     resend_every_s: float | None = None  # for firing alerts to stay firing there; None where sending once is enough
     repeat_every_s: float | None = None  # for an incident that lasts and that nobody looks after; None for never
     updates: Updates = Updates.NONE
+    shows_pictures: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,7 @@ class Message:
     pages: int = 1  # how many times the incident has paged this receiver, with this message
     worse: str | None = None  # why it pages again, in words; None for the first page and where it pages nobody
     is_update: bool = False  # alerts joined an incident that the receiver knows: nobody needs to be paged
+    picture: bytes | None = field(default=None, repr=False)  # PNG of the metric over time, for receivers that show pictures
 
     @property
     def starts(self) -> tuple[Transition, ...]:

@@ -40,6 +40,7 @@ class OutboxSender:
     """Sends what the outbox holds for one receiver.
 
     ``is_sure``: whether no other process can be sending by now; asked right before each message. ``draw``: uniform in [0, 1).
+    ``picture_of`` a message, for receivers that show pictures: never raises, and takes seconds at most.
     """
 
     outbox: Outbox
@@ -50,6 +51,7 @@ class OutboxSender:
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
     is_sure: Callable[[], bool] = lambda: True
     draw: Callable[[], float] = random.random
+    picture_of: Callable[[Message], bytes | None] = lambda _: None
 
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> DeliveryCounts:
         """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
@@ -149,7 +151,7 @@ class OutboxSender:
         # Marked first: if the process dies while it sends, the message may have arrived.
         self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
         try:
-            self.receiver.send(message, now=self.clock.now())
+            self._hand_over(message)
         except DeliveryError as error:
             return self._failed(message, deliveries, error)
         except Exception as error:
@@ -157,6 +159,16 @@ class OutboxSender:
             self._failed(message, deliveries, DeliveryError(what, permanent=False, may_be_known=True))
             raise
         return self._record_sent(deliveries)
+
+    def _hand_over(self, message: Message) -> None:
+        """Have the receiver send it: with its picture, unless the receiver shows none, or rejects the message for it."""
+        picture = self.picture_of(message) if self.receiver.treatment.shows_pictures else None
+        try:
+            self.receiver.send(replace(message, picture=picture), now=self.clock.now())
+        except DeliveryError as error:
+            if picture is None or not error.of_message:
+                raise
+            self.receiver.send(message, now=self.clock.now())
 
     def _record_sent(self, deliveries: Sequence[Delivery], reason: str | None = None) -> DeliveryCounts:
         self._record(deliveries, DeliveryStatus.SENT, reason=reason)
@@ -196,7 +208,7 @@ class OutboxSender:
     def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
         now = self.clock.now()
         try:
-            self.receiver.send(message, now=now)
+            self._hand_over(message)
         except DeliveryError as error:
             self.publisher.delivery_failed(self.receiver.name, error.trouble)
             soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)

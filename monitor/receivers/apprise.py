@@ -68,16 +68,21 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     return service
 
 
-def notify_service(service: apprise.Apprise, *, title: str, body: str, is_bad: bool, timeout_s: float) -> str:
-    """Notify a service; the outcome: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
+def notify_service(
+    service: apprise.Apprise, *, title: str, body: str, is_bad: bool, timeout_s: float, picture: bytes | None = None
+) -> str:
+    """Notify a service, with a picture if it takes files: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
     import apprise  # noqa: PLC0415 - likewise
+    from apprise.attachment.memory import AttachMemory  # noqa: PLC0415 - likewise
 
+    attached = picture and AttachMemory(content=picture, name="chart.png", mimetype="image/png")  # type: ignore[no-untyped-call]
     kind = apprise.NotifyType.FAILURE if is_bad else apprise.NotifyType.SUCCESS
     result = service.notify(
         body=body,
         title=title,
         notify_type=kind,
         body_format=apprise.NotifyFormat.TEXT,
+        attach=attached,
         interpret_escapes=False,
         timeout=timeout_s,
     )
@@ -112,9 +117,10 @@ class AppriseReceiver:
 
     def __init__(self, options: AppriseOptions, name: str, *, external_url: str) -> None:
         self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
-        self.name, self.treatment = name, repeated(options.repeat_every)
+        self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
         self._services = {name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
         self._delivered = DeliveredRecipients()
+        self._refusing: set[str] = set()
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Send a message to the services that do not have it yet. DeliveryError when one of them did not accept it."""
@@ -123,22 +129,27 @@ class AppriseReceiver:
         outcomes = self._notify_each(message, waiting)
         self._delivered.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
+        # What fails with a picture gets none, until it fails without one too.
+        self._refusing ^= failed.keys() if message.picture else self._refusing & failed.keys()
         if failed:
             ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
             taken = len(names) - len(failed)
             may_be_known = taken > 0 or not _NEVER_SENT.issuperset(failed.values())
             msg = f"{self.name}: {ended}; {taken} of {len(names)} services have the message, and it will be tried again"
-            raise DeliveryError(msg, permanent=False, may_be_known=may_be_known)
+            raise DeliveryError(msg, permanent=False, may_be_known=may_be_known, of_message=message.picture is not None)
 
     def _notify_each(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
         """The outcome for each, one after the other until the time is over."""
         content = content_of(message, self._external_url)
         title, body = defuse(content.title), defuse(plain_text(content, has_title=False))
-        deadline, is_bad = Deadline.after(self._timeout_s), message.status is not MessageStatus.RESOLVED
+        # With a picture half of the time: who does not take it is notified once more without.
+        deadline = Deadline.after(self._timeout_s / (2 if message.picture else 1))
+        is_bad = message.status is not MessageStatus.RESOLVED
         outcomes = {}
         for name in waiting:
             outcomes[name] = "timeout" if deadline.is_past else notify_service(
-                self._services[name], title=title, body=body, is_bad=is_bad, timeout_s=deadline.remaining_s
+                self._services[name], title=title, body=body, is_bad=is_bad, timeout_s=deadline.remaining_s,
+                picture=None if name in self._refusing else message.picture,
             )  # fmt: skip
         return outcomes
 

@@ -97,7 +97,7 @@ class Email:
         from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
         self._options, self._external_url = options, external_url
-        self.name, self.treatment = name, repeated(options.repeat_every)
+        self.name, self.treatment = name, repeated(options.repeat_every, shows_pictures=True)
         user, password = options.username, options.password
         self._client = SmtpClient(
             host=options.host,
@@ -152,7 +152,11 @@ def compose_mail(
     if message.severity is Severity.CRITICAL and message.status is MessageStatus.FIRING:
         mail["Importance"] = "high"
     mail.set_content(plain_text(content), cte="quoted-printable")
-    mail.add_alternative(mail_page(content), subtype="html", cte="quoted-printable")
+    cid = None if message.picture is None else f"{_digest(key)}.chart@{domain}"
+    mail.add_alternative(mail_page(content, cid), subtype="html", cte="quoted-printable")
+    if message.picture is not None:
+        _, page = mail.iter_parts()
+        page.add_related(message.picture, "image", "png", cid=f"<{cid}>", filename="chart.png", disposition="inline")
     return mail
 
 
@@ -166,9 +170,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def mail_page(content: MessageContent) -> str:
-    """The content as an HTML page: everything escaped, nothing loaded from anywhere, no script, few tags."""
-    return _template().render(content=content, colour=_COLOURS[content.status])
+def mail_page(content: MessageContent, cid: str | None = None) -> str:
+    """The content as an HTML page: everything escaped, nothing loaded from anywhere, few tags; ``cid``: of its picture."""
+    return _template().render(content=content, colour=_COLOURS[content.status], cid=cid)
 
 
 @cache

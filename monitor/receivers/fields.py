@@ -102,6 +102,7 @@ class ReceiverEntry(Options):
         return (self.name or kind,)
 
 
-def repeated(every: timedelta | None, updates: Updates = Updates.NONE) -> Treatment:
+def repeated(every: timedelta | None, updates: Updates = Updates.NONE, *, shows_pictures: bool = False) -> Treatment:
     """The treatment of a receiver that gets the messages of incidents, and repetitions this often."""
-    return Treatment(repeat_every_s=None if every is None else every.total_seconds(), updates=updates)
+    every_s = None if every is None else every.total_seconds()
+    return Treatment(repeat_every_s=every_s, updates=updates, shows_pictures=shows_pictures)

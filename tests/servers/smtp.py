@@ -200,7 +200,7 @@ class Dialogue(socketserver.BaseRequestHandler):
         lines: list[bytes] = []
         while (line := self.file.readline()) != b".\r\n":
             if not line.endswith(b"\r\n") or len(line) > 1000 or not line.isascii():
-                self.host.faults.append(f"no line of a mail: {line[:80]!r}")
+                self.host.faults += [f"no line of a mail: {line[:80]!r}"] if line else []  # none: the client was ended
                 raise Cut
             lines.append(line.removeprefix(b"."))
         if self._answer("CONTENT"):

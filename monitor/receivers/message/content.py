@@ -93,7 +93,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     than not. ``external_url`` is where this daemon's own pages are reached.
     """
     # The changes that stand for all, in a repetition among the firings that last, the weightiest first.
-    leads = sorted(find_leads(message.changes or message.firing), key=_weight)
+    leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     explained = next((change for change in leads if change.explanation is not None), None)
     briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
     explanation = briefing.explanation
@@ -178,7 +178,8 @@ def verb_of(change: Transition, *, is_repetition: bool) -> str:
     return "still firing" if is_repetition else "firing"
 
 
-def _weight(change: Transition) -> tuple[object, ...]:
+def weight_of(change: Transition) -> tuple[object, ...]:
+    """By what the changes of a message are told, weightiest first: starts, acknowledgements, ends; then farthest out."""
     kind = 0 if change.is_start else 1 if change.is_acknowledgement else 2
     loudness = _LOUDEST.index(change.severity)
     return (kind, not change.is_new_normal, change.segment != ALL, loudness, -_distance(change), change.alert, change.segment)

@@ -30,6 +30,7 @@ from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_outbox
 from monitor.service.interrupts import termination_raised
+from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
@@ -111,6 +112,7 @@ class OneShot:
 
     def deliver(self) -> None:
         """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then."""
+        pictures = MessagePictures(self.store, lambda: self.wiring)
         senders = [
             OutboxSender(
                 outbox=self.store.outbox,
@@ -119,6 +121,7 @@ class OneShot:
                 publisher=self.publisher,
                 owner=whoami(),
                 policy=self.wiring.policy,
+                picture_of=pictures.draw,
             )
             for receiver in self.wiring.receivers
         ]

@@ -31,6 +31,7 @@ from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.titles import TitleCache
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
+from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
@@ -125,6 +126,7 @@ class Daemon:
     def _assemble(self) -> None:
         store, clock, publisher = self._store, self._clock, self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
+        self._pictures = MessagePictures(store, lambda: self._wiring)
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
@@ -175,6 +177,7 @@ class Daemon:
             publisher=self._publisher,
             owner=self._runner.owner,
             policy=self._wiring.policy,
+            picture_of=self._pictures.draw,
             is_sure=lambda: self._role.leadership.is_sure,
         )
 

@@ -1,0 +1,100 @@
+"""What goes out with a picture, over real SMTP and through Apprise, and what goes without."""
+
+import io
+import json
+from dataclasses import replace
+from datetime import timedelta
+from email import message_from_bytes
+from email.policy import default
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from factories import SLOT, HeldClock
+from logs import captured
+from messages import FIRING, HOSTILE, START, message
+from monitor.pipeline.delivery import OutboxSender
+from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.service import message_pictures
+from monitor.service.message_pictures import MessagePictures
+from monitor.storage import SqlStore
+from pipeline.outbox_process import WATCHED, CountingPublisher, store_run
+from servers.smtp import MailServer
+from servers.webhook import Collector, answer
+
+NAMES = [f"x={HOSTILE[name][:10_000]}" for name in ("html", "controls", "right to left", "wide")]
+
+
+@pytest.fixture
+def pictures(store: SqlStore) -> MessagePictures:
+    """Of a comparison that fires in the last of 22 runs, in segments of hostile names too."""
+    message_pictures._draw_png.cache_clear()
+    for day in range(22):
+        slot, mean = SLOT + timedelta(days=day - 21), 0.6 + day % 3 / 50 if day < 21 else 0.3
+        store_run(store, mean, slot=slot, to=["email", "apprise"], segments=["all", *NAMES])
+    wiring: Any = SimpleNamespace(watched={"home-feed": SimpleNamespace(comparison=WATCHED)}, policy=None)
+    return MessagePictures(store, lambda: wiring)
+
+
+def deliver(pictures: MessagePictures, **receiver: Any) -> Any:
+    """The receiver, once it has what is owed to it."""
+    (opened,) = open_receivers([ReceiverOptions.model_validate(receiver)], external_url="http://rankwatch.test")
+    parts: Any = {"outbox": pictures._store.outbox, "clock": HeldClock(), "publisher": CountingPublisher(), "owner": "me"}
+    assert OutboxSender(receiver=opened, picture_of=pictures.draw, **parts).deliver_due().sent == 1
+    return opened
+
+
+def mailed(pictures: MessagePictures, server: MailServer) -> Any:
+    server.offers = ()
+    place = {"host": "127.0.0.1", "port": server.port, "tls": "none"}
+    deliver(pictures, email={**place, "sender": "rankwatch@example.com", "to": ["kim@example.com"]})
+    (mail,) = server.mails
+    return message_from_bytes(mail.content, policy=default)
+
+
+def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mail_server: MailServer) -> None:
+    text, related = mailed(pictures, mail_server).iter_parts()
+    page, picture = related.iter_parts()
+    assert [each.get_content_type() for each in (related, page, picture)] == ["multipart/related", "text/html", "image/png"]
+    assert f'<img src="cid:{picture["Content-ID"][1:-1]}"' in page.get_content()
+    assert ("cid" in text.get_content(), picture.get_content_disposition()) == (False, "inline")
+    drawn = Image.open(io.BytesIO(picture.get_content()))
+    assert (drawn.size, drawn.convert("RGB").getpixel((0, 0))) == ((960, 322), (255, 255, 255))
+    assert len(drawn.getcolors() or ()) > 20
+    assert len(picture.as_bytes()) < 40_000
+
+
+def test_who_rejects_a_picture_gets_the_text_alone(
+    pictures: MessagePictures, mail_server: MailServer, collector: Collector
+) -> None:
+    mail_server.plan("CONTENT", "554 5.7.1 no pictures here")
+    assert b"image/png" not in mailed(pictures, mail_server).as_bytes()
+    collector.replies.append(answer(413))
+    receiver = deliver(pictures, apprise={"urls": {"chat": collector.url.replace("http:", "json:")}})
+    receiver.send(replace(START, incident="another", picture=b"png"), now=SLOT)
+    attached = [[each["mimetype"] for each in json.loads(request.body)["attachments"]] for request in collector.requests]
+    assert attached == [["image/png"], [], []]
+
+
+def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures: MessagePictures) -> None:
+    assert pictures.draw(START) is pictures.draw(replace(START, incident="another"))
+    drawn = {pictures.draw(message(replace(FIRING, segment=name))) for name in NAMES}
+    assert [Image.open(io.BytesIO(each or b"")).size for each in drawn] == [(960, 322)] * len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError: no ink"), ("_LIBRARIES", ("none",), "pip install")],
+)
+def test_where_nothing_can_be_drawn_the_message_goes_out_and_the_log_says_why_once(
+    pictures: MessagePictures, mail_server: MailServer, monkeypatch: Any, name: str, value: Any, said: str
+) -> None:
+    log = captured(monkeypatch, message_pictures)
+    monkeypatch.setattr(message_pictures, name, value)
+    lacking = MessagePictures(pictures._store, pictures._wiring)
+    assert b"image/png" not in mailed(lacking, mail_server).as_bytes()
+    assert lacking.draw(START) is None
+    (line,) = log.entries
+    assert said in line.get("reason", line["event"])
