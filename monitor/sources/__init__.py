@@ -21,12 +21,13 @@ from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, Relev
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
 from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.redis import REDIS
 from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
 # Every kind of source, by the key that stands for it in the configuration.
-SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL, "spark": SPARK}
+SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}
 
 _T = TypeVar("_T", bound=OneOf)
 

@@ -1,6 +1,7 @@
-"""Users a second of the HTTP pull, beside requests.Session in 32 threads.
+"""Users a second of the pulls over HTTP, beside requests.Session in 32 threads, and from Redis, beside a GET at a time.
 
 Both ask the same server in the same run, each time on one core; the server has the other core and answers from memory.
+Redis is as far away as another machine of a data centre: behind a proxy that holds up every piece, there and back.
 """
 
 import asyncio
@@ -21,11 +22,14 @@ from urllib.parse import quote, unquote
 from zlib import crc32
 
 import pandas as pd
+import redis
 import requests
 from requests.adapters import HTTPAdapter
 
 from monitor.model.runs import PullRequest
 from monitor.sources import SourceOptions, open_source
+from servers.proxy import proxying
+from servers.redis import emptied_redis, shared_redis
 
 USERS = 6000
 OTHERS_USERS = 2000
@@ -130,16 +134,50 @@ def _theirs(url: str, users: pd.Index) -> int:
         return sum(1 for items in threads.map(ask, users) if items)
 
 
-def _rates(pull: Callable[[str, pd.Index], int], url: str, count: int) -> tuple[float, float]:
+def _rates(pull: Callable[[pd.Index], int], count: int) -> tuple[float, float]:
     """Users a second, and users a second of CPU time: the second also holds on a machine that others load."""
     users = pd.Index([f"user-{number}" for number in range(count)], dtype="str")
     started, used = time.perf_counter(), time.process_time()
-    found = pull(url, users)
+    found = pull(users)
     took, used = time.perf_counter() - started, time.process_time() - used
     if found != count:
         msg = f"{found} of {count} lists came back: the figure would be wrong"
         raise RuntimeError(msg)
     return count / took, count / used
+
+
+REDIS_USERS, OTHERS_REDIS_USERS = 20_000, 500
+DELAY_S = 0.00025
+
+
+def _hold_up(port: Connection, target: int) -> None:
+    with proxying(target) as proxy:
+        proxy.slow(DELAY_S)
+        port.send(proxy.port)
+        port.recv()
+
+
+@contextmanager
+def distant_redis() -> Iterator[tuple[str, redis.Redis]]:
+    """Address of a Redis that holds a list a user, and a client of it."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_hold_up, args=(theirs, shared_redis()), daemon=True)
+    process.start()
+    with emptied_redis() as near:
+        near.mset({f"user-{number}": json.dumps(_list_of(f"user-{number}", "baseline")) for number in range(REDIS_USERS)})
+    with redis.Redis(port=(port := ours.recv())) as client:
+        yield f"redis://127.0.0.1:{port}", client
+    ours.send(None)
+    process.join(10)
+
+
+def _from_redis(url: str, users: pd.Index) -> int:
+    source = open_source(SourceOptions.model_validate({"redis": {"url": url, "type": "string", "key": "{user}"}}))
+    return len(source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=120)).rankings)
+
+
+def _with_gets(client: redis.Redis, users: pd.Index) -> int:
+    return sum(1 for user in users if json.loads(client.get(user) or b"null"))
 
 
 def run() -> Iterator[tuple[str, float, str, float, str]]:
@@ -148,13 +186,19 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     ours, batched, theirs = [], [], []
     with canned_server(server) as address, _on_core(client):
-        url = f"{address}/lists/baseline/{{user}}?n={{k}}"
-        _rates(_ours, url, USERS)
+        url, many_url = f"{address}/lists/baseline/{{user}}?n={{k}}", f"{address}/many/baseline/{{users}}?n={{k}}"
+        _rates(partial(_ours, url), USERS)
         for _ in range(ROUNDS):
-            theirs.append(_rates(_theirs, url, OTHERS_USERS))
-            ours.append(_rates(_ours, url, USERS))
-            batched.append(_rates(partial(_ours, batch=BATCH), f"{address}/many/baseline/{{users}}?n={{k}}", BATCHED_USERS))
+            theirs.append(_rates(partial(_theirs, url), OTHERS_USERS))
+            ours.append(_rates(partial(_ours, url), USERS))
+            batched.append(_rates(partial(_ours, many_url, batch=BATCH), BATCHED_USERS))
     for place, unit in enumerate(("users/s", "users/CPU s")):
         mine, many, other = (statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs))
         yield "HTTP pull, one client core", mine, "requests, 32 threads", other, unit
         yield f"HTTP pull, one client core, {BATCH} users a request", many, "requests, 32 threads", other, unit
+    fast, slow = [], []
+    with distant_redis() as (address, redis_client), _on_core(client):
+        for _ in range(ROUNDS):
+            slow.append(_rates(partial(_with_gets, redis_client), OTHERS_REDIS_USERS)[0])
+            fast.append(_rates(partial(_from_redis, address), REDIS_USERS)[0])
+    yield "Redis pull", statistics.median(fast), "redis-py, a GET at a time", statistics.median(slow), "users/s"

@@ -1,10 +1,10 @@
-"""The same lists behind every kind of source: files of each format, SQLite, PostgreSQL, a recommender over HTTP."""
+"""The same lists behind every kind of source: files of each format, SQLite, PostgreSQL, Redis, a recommender over HTTP."""
 
 import csv
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, cast
@@ -18,7 +18,9 @@ from monitor.model.rankings import Pull
 from monitor.model.runs import PullRequest
 from monitor.ports import Source
 from monitor.sources import SourceOptions, open_source
+from servers.proxy import proxying
 from servers.recommender import running_recommender
+from servers.redis import emptied_redis, shared_redis
 
 SLOT = datetime(2024, 1, 8, 12, 30, tzinfo=UTC)
 
@@ -145,6 +147,25 @@ def http(lists: Lists, folder: Path) -> Iterator[Given]:
         yield {"http": {"url": recommender.url}}
 
 
+def _redis(**keys: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
+    """A key a user, or a field of one hash."""
+
+    @contextmanager
+    def opened(lists: Lists, folder: Path) -> Iterator[Given]:
+        del folder
+        with closing(emptied_redis()) as client, proxying(shared_redis()) as proxy:
+            for user, items in lists.items():
+                if keys["type"] == "list":
+                    client.rpush(f"recs:{user}", *map(str, items))
+                elif keys["type"] == "hash":
+                    client.hset("recs", user, json.dumps(items))
+                else:
+                    client.set(f"recs:{user}", json.dumps(items))
+            yield {"redis": {"url": f"redis://127.0.0.1:{proxy.port}", **keys}}
+
+    return opened
+
+
 # What puts lists somewhere and gives the options that read them there, {kind: options}. Every kind has at least one; its name
 # begins with the kind, and ends with "long" where an empty list cannot be told from none.
 SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
@@ -158,7 +179,10 @@ SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
     "sql table long": _sqlite("sql table long"),
     "sql query long": _sqlite("sql query long"),
     "http": http,
+    "redis string": _redis(type="string", key="recs:{user}"),
+    "redis hash": _redis(type="hash", key="recs", field="{user}"),
+    "redis list long": _redis(type="list", key="recs:{user}"),
 }
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
-TEXTS = frozenset({"file csv long", "sql table long", "sql query long"})  # those that hold every id as text
+TEXTS = frozenset({"file csv long", "sql table long", "sql query long", "redis list long"})  # those that hold every id as text

@@ -76,6 +76,7 @@ class Proxy:
             with self._lock:
                 self._open |= {client, server}
             for source, sink in ((client, server), (server, client)):
+                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small pieces wait for each other
                 threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 
     def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:

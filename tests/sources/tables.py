@@ -1,6 +1,7 @@
-"""The same rows in every kind of table: a file of each format, a database."""
+"""The same rows in every kind of table: a file of each format, a database, Redis."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from servers.lists import as_text, write_csv, write_jsonl
+from servers.redis import emptied_redis, shared_redis
 
 Row = dict[str, Any]
 
@@ -47,12 +49,21 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
     return {"sql": {"url": url, "table": "filled", **columns}}
 
 
+def redis(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    """Users alone, as a set."""
+    del folder
+    with closing(emptied_redis()) as client:
+        for row in rows:
+            client.sadd("filled", row[columns["user"]])
+    return {"redis": {"url": f"redis://127.0.0.1:{shared_redis()}", "key": "filled"}}
+
+
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.
-KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite}
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis}
 
 Write = Callable[[Any, Path], dict[str, Any]]
 

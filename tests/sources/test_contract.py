@@ -138,9 +138,10 @@ def test_a_source_that_cannot_be_read_says_so_in_one_line(kind: str, lose: Calla
         lose(file)
 
     with socket.socket() as taken:
-        if url := options.get("http", {}).get("url"):  # nobody else may serve there meanwhile
+        (given,) = options.values()
+        if port := urlsplit(given.get("url", "")).port:  # nobody else may serve there meanwhile
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", urlsplit(url).port))
+            taken.bind(("127.0.0.1", port))
         found = pull_or_error(options)
 
     if isinstance(found, SourceError):
@@ -195,7 +196,7 @@ def test_more_than_the_limit_is_refused(kind: str, tmp_path: Path) -> None:
         assert found.failures == {"u1": CoverageReason.TOO_LARGE}
 
 
-@every_source
+@pytest.mark.parametrize("kind", sorted(SOURCES.keys() - {"redis list long"}))
 def test_scores_come_when_the_options_say_so(kind: str, tmp_path: Path) -> None:
     with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
         ((name, keys),) = options.items()
@@ -247,6 +248,8 @@ def test_all_that_a_kind_declares_is_read(kind: str, role: str, lose: Callable[[
     source.close()
     for file in tmp_path.iterdir():
         lose(file)
+    if kind == "redis":
+        KINDS[kind]([], tmp_path, **columns)
     if role == "relevance" and lose is taken_away and "path" in options:
         assert source.relevance(SLOT) is None, "a file that is not there has not arrived: raise MissingTableError"
         return

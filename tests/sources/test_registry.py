@@ -38,6 +38,8 @@ HASHED: dict[str, set[str]] = {
     "FileItemWeightsOptions": FILE | {"item", "weight"},
     "FileItemTitlesOptions": FILE | {"item", "title"},
     "FileRelevanceOptions": FILE | {"user", "items", "grades", "item", "grade"},
+    "RedisSourceOptions": {"url", "type", "key", "field", "best", "items", "scores"},
+    "RedisUsersOptions": {"url", "key"},
     "SparkSourceOptions": SQL - {"url", "query"} | FILE | LISTS,
     "SparkUsersOptions": SQL - {"url", "query"} | FILE | {"user"},
     "SqlSourceOptions": SQL | LISTS,

@@ -1,0 +1,116 @@
+"""Lists and users from Redis or Valkey: the kind and its options."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from monitor.errors import ConfigError
+from monitor.options import NOT_IN_HASH, Duration, Options
+from monitor.slot_templates import check_placeholders, placeholders
+from monitor.sources.expressions import Expression
+from monitor.sources.kinds import Reader, SourceKind
+
+_URL = re.compile(
+    r"(unix://([^@/?#]*@)?/|rediss?(\+sentinel|\+cluster)?://([^@/?#]*@)?[\w.:,\[\]-]+)[^@?#]*"
+    r"(\?(&?(db|sentinel_password|ssl_(ca_certs|certfile|keyfile|check_hostname|cert_reqs))=[^&@]*)+)?"
+)
+_HASH_TAG = re.compile(r"\{([^{}]*\{[^{}]*\}[^{}]*)\}")
+
+
+def _check_url(url: SecretStr) -> SecretStr:
+    # Messages do not repeat the address, which may hold a password.
+    if not _URL.fullmatch(url.get_secret_value()):
+        msg = "is no address of Redis: expected redis://user:password@host:6379/0, special characters of a password as %XX"
+        raise ValueError(msg)
+    return url
+
+
+def _check_template(template: str) -> str:
+    check_placeholders(_HASH_TAG.sub(r"\1", template), "user", "k")
+    return template
+
+
+Template = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_check_template)]
+
+
+class RedisOptions(Options):
+    """Where Redis or Valkey is."""
+
+    url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
+        description="`redis://user:password@host:6379/0`, `unix:///path?db=0`, `redis+sentinel://host,host/service/0` or "
+        "`redis+cluster://host,host`; `rediss` in place of `redis` is TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, "
+        "`&sentinel_password=...` may follow. It is only read from; give a user who may do no more."
+    )
+
+
+class RedisSourceOptions(RedisOptions):
+    """One arm's lists in Redis, each in a key or a hash's field of its own."""
+
+    type: Literal["zset", "list", "string", "hash"] = Field(
+        description="What the key holds: the list as a sorted set or a list, or JSON in a string or in a field of a hash."
+    )
+    key: Template = Field(
+        description="The key, such as `recs:v2:{user}`; `{k}` and `{slot:%Y-%m-%d}` are filled in, too. Braces around a "
+        "placeholder are kept: `recs:{{user}}` has the hash tag of a cluster."
+    )
+    field: Template | None = Field(default=None, description="The field of a hash; `{user}` may stand here instead.")
+    best: Literal["highest", "lowest"] = Field(
+        default="highest", description="Which scores of a sorted set come first: `lowest` where they are ranks."
+    )
+    items: Expression = Field(default="@", description="JMESPath to the array of item ids in the JSON, best first.")
+    scores: Expression | Literal[True] | None = Field(
+        default=None,
+        description="The model's own scores, of which equal ones are ties: `true` for those of a sorted set, or JMESPath to "
+        "their array in the JSON, one an item in the items' order.",
+    )
+    batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000, description="Users asked for in one round trip.")
+    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
+        default=timedelta(seconds=5), description="Longest time to connect, and to wait for more of an answer."
+    )
+    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
+        default=2**17, ge=1024, le=2**29, description="Largest JSON of one user; longer ones are not taken."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        has_json = self.type in ("string", "hash")
+        if f"{self.key}{self.field}".count("{user}") != 1 or (self.field is None) == (self.type == "hash"):
+            msg = "key must contain {user} once, or field, which goes with type: hash alone: else all users get the same list"
+            raise ValueError(msg)
+        of_json, of_sets = self.items != "@" or isinstance(self.scores, str), self.best != "highest" or self.scores is True
+        if (of_json and not has_json) or (of_sets and self.type != "zset"):
+            msg = "items and an expression as scores are for JSON in a string or hash, best and scores: true for a zset"
+            raise ValueError(msg)
+        return self
+
+
+class RedisUsersOptions(RedisOptions):
+    """Users in Redis: members of a set or sorted set, fields of a hash, or what the names of keys have in common."""
+
+    key: Template = Field(
+        description="Their key; or, such as `recs:v2:{user}`, what the keys of each look like, which SCAN looks for among all. "
+        "`{slot:%Y-%m-%d}` is filled in."
+    )
+    timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read them.")
+    max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8, description="Most of them.")
+
+
+def _all_users(lists: RedisSourceOptions) -> RedisUsersOptions:
+    if "k" in placeholders(lists.key) or ("{user}" not in lists.key and lists.field != "{user}"):
+        msg = "all: true needs a key without {k}, or the field {user}: give users.redis instead"
+        raise ConfigError(msg)
+    return RedisUsersOptions(url=lists.url, key=lists.key)
+
+
+_SOURCE = "monitor.sources.redis.source"
+
+REDIS = SourceKind(
+    lists=Reader(RedisSourceOptions, f"{_SOURCE}:RedisSource", "Redis or Valkey. Needs the extra `redis`."),
+    is_live=lambda options: "slot" not in placeholders(f"{options.key}{options.field}"),
+    all_users=_all_users,
+    users=Reader(RedisUsersOptions, f"{_SOURCE}:RedisUsers", "Users in Redis or Valkey."),
+)

@@ -1,0 +1,212 @@
+"""RedisSource: asks for the users of a panel batch by batch, within one deadline; RedisUsers: members of a key, or keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from monitor.deadline import BackgroundCall, Deadline, OverdueError, interrupt_when_given_up
+from monitor.errors import ConfigError, SourceError
+from monitor.model.rankings import CoverageReason, Pull, UserTable
+from monitor.model.runs import PullRequest
+from monitor.slot_templates import fill_slot
+from monitor.sources.columns import on_one_line, require_columns
+from monitor.sources.expressions import finder, shape_of
+from monitor.sources.list_collector import ListCollector
+from monitor.sources.lookup_tables import user_table
+from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
+
+try:
+    import redis
+    from redis.backoff import ExponentialWithJitterBackoff
+    from redis.cluster import ClusterNode, RedisCluster
+    from redis.connection import parse_url
+    from redis.exceptions import MovedError, RedisClusterException
+    from redis.retry import Retry
+    from redis.sentinel import Sentinel
+except ImportError:
+    msg = "redis: needs an extra: install it with pip install 'rankwatch[redis]'"
+    raise ConfigError(msg) from None
+
+_ROWS = 1000
+_RETRIES = 2
+_LONGEST_REASON = 200
+_ERRORS = (redis.RedisError, RedisClusterException, OSError, OverdueError, ValueError)
+_SEVERAL = re.compile(r"(rediss?)\+(sentinel|cluster)(://(?:.*@)?)([^/?]+)/?([^/?]*)(.*)")
+
+
+class RedisServer:
+    """One server, the master that sentinels name, or a cluster."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._url, self._timeout_s = url, timeout_s
+        self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", url)
+
+    def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no class in common
+        """A client, which connects when it is used; that of a cluster asks for its nodes now."""
+        retry = Retry(ExponentialWithJitterBackoff(base=0.1, cap=5), _RETRIES)
+        common = {"protocol": 2, "decode_responses": True, "encoding_errors": "surrogateescape", "retry": retry}
+        common |= {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
+        if not (several := _SEVERAL.fullmatch(self._url)):
+            return redis.Redis.from_url(self._url, **common)
+        scheme, form, login, hosts, service, rest = several.groups()
+        parsed = [parse_url(f"{scheme}{login}{host}{rest}") for host in hosts.split(",")]
+        nodes = [(each.pop("host"), each.pop("port", 26379 if form == "sentinel" else 6379)) for each in parsed]
+        given = parsed[0] | common | {"ssl": parsed[0].pop("connection_class", None) is not None}
+        of_sentinels = {"password": given.pop("sentinel_password", None), "username": None, "db": 0}
+        if form == "cluster":
+            return RedisCluster(startup_nodes=[ClusterNode(*node) for node in nodes], **given)
+        return Sentinel(nodes, sentinel_kwargs=given | of_sentinels, **given).master_for(service)
+
+    def tell(self, error: Exception) -> str:
+        """What the client or the server says of it, on one line, without the password."""
+        if isinstance(error, OverdueError):
+            return "no answer when the deadline passed"
+        if isinstance(error, MovedError):
+            return "is a node of a cluster: write redis+cluster:// in url"
+        password = urlsplit(self._url).password or "\0"
+        return on_one_line(str(error).replace(password, "***").replace(unquote(password), "***"), _LONGEST_REASON)
+
+
+class RedisSource:
+    """One arm's lists in Redis. Port: Source.
+
+    Never raises because of what the other side does. A server that does not answer a batch, also when asked again, is given up:
+    the users not yet asked have the same reason.
+    """
+
+    def __init__(self, options: RedisSourceOptions) -> None:
+        self._options = options
+        self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
+        self._items = finder(options.items)
+        self._scores = finder(options.scores) if isinstance(options.scores, str) else None
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users."""
+        users, answered = request.users.tolist(), 0
+        lists = ListCollector(request.k, has_scores=self._options.scores is not None)
+        try:
+            for reply in self._replies(request, users):
+                self._settle(lists, users[answered], reply)
+                answered += 1
+        except _ERRORS as error:
+            for user in users[answered:]:
+                lists.fail(user, _reason(error), self._server.tell(error))
+        pull = lists.pull()
+        return replace(pull, notes={reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()})
+
+    def close(self) -> None:
+        """Nothing is held between readings."""
+
+    def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
+        """In the users' order; an error that concerns one of them is the reply."""
+        # In threads that are given up at the deadline: names may hang in DNS, and answers may trickle.
+        deadline, size = Deadline.after(request.timeout_s), self._options.batch
+        key, field = (
+            fill_slot(template, request.slot).replace("{k}", str(request.k))
+            for template in (self._options.key, self._options.field or "")
+        )
+        with closing(BackgroundCall(self._server.open, name="redis").wait(deadline)) as client:
+            for start in range(0, len(users), size):
+                pipeline = client.pipeline(transaction=False)
+                for user in users[start : start + size]:
+                    self._ask(pipeline, request.k - 1, key.replace("{user}", user), field.replace("{user}", user))
+                yield from BackgroundCall(partial(pipeline.execute, raise_on_error=False), name="redis").wait(deadline)
+
+    def _ask(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401 - one of redis-py's two
+        options = self._options
+        if options.type == "zset":
+            pipeline.zrange(key, 0, last, desc=options.best == "highest", withscores=options.scores is True)
+        elif options.type == "list":
+            pipeline.lrange(key, 0, last)
+        elif options.type == "string":
+            pipeline.getrange(key, 0, options.max_bytes)
+        else:
+            pipeline.hget(key, field)
+
+    def _settle(self, lists: ListCollector, user: str, reply: object) -> None:
+        if isinstance(reply, Exception):
+            lists.fail(user, _reason(reply), self._server.tell(reply))
+        elif not reply:
+            lists.fail(user, CoverageReason.MISSING, "nothing stands at the user's key: is key right?")
+        elif isinstance(reply, list):
+            items, scores = zip(*reply, strict=True) if self._options.scores is True else (reply, None)
+            lists.add(user, items, scores)
+        elif len(str(reply).encode(errors="surrogateescape")) > self._options.max_bytes:
+            lists.fail(user, CoverageReason.TOO_LARGE, f"the user's JSON is longer than max_bytes, {self._options.max_bytes}")
+        else:
+            self._settle_json(lists, user, str(reply))
+
+    def _settle_json(self, lists: ListCollector, user: str, text: str) -> None:
+        try:
+            answer = json.loads(text)
+            items, scores = self._items(answer), self._scores(answer) if self._scores else None
+        except (ValueError, RecursionError):  # errors of JMESPath are ValueErrors
+            lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
+            return
+        if items is None:
+            lists.fail(user, CoverageReason.MALFORMED, f"nothing stands where items says, in {shape_of(answer)}")
+        else:
+            lists.add(user, items, scores)
+
+
+def _reason(error: Exception) -> CoverageReason:
+    if isinstance(error, OverdueError | redis.TimeoutError):
+        return CoverageReason.TIMEOUT
+    if isinstance(error, redis.InvalidResponse) or str(error).startswith("WRONGTYPE"):
+        return CoverageReason.MALFORMED
+    has_answered = isinstance(error, redis.ResponseError | redis.AuthenticationError | redis.BusyLoadingError)
+    return CoverageReason.SERVER_ERROR if has_answered else CoverageReason.UNREACHABLE
+
+
+class RedisUsers:
+    """Users in Redis. Port: UserSource."""
+
+    def __init__(self, options: RedisUsersOptions) -> None:
+        self._options = options
+        self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All of them; there are no segments."""
+        most, key = self._options.max_rows, fill_slot(self._options.key, slot)
+        where = f"{key!r} in {self._server.where}"
+        require_columns(dimensions, [], where)
+        deadline = Deadline.after(self._options.timeout.total_seconds())
+        try:
+            users = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
+        except _ERRORS as error:
+            msg = f"{where} cannot be read: {self._server.tell(error)}"
+            raise SourceError(msg, permanent=False) from None
+        if len(users) > most:
+            msg = f"{where} holds more than {most} users: raise max_rows"
+            raise SourceError(msg)
+        return user_table([(users, {})], where)
+
+    def close(self) -> None:
+        """Nothing is held between readings."""
+
+    def _read(self, key: str, most: int) -> pa.Array:
+        with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
+            return pa.array(islice(_members(client, key), most), pa.large_string())
+
+
+def _members(client: Any, key: str) -> Iterable[str]:  # noqa: ANN401 - one of redis-py's two
+    """Members of a set or sorted set, fields of a hash; of a name with ``{user}`` what stands there in names of keys."""
+    before, has_user, after = key.partition("{user}")
+    if has_user:
+        glob = "*".join(re.sub(r"([\[\]*?^\\])", r"\\\1", part) for part in (before, after))
+        return (name[len(before) : len(name) - len(after)] for name in client.scan_iter(match=glob, count=_ROWS))
+    if (kind := client.type(key)) in ("zset", "hash"):
+        pairs = client.zscan_iter(key, count=_ROWS) if kind == "zset" else client.hscan_iter(key, count=_ROWS)
+        return (member for member, _ in pairs)
+    return (member for member in client.sscan_iter(key, count=_ROWS))
