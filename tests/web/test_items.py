@@ -67,7 +67,7 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store: SqlStore, item: st
         assert all(link.startswith("https://shop.example.com/items/") for link in links_in(answer.text))
         assert "<i>" not in answer.text
     lists = shown["/c/{name}/users/{user}"].text
-    assert lists.count("&lt;i&gt;Tea&lt;/i&gt; (") == 2, "of both lists"
+    assert lists.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, "of both lists, and of one before and now"
     assert lists.count(f'href="{html.escape(mine)}"'.replace("&#x27;", "&#39;")) == 3, "in both lists and in the table"
 
 

@@ -166,7 +166,7 @@ def test_what_ended_lately_is_said_with_what_it_was(store: SqlStore) -> None:
     end = factories.transition(from_state=State.FIRING, to_state=State.QUIET, dedup_key=KEY, slot=SLOTS[-1])
     over = replace(latest, states=(), ended=end)
     with browsing(application(store, latest=lambda: [over], comparisons=watched)) as ask:
-        assert f'<a href="/alerts/{KEY}">SimilarityLow</a> ended' in ask("/").text
+        assert f'<a href="/alerts/{KEY}">the last incident</a> ended' in ask("/").text
         assert ask("/api/v1/comparisons/home-feed").json()["ended"]["sentence"] == "home-feed"
 
 

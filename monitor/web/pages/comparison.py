@@ -93,7 +93,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     segments = tuple(dict.fromkeys(each.segment for each in measured)) or (ALL,)
     told, rows = (latest.explanation, latest.states) if latest else (None, ())
     alert = drop_rule(configured, metric)
-    blamed = told.segment if told and told.finding and told.segment in segments else None
+    blamed = told.segment if told and told.finding and told.segment in {*segments} - {ALL} else None
     firing = {each.segment for each in rows if (each.alert, each.state) == (alert, State.FIRING)}
     opening = blamed if blamed and firing and ALL not in firing else ALL
     segment = chosen if (chosen := query.chosen.get("segment", opening)) in segments else ALL
