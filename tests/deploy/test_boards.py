@@ -1,8 +1,11 @@
-"""Every query of every dashboard on a real Prometheus that scrapes a leading daemon and one that stands by or is frozen."""
+"""Every dashboard: its queries, on a real Prometheus that scrapes a daemon that leads or does not; its conventions."""
 
 import re
+import shutil
+import subprocess
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 import published
 from boards import DASHBOARDS
+from boards.colours import OKABE_ITO
 from boards.queries import UnknownError, prove
 from deploy import dashboards
 from deploy.dashboards import Page
@@ -22,6 +26,7 @@ from monitor.export import PrometheusPublisher
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S
 from monitor.model.alerts import Expectation, State
 from monitor.model.runs import LatestRun
+from servers import require
 from servers.prometheus import Prometheus, running_prometheus
 
 METRIC = "rbo(p=0.9)"
@@ -251,3 +256,239 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
                 publisher.database(is_up=False)
             clock.pass_by(2 * SHOWN_UNCONFIRMED_S)
             prometheus.await_query(firing, lambda samples: not samples)
+
+
+PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
+DATABASE = {"type": "grafana-postgresql-datasource", "uid": "${database}"}
+SELECTOR = re.compile(r"(?:rankwatch|process|python)_\w+(\{[^}]*\})?")
+BUILT_IN = {"__all", "__rate_interval", "__value", "__url_time_range", "__timeFilter"}
+
+
+def values(node: Any, key: str) -> Iterator[Any]:
+    """Every value under that key, at any depth."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    if isinstance(node, dict) and key in node:
+        yield node[key]
+    for child in children:
+        yield from values(child, key)
+
+
+def texts(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from texts(child)
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own(board: Any) -> None:
+    taken: Counter[tuple[int, int]] = Counter()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        taken.update(
+            (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
+        )
+
+    assert set(taken.values()) == {1}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_every_panel_has_a_title_a_description_and_a_unit(board: Any) -> None:
+    titles = [panel["title"] for panel in dashboards.panels(board)]
+
+    for panel in dashboards.panels(board):
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+    assert len(set(titles)) == len(titles)
+    assert all(title[0].isupper() for title in titles)
+
+
+def test_what_is_measured_in_seconds_or_shares_has_that_unit(board: Any) -> None:
+    for panel in dashboards.panels(board):
+        queries = " ".join(target.get("expr", "") for target in panel["targets"])
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        if re.search(r"_seconds(_bucket)?\{", queries) and "timestamp" not in queries and " / " not in queries:
+            assert unit == "s", panel["title"]
+        if "_ratio{" in queries:
+            assert unit == "percentunit", panel["title"]
+
+
+def test_no_data_source_is_named_for_good(board: Any) -> None:
+    chosen = {"datasource", "database"} & set(dashboards.variables(board))
+
+    for source in values(board, "datasource"):
+        assert source in (PROMETHEUS, DATABASE)
+    assert {"datasource"} <= chosen
+    assert ("database" in chosen) == (DATABASE in list(values(board, "datasource")))
+
+
+def test_every_selector_is_of_the_chosen_jobs(board: Any) -> None:
+    for title, target in dashboards.promql(board):
+        selectors = SELECTOR.findall(target["expr"])
+        assert selectors, title
+        assert all(selector.startswith('{job=~"$job"') for selector in selectors), title
+
+
+def test_every_range_is_the_one_that_grafana_computes(board: Any) -> None:
+    windows = {window for _, target in dashboards.promql(board) for window in re.findall(r"\[([^\]]+)\]", target["expr"])}
+
+    assert windows <= {"$__rate_interval"}
+
+
+def test_what_is_counted_is_shown_as_a_rate_or_growth(board: Any) -> None:
+    for title, target in dashboards.promql(board):
+        for match in re.finditer(r"\w+_(?:total|bucket|sum|count)\{[^}]*\}", target["expr"]):
+            if "similarity_distribution" not in match[0]:
+                assert target["expr"][match.end() :].startswith("[$__rate_interval]"), title
+
+
+def test_a_variable_with_many_values_is_matched_as_a_pattern_and_a_single_one_exactly(board: Any) -> None:
+    many = {name for name, variable in dashboards.variables(board).items() if variable.get("multi")}
+    operators = [
+        (operator, name)
+        for text in texts(board)
+        for operator, name in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', text)
+        if name in dashboards.variables(board)
+    ]
+
+    assert operators
+    assert all((operator == "=~") == (name in many) for operator, name in operators)
+
+
+def test_every_variable_is_used_and_every_one_used_is_there(board: Any) -> None:
+    parts = {key: value for key, value in board.items() if key != "links"}
+    used = {name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)} - BUILT_IN
+
+    assert used == set(dashboards.variables(board))
+
+
+def test_every_variable_has_a_label_and_refreshes_with_the_time(board: Any) -> None:
+    for name, variable in dashboards.variables(board).items():
+        assert variable["label"], name
+        assert variable["type"] != "query" or variable["refresh"] == 2, name
+        assert variable["includeAll"] == variable["multi"] if "multi" in variable else variable["type"] == "textbox", name
+
+
+def test_every_colour_is_of_the_palette_that_colour_blind_people_tell_apart(board: Any) -> None:
+    fixed = {text for text in texts(board) if re.fullmatch(r"#[0-9A-Fa-f]{6}", text)}
+    modes = {mode["mode"] for mode in values(board, "color") if isinstance(mode, dict) and "mode" in mode}
+
+    assert fixed <= set(OKABE_ITO)
+    assert modes <= {"fixed", "thresholds", "continuous-viridis", "scheme"}
+    assert not any(text in {"green", "red", "yellow", "blue", "orange"} for text in texts(board))
+
+
+def test_every_number_with_a_threshold_starts_from_a_colour_for_all_below(board: Any) -> None:
+    for limits in values(board, "thresholds"):
+        bounds = [step["value"] for step in limits["steps"]]
+        assert bounds[0] is None
+        assert bounds[1:] == sorted(bounds[1:])
+
+
+def test_links_lead_to_dashboards_and_variables_that_exist(board: Any) -> None:
+    page = Page(
+        values={name: ["a b"] if variable.get("multi") else "a b" for name, variable in dashboards.variables(board).items()}
+    )
+    urls = [text for text in values(board, "url") if text]
+    for url in urls:
+        whole = page.link(url, "x&y=z")
+        if not whole.startswith("/d/"):
+            assert url.startswith("${rankwatch}/c/")
+            continue
+        uid, _, query = whole.removeprefix("/d/").partition("?")
+        there = dashboards.variables(dashboards.read(uid))
+        assert set(re.findall(r"\bvar-(\w+)=", query)) <= set(there)
+        assert "$" not in whole
+        assert "x&y" not in whole
+
+
+def test_dashboards_link_to_each_other_by_their_tag(board: Any) -> None:
+    (link,) = board["links"]
+
+    assert link["type"] == "dashboards"
+    assert set(link["tags"]) <= set(board["tags"])
+    assert link["includeVars"]
+    assert link["keepTime"]
+
+
+def test_uids_are_short_enough_and_unique() -> None:
+    uids = [dashboards.read(name)["uid"] for name in dashboards.NAMES]
+
+    assert uids == list(dashboards.NAMES)
+    assert all(len(uid) <= 40 for uid in uids)
+    assert len({dashboards.read(name)["title"] for name in dashboards.NAMES}) == 3
+
+
+def test_overrides_name_fields_that_the_panel_has(board: Any) -> None:
+    for panel in dashboards.panels(board):
+        legends = {target.get("legendFormat", "") for target in panel["targets"]}
+        if any("{{" in legend for legend in legends) or panel["type"] == "table" or "rawSql" in panel["targets"][0]:
+            continue
+        named = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
+        assert named <= legends, panel["title"]
+
+
+def test_columns_of_tables_have_the_titles_that_overrides_name(board: Any) -> None:
+    for panel in dashboards.panels(board):
+        if panel["type"] != "table" or not panel["transformations"]:
+            continue
+        _, arranged = panel["transformations"]
+        renamed = arranged["options"]["renameByName"]
+        letters = {f"Value #{target['refId']}" for target in panel["targets"]}
+        assert letters <= set(renamed)
+        assert {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]} <= set(renamed.values())
+
+
+SCHEMA = Path(__file__).parent / "schema"
+SPOILT = {
+    "a key of a panel's options": ("rankwatch-comparison", '"cellGap"', '"celGap"'),
+    "a key of a field": ("rankwatch-daemon", '"fillOpacity"', '"fillOpacty"'),
+    "a property of an override": ("rankwatch-comparison", '"custom.fillBelowTo"', '"custom.fillBelow"'),
+    "a word of a closed set": ("rankwatch-overview", '"displayMode": "list"', '"displayMode": "lists"'),
+    "an option that newer versions dropped": ("rankwatch-overview", '"showHeader": true', '"showHeader": true, "footer": {}'),
+    "a key of the dashboard": ("rankwatch-daemon", '"schemaVersion"', '"schemaVersoin"'),
+    "a key of a variable": ("rankwatch-daemon", '"includeAll"', '"includesAll"'),
+    "a key of a query": ("rankwatch-comparison", '"rawSql"', '"rawSQL"'),
+    "a kind of panel": ("rankwatch-overview", '"state-timeline"', '"statetimeline"'),
+}
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    """What the compiler says of each dashboard and of each spoilt copy, all in one go: most of its time is its start."""
+    require("node", "nodejs")
+    installed = SCHEMA / "node_modules"
+    if not (installed / ".package-lock.json").exists():
+        subprocess.run([require("npm"), "ci", "--prefer-offline"], cwd=SCHEMA, check=True, capture_output=True)
+    folder = tmp_path_factory.mktemp("schema")
+    for name in ("tsconfig.json", "package.json", "dashboards.ts"):
+        shutil.copy(SCHEMA / name, folder)
+    (folder / "node_modules").symlink_to(installed)
+    texts = {name: (dashboards.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in dashboards.NAMES}
+    spoilt = {what: texts[name].replace(right, wrong) for what, (name, right, wrong) in SPOILT.items()}
+    files = {f"{number}.ts": what for number, what in enumerate([*texts, *spoilt])}
+    for (file, _), text in zip(files.items(), [*texts.values(), *spoilt.values()], strict=True):
+        (folder / file).write_text(f"import type {{ Board }} from './dashboards.js';\nexport const board: Board = {text};\n")
+    compiler = installed / "typescript" / "bin" / "tsc"
+    done = subprocess.run(
+        [require("node", "nodejs"), compiler, "-p", "."], cwd=folder, capture_output=True, text=True, check=False
+    )
+    found: dict[str, list[str]] = {what: [] for what in files.values()}
+    for file, trouble in re.findall(r"^(\S+?)\(\d+,\d+\): (.*)$", done.stdout, flags=re.MULTILINE):
+        found[files[file]].append(trouble)
+    assert sum(map(len, found.values())), f"the compiler did not even find what was spoilt: {done.stdout} {done.stderr}"
+    return found
+
+
+@pytest.mark.parametrize("name", dashboards.NAMES)
+def test_a_dashboard_is_of_the_published_type(complaints: Mapping[str, list[str]], name: str) -> None:
+    assert complaints[name] == []
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_a_dashboard_that_is_misspelt_is_refused(complaints: Mapping[str, list[str]], what: str) -> None:
+    _, _, wrong = SPOILT[what]
+    word = re.findall(r"\w+", wrong)[-1]
+
+    assert complaints[what], what
+    assert any(word in trouble for trouble in complaints[what]) or "kind" in what

@@ -1,16 +1,23 @@
-"""The image without an engine: the Dockerfile's own steps in a clean directory, and the container that they make."""
+"""The image without an engine: the Dockerfile's own steps, the container that they make, and that all it names exists."""
 
 import json
+import os
 import re
 import shutil
+import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import monitor
+from monitor.settings.addresses import DEFAULT_LISTEN
+from monitor.settings.configuration import Settings
 from servers import image
+from servers.image import instructions
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.early
@@ -72,3 +79,141 @@ def test_the_container_is_healthy_as_a_user_without_rights_on_a_root_that_cannot
 
 def test_the_container_ends_cleanly_when_it_is_told(seen: dict[str, Any]) -> None:
     assert seen["exit_code"] == 0, seen["log"]
+
+
+@pytest.fixture(scope="module")
+def compose() -> Any:
+    return yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions, each with its arguments on one line."""
+    return instructions(ROOT / "deploy" / "Dockerfile")
+
+
+def _copied(steps: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Source and destination of everything copied from the repository."""
+    pairs = []
+    for word, arguments in steps:
+        if word == "COPY" and not arguments.startswith("--from"):
+            *sources, destination = arguments.split()
+            pairs += [(source, destination) for source in sources]
+    return pairs
+
+
+def test_everything_copied_exists_and_is_let_through_by_the_ignore_file(steps: list[tuple[str, str]]) -> None:
+    ignore = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    admitted = {line[1:] for line in ignore if line.startswith("!")}
+
+    assert {source for source, _ in _copied(steps)} == admitted
+    assert all((ROOT / source).exists() for source in admitted)
+    assert ignore[0] == "*"
+
+
+def test_the_image_runs_as_a_numbered_user_without_rights(steps: list[tuple[str, str]]) -> None:
+    words = [word for word, _ in steps]
+    last_run = len(words) - 1 - words[::-1].index("RUN")
+
+    assert ("USER", "10001:10001") in steps[last_run:]
+    assert words.count("FROM") == 2
+    assert not [arguments for word, arguments in steps if word == "RUN" and "apt-get" in arguments]
+
+
+def test_the_base_image_is_pinned(steps: list[tuple[str, str]]) -> None:
+    assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+", steps[0][1])
+
+
+def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_for_it(steps: list[tuple[str, str]]) -> None:
+    command = json.loads(dict(steps)["HEALTHCHECK"].split("CMD", 1)[1])
+    listens = Settings.model_fields["listen"].default
+
+    assert command == ["rankwatch", "healthcheck", listens]
+    assert listens == DEFAULT_LISTEN
+    assert ("EXPOSE", listens.rpartition(":")[2]) in steps
+
+
+def test_every_image_is_pinned_to_a_version(compose: Any) -> None:
+    tags = {name: service["image"].rpartition(":")[2] for name, service in compose["services"].items()}
+
+    assert all(re.match(r"v?\d+\.\d+", tag) for tag in tags.values()), tags
+    assert compose["services"]["rankwatch"]["image"] == f"rankwatch:{monitor.__version__}"
+
+
+def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared(compose: Any) -> None:
+    for name, service in compose["services"].items():
+        for mount in service.get("volumes", []):
+            source, target, *mode = mount.split(":")
+            if source.startswith("."):
+                assert (ROOT / "deploy" / source).exists(), (name, source)
+                assert mode == ["ro"], (name, target)
+            else:
+                assert source in compose["volumes"], (name, source)
+        assert set(service.get("secrets", [])) <= set(compose["secrets"]), name
+        assert set(service.get("depends_on", {})) <= set(compose["services"]), name
+
+
+def test_ports_are_published_on_loopback_only(compose: Any) -> None:
+    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+
+    assert len(ports) == 4
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
+
+
+def test_no_secret_stands_in_the_compose_file(compose: Any) -> None:
+    settings = {key: value for service in compose["services"].values() for key, value in service.get("environment", {}).items()}
+
+    assert [key for key in settings if "PASSWORD" in key and not key.endswith("_FILE")] == []
+
+
+def test_every_address_named_in_a_configuration_is_a_service(compose: Any, deploy: Path) -> None:
+    named = {
+        *yaml.safe_load((deploy / "prometheus" / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0][
+            "targets"
+        ],
+        *yaml.safe_load((deploy / "prometheus" / "prometheus.yml").read_text())["alerting"]["alertmanagers"][0][
+            "static_configs"
+        ][0]["targets"],
+        yaml.safe_load((deploy / "grafana" / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"][0][
+            "url"
+        ].removeprefix("http://"),
+        yaml.safe_load((deploy / "grafana" / "provisioning" / "datasources" / "postgresql.yml").read_text())["datasources"][0][
+            "url"
+        ],
+        *re.findall(r"http://([\w-]+:\d+)", (deploy / "compose" / "rankwatch.yaml").read_text().partition("comparisons:")[2]),
+    }
+
+    assert {name.split(":")[0] for name in named} == {"rankwatch", "alertmanager", "prometheus", "postgres", "recommenders"}
+    assert {name.split(":")[0] for name in named} <= set(compose["services"])
+
+
+def test_grafana_finds_the_dashboard_where_it_is_mounted(compose: Any, deploy: Path) -> None:
+    path = yaml.safe_load((deploy / "grafana" / "provisioning" / "dashboards" / "rankwatch.yml").read_text())["providers"][0][
+        "options"
+    ]["path"]
+    mounts = dict(mount.split(":")[:2][::-1] for mount in compose["services"]["grafana"]["volumes"])
+
+    assert (deploy / mounts[path] / "rankwatch-overview.json").exists()
+    assert (
+        compose["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+        == f"{path}/rankwatch-overview.json"
+    )
+
+
+def test_the_secrets_are_made_once_and_fit_together(deploy: Path, tmp_path: Path, compose: Any) -> None:
+    script = shutil.copy(deploy / "make-secrets", tmp_path / "make-secrets")
+    made = []
+    for _ in range(2):
+        subprocess.run(["/bin/sh", script], check=True)
+        made.append({path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "secrets").iterdir()})
+
+    assert made[0] == made[1]
+    assert set(made[0]) == set(compose["secrets"])
+    assert re.fullmatch(r"[0-9a-f]{48}", made[0]["postgres_password"])
+    assert made[0]["postgres_password"] != made[0]["grafana_admin_password"]
+    assert made[0]["database_url"] == f"postgresql+psycopg://rankwatch:{made[0]['postgres_password']}@postgres/rankwatch"
+    assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
+
+
+def test_the_script_that_makes_secrets_may_be_run(deploy: Path) -> None:
+    assert os.access(deploy / "make-secrets", os.X_OK)

@@ -1,11 +1,17 @@
-"""Rules and configurations of Prometheus and Alertmanager, by their own tools, at any budget."""
+"""Rules, routes and runbooks, by the tools of Prometheus and Alertmanager: at any budget, and page by page."""
 
+import json
 import re
+import shlex
 import subprocess
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 
 import published
 from deploy.shipped import (
@@ -14,16 +20,26 @@ from deploy.shipped import (
     ROUTES,
     RULES,
     RUNBOOK_BASE,
+    RUNBOOKS,
     SEVERITIES,
     Alert,
     alerts,
+    blocks_in,
     recorded_in,
     rules,
+    runbooks,
     series_in,
 )
-from deploy.time_scale import quicken
+from deploy.story import quicken
+from monitor.cli.main import app
 from monitor.export import SERIES
+from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.settings.comparison_options import CONDITION_ALERTS as OF_CONDITIONS
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.default_rules import default_rules
 from servers import require
+from servers.alertmanager import AlertmanagerServer
+from servers.daemon import wait_for
 
 pytestmark = pytest.mark.early
 
@@ -232,3 +248,165 @@ def test_everybody_below_the_floor_burns_any_budget_fast_and_what_it_allows_does
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+Labels = dict[str, str]
+BLUE, GREEN = {"job": "rankwatch", "namespace": "blue"}, {"job": "rankwatch", "namespace": "green"}
+EAST, WEST = {"cluster": "east", **BLUE}, {"cluster": "west", **BLUE}
+STALE = {"alertname": "Stale", "severity": "critical", "segment": "all"}
+NO_RUN = {"alertname": "RankwatchNoSuccessfulRun", "severity": "critical"}
+FAILING = {"alertname": "RankwatchSourceFailing", "severity": "warning", "arm": "candidate"}
+NO_LEADER = {"alertname": "RankwatchNoLeader", "severity": "critical"}
+DOWN = {"alertname": "RankwatchDown", "severity": "critical"}
+
+
+@pytest.fixture(scope="module")
+def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlertmanagerServer]:
+    server = AlertmanagerServer(tmp_path_factory.mktemp("alertmanager"), config=ROUTES.read_text(encoding="utf-8"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def hidden(alertmanager: AlertmanagerServer, *alerts: Labels) -> set[int]:
+    """Which of them, by their places, are inhibited once it holds them all; the first of them hides the last."""
+    body = json.dumps([{"labels": each} for each in alerts]).encode()
+    request = urllib.request.Request(  # noqa: S310 - our own server
+        f"{alertmanager.url}/api/v2/alerts", body, {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 - our own server
+
+    def look() -> set[int]:
+        held = [each for each in alertmanager.alerts() if each["labels"] in alerts]
+        assert len(held) == len(alerts)
+        return {alerts.index(each["labels"]) for each in held if each["status"]["inhibitedBy"]}
+
+    wait_for(lambda: len(alerts) - 1 in look(), f"the last of {alerts} to be hidden")
+    return look()
+
+
+def of(place: Labels, alert: Labels, comparison: str) -> Labels:
+    return {**alert, **place, "comparison": comparison}
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [(BLUE, GREEN), (EAST, WEST), ({"job": "rankwatch"}, {"job": "rankwatch-eu"})],
+    ids=["namespace", "cluster", "job"],
+)
+@pytest.mark.parametrize("target", [NO_RUN, FAILING], ids=["no-run", "source"])
+def test_what_rankwatch_tells_hides_what_prometheus_sees_of_it_in_its_own_environment_alone(
+    alertmanager: AlertmanagerServer, here: Labels, there: Labels, target: Labels
+) -> None:
+    comparison = f"{target['alertname']}-{len(here)}-{there['job']}"
+    alerts = (of(here, STALE, comparison), of(there, target, comparison), of(here, target, comparison))
+    assert hidden(alertmanager, *alerts) == {2}
+
+
+def test_an_alert_without_labels_of_its_environment_hides_nothing_of_any(alertmanager: AlertmanagerServer) -> None:
+    alerts = (of({}, STALE, "plain"), of(BLUE, NO_RUN, "plain"), of({}, NO_RUN, "plain"))
+    assert hidden(alertmanager, *alerts) == {2}
+
+
+def test_a_job_without_a_leader_and_one_that_is_down_hide_nothing_of_others(alertmanager: AlertmanagerServer) -> None:
+    places = ({"job": "rankwatch-a"}, {"job": "rankwatch-b"}, {"job": "rankwatch-c", "cluster": "x"}, {"job": "rankwatch-c"})
+    a, b, x, plain = places
+    assert hidden(alertmanager, {**NO_LEADER, **a}, of(b, NO_RUN, "c"), of(a, NO_RUN, "c")) == {2}
+    assert hidden(alertmanager, {**DOWN, **x}, {**NO_LEADER, **plain}, {**NO_LEADER, **x}) == {2}
+
+
+PARTS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+COMMAND_LINE: Any = get_command(app)
+INDEX = (RUNBOOKS / "README.md").read_text(encoding="utf-8")
+
+
+def _own_alerts() -> set[str]:
+    options = ComparisonOptions.model_validate(
+        {
+            "name": "c",
+            "every": "1h",
+            "k": 10,
+            "baseline": {"file": {"path": "a.csv", "user": "u", "items": "i"}},
+            "candidate": {"file": {"path": "b.csv", "user": "u", "items": "i"}},
+            "users": {"all": True},
+            "metrics": ["rbo", "overlap", "jaccard"],
+            "noise_floor": {"serve": True},
+            "rules": "default",
+        }
+    )
+    return {rule.alert for rule in default_rules(options)} | set(OF_CONDITIONS.values()) | {DATABASE_AWAY}
+
+
+def _commands(page: str) -> list[list[str]]:
+    spoken = [*blocks_in(page, "sh"), *re.findall(r"`(rankwatch [^`]+)`", page)]
+    return [shlex.split(line)[1:] for line in spoken if line.startswith("rankwatch ")]
+
+
+def _parse(arguments: list[str]) -> None:
+    """Fail as the command line would, without doing anything."""
+    command = COMMAND_LINE
+    while arguments and arguments[0] in getattr(command, "commands", {}):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    if arguments == ["--help"]:
+        return
+    if hasattr(command, "commands"):
+        assert not arguments, f"no command {arguments}"
+    else:
+        command.make_context("rankwatch", list(arguments))
+
+
+def test_every_alert_has_its_page_and_every_page_an_alert() -> None:
+    of_rankwatch = set(re.findall(r"^\| `.*\| \[(\w+)\]", INDEX, re.MULTILINE))
+
+    assert runbooks().keys() == {alert.name for alert in alerts()} | of_rankwatch
+
+
+def test_the_index_links_every_page_and_says_what_the_rules_say() -> None:
+    for alert in alerts():
+        assert re.search(
+            rf"^\| \[{alert.name}\]\({alert.name}\.md\) .*\| {re.escape(alert.annotations['summary'])} \|$", INDEX, re.MULTILINE
+        )
+    assert set(re.findall(r"\]\((\w+)\.md\)", INDEX)) == runbooks().keys()
+
+
+def test_the_index_finds_a_page_for_every_alert_that_rankwatch_has_by_itself() -> None:
+    rows = re.findall(r"^\| (`.*`) \| \[", INDEX, re.MULTILINE)
+
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == _own_alerts()
+
+
+@pytest.mark.parametrize("name", sorted(runbooks()))
+def test_a_page_has_its_four_parts(name: str) -> None:
+    page = runbooks()[name]
+
+    assert page.startswith(f"# {name}\n")
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == PARTS
+    assert all(len(part.strip()) > 20 for part in re.split(r"^## .+$", page, flags=re.MULTILINE)[1:])
+    assert blocks_in(page, "sh")
+    assert blocks_in(page, "promql")
+
+
+@pytest.mark.parametrize("name", sorted(runbooks()))
+def test_a_page_names_only_commands_and_series_that_exist(name: str) -> None:
+    page = runbooks()[name]
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
+    queries = "\n".join(blocks_in(page, "promql"))
+
+    for arguments in _commands(page):
+        _parse(arguments)
+    assert series_in(queries) <= published.series_names()
+    assert recorded_in(page) <= recorded
+
+
+@pytest.mark.parametrize("line", ["rankwatch nothing", "rankwatch runs --nothing", "rankwatch db nothing"])
+def test_a_command_that_does_not_exist_is_found_out(line: str) -> None:
+    with pytest.raises(Exception, match=r"(?i)no (such option|command)"):
+        _parse(_commands(f"`{line}`")[0])
+
+
+def test_every_query_of_every_page_parses(tmp_path: Path) -> None:
+    queries = [query for page in runbooks().values() for query in blocks_in(page, "promql")]
+    records = [{"record": f"page:query:number{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": records}]}))
+
+    _run(require("promtool"), "check", "rules", str(tmp_path / "queries.yml"))

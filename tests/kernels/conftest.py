@@ -1,4 +1,4 @@
-"""Forces one way of aligning by numpy; loads the machine code, which `test_compiled_pairs` holds against it."""
+"""Forces one way of aligning by numpy; loads the machine code, which `test_machine_code` holds against it."""
 
 import fcntl
 

@@ -1,0 +1,314 @@
+"""RBO by ranks: what was seen, the least and the most that it can become; and ties, as Corsi and Urbano treat them."""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import reference, reference_rbo
+from kernels.reference_rbo import Tied, cut_into_groups, draw, tied
+from monitor.errors import MetricError
+from monitor.kernels import Alignment, align
+from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
+from monitor.kernels.rbo.untied import rbo, rbo_max, rbo_min, rbo_persistence, rbo_res, rbo_truncated, rbo_weight
+
+MEASURES = (rbo_truncated, rbo_min, rbo, rbo_max, rbo_res)
+FILMS = ([1, 2, 3, 4, 5, 6, 78], [2, 4, 5, 1, 3, 6, 78])
+
+RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)
+PAIRS = st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=6)
+P = st.floats(0.001, 0.999)
+
+
+def scores(pairs: list[reference.Pair], p: float) -> np.ndarray:
+    alignment = align(reference.batch(pairs))
+    return np.stack([measure(alignment, p) for measure in MEASURES])
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(("p", "expected"), [(0.9, 0.782775), (0.75, 0.5361328125)])
+def test_the_film_examples_numbers_are_the_extrapolated_ones(p: float, expected: float) -> None:
+    # Agreement 0, 1/2, 1/3, 3/4, 1, 1, 1 at the seven depths; below them it is taken to stay 1.
+    agreement = [0, 1 / 2, 1 / 3, 3 / 4, 1, 1, 1]
+    seen = sum((1 - p) * p**i * share for i, share in enumerate(agreement))
+
+    truncated, least, extrapolated, most, _ = scores([FILMS], p)[:, 0]
+
+    assert extrapolated == pytest.approx(expected, abs=1e-15)
+    assert truncated == pytest.approx(seen, abs=1e-15)
+    assert extrapolated == pytest.approx(seen + p**7, abs=1e-15)
+    assert most == pytest.approx(expected, abs=1e-15)
+    assert least == pytest.approx(seen + p**7 - (1 - rbo_weight(p, 7)), abs=1e-14)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_swap_at_the_top_is_worked_by_hand() -> None:
+    # Agreement 0, then 1: truncated p(1-p) = 1/4; the least adds (1-p)/p * 2 * (ln 2 - 1/2 - 1/8) at p = 1/2.
+    truncated, least, extrapolated, most, open_ = scores([([1, 2], [2, 1])], 0.5)[:, 0]
+
+    assert (truncated, extrapolated, most) == (0.25, 0.5, 0.5)
+    assert least == pytest.approx(0.25 + 2 * (math.log(2) - 0.625), abs=1e-15)
+    assert open_ == most - least
+
+
+@pytest.mark.usefixtures("way")
+def test_one_item_against_two_is_worked_by_hand() -> None:
+    # [1] against [2, 1] at p = 1/2. Seen: 0 at depth 1, 1 of 2 at depth 2. Most: the short one goes on with 2: 1 from there.
+    truncated, least, extrapolated, most, _ = scores([([1], [2, 1])], 0.5)[:, 0]
+
+    assert truncated == 0.0
+    assert least == pytest.approx(math.log(2) - 0.5, abs=1e-15)
+    assert extrapolated == 0.25  # agreement 1/2 at depth 2 and taken to stay: 1/2 * 1/4 + 1/2 * 1/4
+    assert most == 0.5
+
+
+@given(pairs=PAIRS, p=P, more=st.lists(st.integers(0, 40), unique=True, max_size=20))
+def test_however_lists_go_on_rbo_stays_between_the_bounds(pairs: list[reference.Pair], p: float, more: list[int]) -> None:
+    longer: list[reference.Pair] = [
+        ([*a, *(i for i in more if i not in a)], [*b, *(i for i in reversed(more) if i not in b)]) for a, b in pairs if a and b
+    ]
+    _, least, _, most, _ = scores([pair for pair in pairs if all(pair)], p)
+    _, least_later, extrapolated_later, most_later, _ = scores(longer, p)
+
+    assert (least <= least_later + 1e-12).all()
+    assert (least_later <= extrapolated_later + 1e-12).all()
+    assert (extrapolated_later <= most_later + 1e-12).all()
+    assert (most_later <= most + 1e-12).all()
+
+
+@given(pairs=PAIRS, p=P)
+def test_the_measures_stand_in_order_and_the_most_is_the_least_and_the_residual(pairs: list[reference.Pair], p: float) -> None:
+    truncated, least, extrapolated, most, open_ = scores([pair for pair in pairs if any(pair)], p)
+
+    np.testing.assert_array_equal(most, least + open_)
+    for lower, higher in (
+        (0, truncated),
+        (truncated, least + 1e-12),
+        (least, extrapolated + 1e-12),
+        (extrapolated, most + 1e-12),
+    ):
+        assert (lower <= higher).all()
+    assert (most <= 1).all()
+    assert (open_ >= 0).all()
+
+
+@pytest.mark.parametrize("p", [0.5, 0.75, 0.9])
+def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair(p: float) -> None:
+    pair, long = (list(range(20)), list(range(20))), (list(range(500)), list(range(500)))
+    assert scores([pair, long], p)[1, 0] == scores([pair], p)[1, 0]
+
+
+@pytest.mark.parametrize(("p", "d", "expected"), [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874)])
+def test_the_weights_of_the_sources_are_met(p: float, d: int, expected: float) -> None:
+    assert rbo_weight(p, d) == pytest.approx(expected, abs=1e-14)
+
+
+def test_the_first_rank_s_weight_is_worked_by_hand() -> None:
+    assert rbo_weight(0.5, 1) == pytest.approx(math.log(2), abs=1e-15)
+
+
+def test_the_weights_of_all_ranks_are_what_they_are_by_definition() -> None:
+    # Rank i belongs to every depth from i on, a share of 1/e of depth e.
+    p = 0.8
+    ranks = [sum((1 - p) * p ** (e - 1) / e for e in range(i, 400)) for i in range(1, 400)]
+
+    for d in (1, 2, 5, 30):
+        assert rbo_weight(p, d) == pytest.approx(sum(ranks[:d]), abs=1e-13)
+
+
+@given(p=st.floats(1e-12, 1 - 1e-12), d=st.integers(1, 300))
+def test_the_weight_rises_with_depth_and_stays_a_share(p: float, d: int) -> None:
+    assert 0 <= rbo_weight(p, d) <= rbo_weight(p, d + 1) + 1e-12 <= 1 + 1e-12
+
+
+@given(top=st.integers(1, 300), share=st.floats(1e-6, 1 - 1e-6))
+def test_the_persistence_gives_the_share_it_was_asked_for(top: int, share: float) -> None:
+    p = rbo_persistence(top, share)
+
+    assert 0 < p < 1
+    assert rbo_weight(p, top) == pytest.approx(share, abs=1e-12)
+
+
+def test_the_persistence_of_the_known_weights_is_the_known_one() -> None:
+    assert rbo_persistence(10, 0.8555854467473518) == pytest.approx(0.9, abs=1e-14)
+    assert rbo_persistence(4, 0.8640174814931874) == pytest.approx(0.75, abs=1e-14)
+
+
+@pytest.mark.parametrize("top", [0, -1, 1.5, 1_000_001, math.nan, math.inf])
+def test_a_depth_that_is_no_count_of_ranks_is_refused(top: float) -> None:
+    with pytest.raises(MetricError, match="whole number of ranks from 1 to 1000000"):
+        rbo_persistence(top, 0.5)
+    with pytest.raises(MetricError, match="whole number of ranks from 1 to 1000000"):
+        rbo_weight(0.9, top)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 1.1, math.nan])
+def test_a_share_or_a_persistence_beyond_its_range_is_refused(wrong: float) -> None:
+    with pytest.raises(MetricError, match="share must lie between 0 and 1"):
+        rbo_persistence(10, wrong)
+    with pytest.raises(MetricError, match="p must lie between 0 and 1"):
+        rbo_weight(wrong, 10)
+
+
+def test_a_share_too_small_for_any_persistence_below_one_is_refused() -> None:
+    with pytest.raises(MetricError, match="no p gives the top 1 ranks a share as small as 1e-20"):
+        rbo_persistence(1, 1e-20)
+
+
+VARIANTS = {"w": rbo_w, "a": rbo_a, "b": rbo_b}
+
+RED, BLUE, GREEN, YELLOW, PINK, WHITE, BLACK, PURPLE = range(8)
+
+
+def tied_scores(pairs: list[tuple[Tied, Tied]], p: float, k: int | None = None) -> np.ndarray:
+    return scores_of(align(reference_rbo.batch(pairs, k)), p)
+
+
+def scores_of(alignment: Alignment, p: float) -> np.ndarray:
+    return np.stack([measure(alignment, p) for measure in VARIANTS.values()])
+
+
+ITEMS = st.lists(st.integers(0, 14), unique=True, max_size=12)
+TIED = st.builds(cut_into_groups, ITEMS, st.lists(st.integers(1, 5), max_size=5))
+TIED_PAIRS = st.lists(st.tuples(TIED, TIED), min_size=1, max_size=6)
+TIED_P = st.floats(0.01, 0.99)
+few_examples = settings(max_examples=40)
+
+
+@pytest.mark.usefixtures("way")
+def test_the_authors_own_example_is_met() -> None:
+    ours = tied([RED], [BLUE, GREEN], [YELLOW], [PINK])
+    theirs = tied([BLUE, RED], [WHITE], [YELLOW, BLACK, PURPLE], [GREEN])
+
+    w, a, b = tied_scores([(ours, theirs)], 0.95)[:, 0]
+
+    assert (round(w, 7), round(a, 7), round(b, 7)) == (0.7068257, 0.6922853, 0.7207131)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_tie_at_the_top_against_none_is_worked_by_hand() -> None:
+    # {1 2} against 1, 2. w: 2*1/(2+1), then 1. a: 1/2, then 1. b: (1/2) / sqrt(1/4 + 1/4), then 1.
+    w, a, b = tied_scores([(tied([1, 2]), tied([1], [2]))], 0.5)[:, 0]
+
+    assert w == pytest.approx(0.5 * 2 / 3 + 0.5, abs=1e-15)
+    assert a == 0.75
+    assert b == pytest.approx(0.5 * math.sqrt(0.5) + 0.5, abs=1e-15)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_list_with_a_tie_against_itself_is_worked_by_hand() -> None:
+    both = tied([1, 2])
+
+    w, a, b = tied_scores([(both, both)], 0.5)[:, 0]
+
+    assert (w, a, b) == (1.0, 0.75, 1.0)  # a: either order of each, 1/2 * (1 + 0.5)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("even", [True, False])
+def test_the_three_are_their_definitions(even: bool) -> None:
+    for lengths, expected in defined(even).items():
+        found = tied_scores(draw(400, 31, lengths, even=even), 0.9)
+
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@cache
+def defined(even: bool) -> dict[Sequence[int], list[list[float]]]:
+    """By definition, once for all ways to align."""
+    return {
+        lengths: [[reference_rbo.tied_rbo(*pair, 0.9, kind) for pair in draw(400, 31, lengths, even=even)] for kind in VARIANTS]
+        for lengths in (range(1, 7), (9, 16), (25, 60))
+    }
+
+
+def test_rbo_a_of_even_lists_is_the_mean_of_rbo_over_all_ways_to_break_the_ties() -> None:
+    pairs = draw(400, 34, range(1, 6), even=True)
+
+    found = rbo_a(align(reference_rbo.batch(pairs)), 0.8)
+
+    np.testing.assert_allclose(found, [reference_rbo.averaged(*pair, 0.8) for pair in pairs], rtol=0, atol=1e-12)
+
+
+def reaches_over_a_depth_below(short: int, long: Tied) -> bool:
+    ends = np.cumsum([len(group) for group in reference_rbo.groups(long)])
+    return any(
+        end - len(group) < depth < end
+        for end, group in zip(ends, reference_rbo.groups(long), strict=True)
+        for depth in range(short + 1, len(long[0]))
+    )
+
+
+def test_rbo_a_of_uneven_lists_is_that_mean_unless_a_group_reaches_over_a_depth_below_the_shorter_list() -> None:
+    pairs = [(a, b) for a, b in draw(1000, 35, range(1, 6), even=False) if 0 < len(a[0]) <= len(b[0])]
+    found = rbo_a(align(reference_rbo.batch(pairs)), 0.8)
+    mean = np.array([reference_rbo.averaged(*pair, 0.8) for pair in pairs])
+    reaches = np.array([reaches_over_a_depth_below(len(a[0]), b) for a, b in pairs])
+
+    np.testing.assert_allclose(found[~reaches], mean[~reaches], rtol=0, atol=1e-12)
+    assert (found[reaches] <= mean[reaches] + 1e-12).all()
+    assert (found[reaches] < mean[reaches] - 1e-3).any()
+
+
+@given(pairs=st.lists(st.tuples(ITEMS, ITEMS), min_size=1, max_size=6), p=TIED_P)
+def test_without_ties_the_three_are_rbo(pairs: list[tuple[list[int], list[int]]], p: float) -> None:
+    untied = align(reference_rbo.batch([(tied(*([i] for i in a)), tied(*([i] for i in b))) for a, b in pairs]))
+
+    for found in scores_of(untied, p):
+        np.testing.assert_allclose(found, rbo(untied, p), rtol=0, atol=1e-12)
+
+
+@given(both=TIED.filter(lambda both: bool(both[0])), p=TIED_P)
+def test_a_list_with_itself_is_one_except_that_a_counts_the_orders_of_its_ties(both: Tied, p: float) -> None:
+    w, a, b = tied_scores([(both, both)], p)[:, 0]
+
+    assert (w, b) == (1.0, 1.0)
+    assert (a == 1.0) == (len(set(both[1])) == len(both[1]))
+
+
+@few_examples
+@given(pairs=TIED_PAIRS, p=TIED_P, more=st.integers(1, 60))
+def test_order_of_arms_padding_and_neighbours_play_no_part(pairs: list[tuple[Tied, Tied]], p: float, more: int) -> None:
+    longest = max(len(items) for pair in pairs for items, _ in pair)
+    whole = tied_scores(pairs, p)
+
+    np.testing.assert_array_equal(tied_scores([(b, a) for a, b in pairs], p, k=longest + more), whole)
+    np.testing.assert_array_equal(np.concatenate([tied_scores([pair], p) for pair in pairs], axis=1), whole)
+    assert (np.isnan(whole) | ((whole >= 0) & (whole <= 1))).all()
+    assert (np.isnan(whole[1]) | (whole[1] <= whole[2] + 1e-12)).all()  # b is never below a
+
+
+@few_examples
+@given(pairs=TIED_PAIRS, p=TIED_P, data=st.data())
+def test_the_order_of_items_within_a_tie_plays_no_part(pairs: list[tuple[Tied, Tied]], p: float, data: st.DataObject) -> None:
+    def reorder(side: Tied) -> Tied:
+        return tied(*(data.draw(st.permutations(group)) for group in reference_rbo.groups(side)))
+
+    np.testing.assert_allclose(
+        tied_scores([(reorder(a), reorder(b)) for a, b in pairs], p), tied_scores(pairs, p), rtol=0, atol=1e-14
+    )
+
+
+@few_examples
+@given(pairs=TIED_PAIRS, p=TIED_P, depth=st.integers(1, 14))
+def test_a_group_that_the_cut_goes_through_is_the_part_above_it(pairs: list[tuple[Tied, Tied]], p: float, depth: int) -> None:
+    cut = scores_of(align(reference_rbo.batch(pairs)).cut(depth), p)
+    tops = [((a[0][:depth], a[1][:depth]), (b[0][:depth], b[1][:depth])) for a, b in pairs]
+
+    np.testing.assert_array_equal(cut, tied_scores(tops, p))
+
+
+def test_items_without_a_score_are_tied_with_nothing() -> None:
+    unknown = ([1, 2, 3], [math.nan] * 3)
+    known = tied([2], [1], [3])
+
+    assert tied_scores([(unknown, known)], 0.9)[:, 0].tolist() == pytest.approx([0.9] * 3, abs=1e-15)
+
+
+def test_scores_that_were_not_given_are_asked_for() -> None:
+    with pytest.raises(ValueError, match="scores, which were not given"):
+        rbo_w(align(reference.batch([([1], [1])])), 0.9)
