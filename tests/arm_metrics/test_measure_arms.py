@@ -1,4 +1,4 @@
-"""Arm-wide metrics of both arms over segments: worked values, what is unknown, and a definition from plain lists."""
+"""Arm-wide metrics and the kernels below them: worked values, what is unknown, definitions from plain lists, and scipy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernels import reference
 from monitor.arm_metrics import ARM_METRICS, ArmNeed, LastLists, measure_arms, parse_arm_metric
 from monitor.errors import MetricError
+from monitor.kernels.exposure import catalogue_coverage, churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
 from monitor.model.rankings import Arm, ByArm, PairBatch
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
@@ -172,3 +176,131 @@ def test_every_metric_is_its_definition_in_every_segment(scale: int) -> None:
             expected = literal([lists[row] for row in rows], [then[row] for row in rows], seen, 60)
             ours = {score.metric: score.value for score in found if (score.segment, score.arm) == (segment, arm)}
             assert {name: ours[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+COUNTS = st.lists(st.integers(1, 50), min_size=1, max_size=20)
+
+
+def gini_by_definition(exposure: list[int]) -> float:
+    """Mean absolute difference of all pairs, by twice the mean."""
+    n = len(exposure)
+    return sum(abs(x - y) for x in exposure for y in exposure) / (2 * n * n * (sum(exposure) / n))
+
+
+def test_gini_of_worked_exposures() -> None:
+    assert gini(np.array([5, 5, 5]), 3) == 0
+    assert gini(np.array([7]), 4) == 1 - 1 / 4
+    assert gini(np.array([1, 3]), 2) == 0.25
+    assert gini(np.array([3, 1]), 4) == pytest.approx((6 * 1 + 8 * 3 - 5 * 4) / (4 * 4), abs=1e-15)
+
+
+@given(counts=COUNTS, unlisted=st.integers(0, 30))
+def test_gini_is_its_definition_with_items_never_listed_as_zeros(counts: list[int], unlisted: int) -> None:
+    found = gini(np.array(counts), len(counts) + unlisted)
+
+    assert found == pytest.approx(gini_by_definition(counts + [0] * unlisted), abs=1e-12)
+    assert -1e-15 <= found <= 1 - 1 / (len(counts) + unlisted) + 1e-15
+
+
+def test_gini_of_a_huge_catalogue_costs_no_memory() -> None:
+    assert gini(np.array([1, 1]), 10**12) == pytest.approx(1 - 2e-12, abs=1e-15)
+
+
+def test_entropy_of_worked_exposures_is_in_bits() -> None:
+    assert entropy(np.array([4])) == 0
+    assert entropy(np.array([3, 3, 3, 3])) == 2
+    assert entropy(np.array([2, 1, 1])) == 1.5
+
+
+@given(counts=COUNTS)
+def test_entropy_is_scipys(counts: list[int]) -> None:
+    assert entropy(np.array(counts)) == pytest.approx(scipy.stats.entropy(counts, base=2), abs=1e-12)
+
+
+def test_coverage_is_the_share_of_the_catalogue() -> None:
+    assert catalogue_coverage(np.array([9, 1]), 8) == 0.25
+
+
+def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one() -> None:
+    low, high = np.array([1.0, 2.0, 2.0]), np.array([3.0, math.inf])
+
+    assert kolmogorov_smirnov(low, low[::-1]) == 0
+    assert kolmogorov_smirnov(low, high) == kolmogorov_smirnov(high, low) == 1
+    assert kolmogorov_smirnov(np.array([1.0, 2.0, 3.0, 4.0]), np.array([3.0, 4.0, 5.0, 6.0])) == 0.5
+
+
+@given(*[st.lists(st.integers(-5, 5).map(float), min_size=3, max_size=30)] * 2)
+def test_the_distance_is_scipys(baseline: list[float], candidate: list[float]) -> None:
+    expected = scipy.stats.ks_2samp(baseline, candidate, method="asymp").statistic
+
+    assert kolmogorov_smirnov(np.array(baseline), np.array(candidate)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1, 100_000_000])
+def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale: int) -> None:
+    baseline = np.array([[7, 3, -1], [20, -1, -1]], dtype=np.int32)
+    candidate = np.array([[3, 5, 7], [-1, -1, -1]], dtype=np.int32)
+    wide = [np.where(codes < 0, codes, codes * scale) for codes in (baseline, candidate)]
+
+    ours, theirs, items = compact_codes(wide[0], wide[1])
+
+    assert items.tolist() == [3 * scale, 5 * scale, 7 * scale, 20 * scale]
+    assert ours.tolist() == [[2, 0, -1], [3, -1, -1]]
+    assert theirs.tolist() == [[0, 1, 2], [-1, -1, -1]]
+
+
+@pytest.mark.parametrize("items", [4, 1_000_000])
+def test_items_are_counted_whether_there_are_few_or_many(items: int) -> None:
+    found, counts = count_items(np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items)
+
+    assert (found.tolist(), counts.tolist()) == ([0, 3], [1, 2])
+
+
+def test_no_lists_list_nothing() -> None:
+    nothing = np.empty((0, 3), dtype=np.int32)
+
+    assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
+    assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
+    assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)] == [0, 0]
+
+
+RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)
+UNKNOWN = -7
+
+
+def padded(rows: list[list[int]], k: int) -> tuple[np.ndarray, np.ndarray]:
+    codes = np.array([row + [-1] * (k - len(row)) for row in rows], dtype=np.int32).reshape(-1, k)
+    return codes, np.array([len(row) for row in rows], dtype=np.int32)
+
+
+def test_churn_of_worked_lists() -> None:
+    now = padded([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1], [1, 2, 3], []], 3)
+    last = padded([[3, 1, 2], [1, 2, 9], [7, 8, 9], [1, 2], [], [1]], 3)
+
+    np.testing.assert_array_equal(churn(*now, *last), [0, 1 / 3, 1, 1 / 2, math.nan, math.nan])
+
+
+def test_an_item_that_this_run_does_not_hold_counts_in_the_length_of_the_last_list() -> None:
+    now = padded([[1, 2, 3]], 3)
+    last = padded([[UNKNOWN, 1, -1]], 3)
+
+    assert churn(*now, *last).tolist() == [2 / 3]
+
+
+def test_the_last_list_is_cut_to_the_present_depth() -> None:
+    assert churn(*padded([[1, 2]], 2), *padded([[2, 9, 1]], 3)).tolist() == [1 / 2]
+
+
+@given(st.lists(st.tuples(RANKING, RANKING), max_size=6), st.integers(1, 6), st.integers(5, 7))
+def test_churn_is_its_definition(pairs: list[tuple[list[int], list[int]]], k: int, width: int) -> None:
+    now, last = [a[:k] for a, _ in pairs], [b for _, b in pairs]
+    # Items 8 and 9 are of the last run alone.
+    now = [[item for item in row if item < 8] for row in now]
+    coded = [[item if item < 8 else UNKNOWN for item in row] for row in last]
+
+    found = churn(*padded(now, k), *padded(coded, width))
+
+    expected = [
+        1 - len(set(a) & set(b[:k])) / max(len(a), len(b[:k])) if a and b else math.nan for a, b in zip(now, last, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)

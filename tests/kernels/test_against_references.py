@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rbo import RankingSimilarity
 
-from kernels import reference, reference_footrule, reference_kendall, reference_rbo, reference_relevance
+from kernels import reference, reference_kendall, reference_rbo, reference_relevance
 from kernels import reference_kendall as slow
 from kernels.conftest import limit_all_pairs
 from kernels.reference import LONG, SHORT, TOPS, alignments
@@ -100,10 +100,10 @@ OF_SHORT_LISTS: Measures = {
         tau_ap_symmetric,
         lambda a, b: (reference_kendall.tau_ap(a, b) + reference_kendall.tau_ap(b, a)) / 2,
     ),
-    "footrule": (footrule, reference_footrule.footrule),
-    "footrule_normalized": (footrule_normalized, reference_footrule.footrule_normalized),
-    "topk_footrule": (topk_footrule, reference_footrule.topk_footrule),
-    "topk_footrule_normalized": (topk_footrule_normalized, reference_footrule.topk_footrule_normalized),
+    "footrule": (footrule, reference.footrule),
+    "footrule_normalized": (footrule_normalized, reference.footrule_normalized),
+    "topk_footrule": (topk_footrule, reference.topk_footrule),
+    "topk_footrule_normalized": (topk_footrule_normalized, reference.topk_footrule_normalized),
     **{
         f"{of.__name__}, penalty {penalty}": (partial(of, penalty=penalty), partial(define, penalty=penalty))
         for of, define in (
@@ -213,10 +213,10 @@ MEASURES: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] 
         element_weighted_kendall_distance_normalized,
         slow.element_weighted_kendall_distance_normalized,
     ),
-    "element_weighted_footrule": (element_weighted_footrule, reference_footrule.weighted_footrule),
+    "element_weighted_footrule": (element_weighted_footrule, reference.weighted_footrule),
     "element_weighted_footrule_normalized": (
         element_weighted_footrule_normalized,
-        reference_footrule.weighted_footrule_normalized,
+        reference.weighted_footrule_normalized,
     ),
     **{
         f"{of.__name__}, {discount}": (partial(of, discount=discount), partial(define, discount=discount))
@@ -226,7 +226,7 @@ MEASURES: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] 
                 position_weighted_kendall_distance,
                 lambda a, b, _, discount: slow.generalized_kendall_distance(a, b, ONES, discount),
             ),
-            (generalized_footrule, reference_footrule.weighted_footrule),
+            (generalized_footrule, reference.weighted_footrule),
         )
         for discount in DISCOUNTS
     },
