@@ -96,6 +96,7 @@ def running_postgres(*, in_memory: bool = True) -> Iterator[PostgresServer]:
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-", dir=_IN_MEMORY if in_memory else None))
     data, server = _create(home, account), PostgresServer(port=free_port())
     settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
+    settings |= {} if in_memory else {"shared_buffers": "1GB"}  # as a server that holds much is given
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     with running(
         [program, "-D", str(data), *options],
