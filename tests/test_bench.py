@@ -3,7 +3,7 @@
 import numpy as np
 
 from bench import calibration, incidents, rule_evaluation, soak
-from bench.worlds import World
+from bench.calibration import World
 from faults import Fault, Kind
 from monitor.model.rules import is_learned
 

@@ -11,7 +11,6 @@ MODULES = ("metrics", "pull", "rule_evaluation", "runs")
 SIMULATIONS = (
     "calibration",
     "sequences",
-    "thresholds",
     "runs",
     "many",
     "soak",

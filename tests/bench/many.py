@@ -27,7 +27,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.pull import canned_server
 
 WARM_ROUNDS = 2
@@ -217,7 +216,3 @@ def _seconds(stored: object) -> float:
     if isinstance(stored, str):
         return datetime.fromisoformat(stored).replace(tzinfo=UTC).timestamp()
     return float(str(stored)) / 1e6
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

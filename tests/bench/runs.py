@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers.postgres import running_postgres
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.many import Plan, serving
 from bench.pull import canned_server
 
