@@ -38,7 +38,7 @@ HASHED: dict[str, set[str]] = {
     "FileItemWeightsOptions": FILE | {"item", "weight"},
     "FileItemTitlesOptions": FILE | {"item", "title"},
     "FileRelevanceOptions": FILE | {"user", "items", "grades", "item", "grade"},
-    "RedisSourceOptions": {"url", "type", "key", "field", "best", "items", "scores"},
+    "RedisSourceOptions": {"url", "type", "key", "field", "items", "scores"},
     "RedisUsersOptions": {"url", "key"},
     "SparkSourceOptions": SQL - {"url", "query"} | FILE | LISTS,
     "SparkUsersOptions": SQL - {"url", "query"} | FILE | {"user"},

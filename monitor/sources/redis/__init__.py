@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.errors import ConfigError
 from monitor.options import NOT_IN_HASH, Duration, Options
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
@@ -58,9 +57,6 @@ class RedisSourceOptions(RedisOptions):
         "placeholder are kept: `recs:{{user}}` has the hash tag of a cluster."
     )
     field: Template | None = Field(default=None, description="The field of a hash; `{user}` may stand here instead.")
-    best: Literal["highest", "lowest"] = Field(
-        default="highest", description="Which scores of a sorted set come first: `lowest` where they are ranks."
-    )
     items: Expression = Field(default="@", description="JMESPath to the array of item ids in the JSON, best first.")
     scores: Expression | Literal[True] | None = Field(
         default=None,
@@ -81,29 +77,22 @@ class RedisSourceOptions(RedisOptions):
         if f"{self.key}{self.field}".count("{user}") != 1 or (self.field is None) == (self.type == "hash"):
             msg = "key must contain {user} once, or field, which goes with type: hash alone: else all users get the same list"
             raise ValueError(msg)
-        of_json, of_sets = self.items != "@" or isinstance(self.scores, str), self.best != "highest" or self.scores is True
-        if (of_json and not has_json) or (of_sets and self.type != "zset"):
-            msg = "items and an expression as scores are for JSON in a string or hash, best and scores: true for a zset"
+        of_json = self.items != "@" or isinstance(self.scores, str)
+        if (of_json and not has_json) or (self.scores is True and self.type != "zset"):
+            msg = "items and an expression as scores are for JSON in a string or hash, scores: true for a zset"
             raise ValueError(msg)
         return self
 
 
 class RedisUsersOptions(RedisOptions):
-    """Users in Redis: members of a set or sorted set, fields of a hash, or what the names of keys have in common."""
+    """Users in Redis: members of a set, or what the names of keys have in common."""
 
     key: Template = Field(
-        description="Their key; or, such as `recs:v2:{user}`, what the keys of each look like, which SCAN looks for among all. "
+        description="The set's key; or, such as `recs:v2:{user}`, what each user's key looks like: SCAN looks for these among all. "
         "`{slot:%Y-%m-%d}` is filled in."
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read them.")
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=5_000_000, ge=1, le=10**8, description="Most of them.")
-
-
-def _all_users(lists: RedisSourceOptions) -> RedisUsersOptions:
-    if "k" in placeholders(lists.key) or ("{user}" not in lists.key and lists.field != "{user}"):
-        msg = "all: true needs a key without {k}, or the field {user}: give users.redis instead"
-        raise ConfigError(msg)
-    return RedisUsersOptions(url=lists.url, key=lists.key)
 
 
 _SOURCE = "monitor.sources.redis.source"
@@ -111,6 +100,5 @@ _SOURCE = "monitor.sources.redis.source"
 REDIS = SourceKind(
     lists=Reader(RedisSourceOptions, f"{_SOURCE}:RedisSource", "Redis or Valkey. Needs the extra `redis`."),
     is_live=lambda options: "slot" not in placeholders(f"{options.key}{options.field}"),
-    all_users=_all_users,
     users=Reader(RedisUsersOptions, f"{_SOURCE}:RedisUsers", "Users in Redis or Valkey."),
 )

@@ -1,4 +1,4 @@
-"""RedisSource: asks for the users of a panel batch by batch, within one deadline; RedisUsers: members of a key, or keys."""
+"""RedisSource: asks for the users of a panel batch by batch, within one deadline; RedisUsers: members of a set, or keys."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class RedisSource:
     def _ask(self, pipeline: Any, last: int, key: str, field: str) -> None:  # noqa: ANN401 - one of redis-py's two
         options = self._options
         if options.type == "zset":
-            pipeline.zrange(key, 0, last, desc=options.best == "highest", withscores=options.scores is True)
+            pipeline.zrevrange(key, 0, last, withscores=options.scores is True)
         elif options.type == "list":
             pipeline.lrange(key, 0, last)
         elif options.type == "string":
@@ -201,12 +201,9 @@ class RedisUsers:
 
 
 def _members(client: Any, key: str) -> Iterable[str]:  # noqa: ANN401 - one of redis-py's two
-    """Members of a set or sorted set, fields of a hash; of a name with ``{user}`` what stands there in names of keys."""
+    """Members of a set; of a name with ``{user}`` what stands there in names of keys."""
     before, has_user, after = key.partition("{user}")
-    if has_user:
-        glob = "*".join(re.sub(r"([\[\]*?^\\])", r"\\\1", part) for part in (before, after))
-        return (name[len(before) : len(name) - len(after)] for name in client.scan_iter(match=glob, count=_ROWS))
-    if (kind := client.type(key)) in ("zset", "hash"):
-        pairs = client.zscan_iter(key, count=_ROWS) if kind == "zset" else client.hscan_iter(key, count=_ROWS)
-        return (member for member, _ in pairs)
-    return (member for member in client.sscan_iter(key, count=_ROWS))
+    if not has_user:
+        return (member for member in client.sscan_iter(key, count=_ROWS))
+    glob = "*".join(re.sub(r"([\[\]*?^\\])", r"\\\1", part) for part in (before, after))
+    return (name[len(before) : len(name) - len(after)] for name in client.scan_iter(match=glob, count=_ROWS))
