@@ -7,7 +7,7 @@ from pathlib import Path
 
 from boards import DASHBOARDS, render
 from metrics.reactions import reactions_table
-from monitor.export import series_reference
+from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
 from settings_reference import profiles_reference, settings_reference
 

@@ -7,7 +7,8 @@ from typing import Any
 from starlette.applications import Starlette
 
 import factories
-from monitor.export import SERIES, Kind, PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
+from monitor.export.series import SERIES, Kind
 from monitor.model.alerts import AlertState, Expectation, Outcome, State
 from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, SegmentFall, UserGroup
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow

@@ -142,7 +142,7 @@ def _as_page(found: Backtest) -> dict[str, object]:
 
 def _draw(found: Backtest, subject: Subject) -> Markup:
     """What rules look at, over all users, and when alerts about it fire in any segment: with these rules, and then."""
-    from monitor.charts import Level, Point, Span, draw_series
+    from monitor.charts.time_chart import Level, Point, Span, draw_series
     from monitor.model.rules import Direction, FixedLimit
     from monitor.web.pages.comparison import alert_spans
 

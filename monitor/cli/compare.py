@@ -185,7 +185,7 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
 
 def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
     """The same as its page shows it."""
-    from monitor.charts import Bar, draw_bars
+    from monitor.charts.bars import Bar, draw_bars
     from monitor.frames.comparison import draw_pair
     from monitor.frames.summary import draw_distribution
 

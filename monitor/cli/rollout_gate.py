@@ -176,7 +176,7 @@ def _as_page(found: Certificate) -> dict[str, object]:
 
 def _draw_course(found: Certificate, place: int) -> Markup:
     """The confidence sequence of one segment: mean and bounds, look after look, against the margin."""
-    from monitor.charts import Band, Level, Point, draw_series
+    from monitor.charts.time_chart import Band, Level, Point, draw_series
 
     looks = [(slot, segments[place]) for slot, segments in found.course.items()]
     points = [

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 from markupsafe import Markup
 
-from monitor.charts import Plot, draw_slopes
-from monitor.charts.svg import element
+from monitor.charts.slope_chart import draw_slopes
+from monitor.charts.svg import Plot, element
 from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists

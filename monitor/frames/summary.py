@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 from markupsafe import Markup
 
-from monitor.charts import Level, Plot, draw_histogram
-from monitor.charts.svg import element
+from monitor.charts.bars import draw_histogram
+from monitor.charts.svg import Plot, element
+from monitor.charts.time_chart import Level
 from monitor.errors import InputError, MetricError
 from monitor.frames.lists import ArrowTable, as_frame, refuses_broken_text
 from monitor.metrics import parse

@@ -12,7 +12,7 @@ import structlog
 from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import ConfigError, DatabaseError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms

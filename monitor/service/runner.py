@@ -29,7 +29,7 @@ from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
 
 if TYPE_CHECKING:  # prometheus_client takes a while to import
-    from monitor.export import PrometheusPublisher
+    from monitor.export.publisher import PrometheusPublisher
     from monitor.receivers.pings import RunPings
 
 T = TypeVar("T")

@@ -11,22 +11,10 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from factories import DAY
-from monitor.charts import (
-    Band,
-    Bar,
-    Level,
-    Point,
-    Span,
-    draw_bars,
-    draw_heat_map,
-    draw_series,
-    draw_slopes,
-    draw_sparkline,
-    draw_stack,
-    draw_waterfall,
-)
-from monitor.charts.slope_chart import describe_move, draw_thumbnail
+from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
+from monitor.charts.slope_chart import describe_move, draw_slopes, draw_thumbnail
 from monitor.charts.svg import Axis, axis_of, element, ticks, write_value
+from monitor.charts.time_chart import Band, Level, Point, Span, draw_series, draw_sparkline, draw_stack
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 import published
 from deploy.scrape_target import living, serving_page
 from deploy.story import Story, told
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from servers.prometheus import Prometheus, running_prometheus
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from typing import Any
 from deploy.dashboards import Page
 from drift_lists import lists_folder
 from factories import HOUR
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.service.commands.one_shot import open_one_shot
 from servers import require
 from servers.prometheus import Prometheus, running_prometheus

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import published
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.web.server import WebServer
 
 

@@ -22,8 +22,7 @@ from deploy.dashboards import Page
 from deploy.scrape_target import living, serving_page
 from factories import HeldClock
 from monitor.errors import DatabaseTrouble
-from monitor.export import PrometheusPublisher
-from monitor.export.publisher import SHOWN_UNCONFIRMED_S
+from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.model.alerts import Expectation, State
 from monitor.model.runs import LatestRun
 from servers import require

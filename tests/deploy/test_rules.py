@@ -32,7 +32,7 @@ from deploy.shipped import (
 )
 from deploy.story import quicken
 from monitor.cli.main import app
-from monitor.export import SERIES
+from monitor.export.series import SERIES
 from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
 from monitor.settings.comparison_options import CONDITION_ALERTS as OF_CONDITIONS
 from monitor.settings.comparison_options import ComparisonOptions

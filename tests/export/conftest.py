@@ -1,7 +1,7 @@
 import pytest
 
 from factories import HeldClock
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 
 
 class Page:

@@ -12,17 +12,16 @@ import pytest
 import published
 from export.page import scraped
 from monitor.errors import ConfigError, DatabaseTrouble, DeliveryError, DeliveryTrouble
-from monitor.export import (
+from monitor.export.batch_export import (
     DAEMON_GAUGES,
     FINAL_SERIES,
-    SERIES,
-    Kind,
-    PrometheusPublisher,
     families_of_comparison,
     require_textfile,
     write_families,
     write_textfile,
 )
+from monitor.export.publisher import PrometheusPublisher
+from monitor.export.series import SERIES, Kind
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 import published
 from export.page import scraped
 from monitor.errors import DatabaseTrouble
-from monitor.export import SERIES, Kind, PrometheusPublisher, series_reference
 from monitor.export import publisher as module
-from monitor.export.publisher import CONFIRMED, SHOWN_UNCONFIRMED_S
+from monitor.export.publisher import CONFIRMED, SHOWN_UNCONFIRMED_S, PrometheusPublisher
+from monitor.export.series import SERIES, Kind, series_reference
 from servers import require
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -13,9 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import published
 from export.page import scraped
-from monitor.export import PrometheusPublisher
 from monitor.export.exposition import Gauges
-from monitor.export.publisher import choose_segments, removable_segments
+from monitor.export.publisher import PrometheusPublisher, choose_segments, removable_segments
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import Severity

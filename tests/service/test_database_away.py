@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from factories import HOUR
 from logs import captured
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import outage
 from monitor.service.daemon.daemon import Daemon

@@ -11,7 +11,7 @@ from structlog.testing import CapturingLogger
 
 from alerts.test_conditions import condition
 from factories import DAY, SLOT, HeldClock, comparison, pull, rule
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus

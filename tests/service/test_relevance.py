@@ -19,7 +19,7 @@ from drift_lists import lists_folder
 from factories import DAY
 from monitor import __version__
 from monitor.cli.main import app
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.rankings import Arm
 from monitor.model.runs import RunResult
 from monitor.service.commands.one_shot import OneShot

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 import published
 from factories import HeldClock
 from monitor.errors import DatabaseError
-from monitor.export import SERIES, Kind
+from monitor.export.series import SERIES, Kind
 from monitor.model.runs import LatestRun, RunStatus, Watermark
 from monitor.service.daemon.jobs import ROUNDS, LatestRuns
 from monitor.storage import open_store

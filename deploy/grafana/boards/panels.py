@@ -9,7 +9,7 @@ from typing import Any
 from boards.colours import BAD, GREY, SEQUENTIAL, STATES
 from boards.layout import DATABASE, METRICS, Json
 from boards.queries import Sql, prove
-from monitor.export import SERIES
+from monitor.export.series import SERIES
 
 Queries = Mapping[str, str] | Sql
 """Legends by PromQL, or one query to the database."""

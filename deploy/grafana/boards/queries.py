@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from monitor.export import SERIES, Kind
-from monitor.export.series import PREFIX
+from monitor.export.series import PREFIX, SERIES, Kind
 
 JOB = 'job=~"$job"'
 ONE = 'comparison="$comparison"'

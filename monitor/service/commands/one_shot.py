@@ -18,8 +18,9 @@ from prometheus_client.metrics_core import Metric
 from monitor import __version__
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
-from monitor.export import PrometheusPublisher, counted_families, families_of_comparison, write_families, write_textfile
+from monitor.export.batch_export import counted_families, families_of_comparison, write_families, write_textfile
 from monitor.export.exposition import FamilyCollector
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.errors import DatabaseError, MonitorError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of

@@ -12,7 +12,7 @@ from itertools import count
 import structlog
 
 from monitor.errors import DatabaseError, MonitorError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun, RunResult, RunStatus, Watermark
 from monitor.ports import Clock, Store

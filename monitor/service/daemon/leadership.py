@@ -10,7 +10,7 @@ from datetime import timedelta
 import structlog
 
 from monitor.errors import DatabaseError, MonitorError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import Lease, Occupied
 from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile

@@ -14,7 +14,7 @@ import structlog
 from monitor.alerts.machine import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
 from monitor.model.notifications import Message
 from monitor.model.rules import Severity

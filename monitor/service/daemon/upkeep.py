@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from monitor.errors import DatabaseError
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.ports import Store
 from monitor.settings.configuration import RetentionOptions
 

@@ -11,7 +11,7 @@ import structlog
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
-from monitor.export import PrometheusPublisher
+from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import Claim
 from monitor.ports import Clock, RunStore
 from monitor.service.clock import JumpFinder

@@ -12,23 +12,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from monitor.charts import (
-    Band,
-    Bar,
-    Level,
-    Point,
-    Span,
-    draw_bars,
-    draw_heat_map,
-    draw_series,
-    draw_slopes,
-    draw_sparkline,
-    draw_stack,
-    draw_waterfall,
-    read_style,
-)
-from monitor.charts.slope_chart import draw_thumbnail
-from monitor.charts.svg import element, link_to
+from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
+from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
+from monitor.charts.svg import element, link_to, read_style
+from monitor.charts.time_chart import Band, Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Coverage
