@@ -39,6 +39,7 @@ _NEARLY = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?",
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LARGEST_SECRET_FILE = 1 << 16
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
@@ -142,6 +143,28 @@ def require_header_text(text: str) -> str:
         msg = "must be printable ASCII text on one line without blanks at its ends"
         raise ValueError(msg)
     return text
+
+
+def of_secret(check: Callable[[str], object]) -> AfterValidator:
+    """The check of a text, for a secret."""
+
+    def check_secret(secret: SecretStr) -> SecretStr:
+        check(secret.get_secret_value())
+        return secret
+
+    return AfterValidator(check_secret)
+
+
+HeaderSecret = Annotated[SecretStr, of_secret(require_header_text)]
+
+
+def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    """The headers; ValueError, which repeats none of them, when one has a name that is none, or a value of several lines."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
+            msg = "a header's name is letters, digits and hyphens, and its value has no line break"
+            raise ValueError(msg)
+    return headers
 
 
 def is_secret(annotation: object) -> bool:

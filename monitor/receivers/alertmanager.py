@@ -19,8 +19,8 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
-from monitor.options import Duration, LabelName, Options
-from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url, without_path
+from monitor.options import Duration, HeaderSecret, LabelName, Options
+from monitor.receivers.fields import CaFile, ReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url

@@ -21,7 +21,8 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.model.rules import Severity
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, of_secret, repeated
+from monitor.options import of_secret
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -11,9 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.model.notifications import Treatment, Updates
-from monitor.options import ConfigPath, Duration, Options, require_header_text, web_url_of
+from monitor.options import ConfigPath, Duration, Options, check_headers, of_secret, web_url_of
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
 LONGEST_TIMEOUT = timedelta(seconds=30)
 
@@ -42,22 +40,9 @@ def without_path(path: str, advice: str) -> AfterValidator:
     return AfterValidator(check_base)
 
 
-def of_secret(check: Callable[[str], object]) -> AfterValidator:
-    """The check of a text, for a secret."""
-
-    def check_secret(secret: SecretStr) -> SecretStr:
-        check(secret.get_secret_value())
-        return secret
-
-    return AfterValidator(check_secret)
-
-
-def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+def check_further_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     """Refuse names that are none, and headers that the program itself sets."""
-    for name in headers:
-        if not _TOKEN.fullmatch(name):
-            msg = "a header's name is letters, digits and hyphens"  # what stands there may be the value
-            raise ValueError(msg)
+    for name in check_headers(headers):
         if name.lower() in _OURS or name.lower().startswith("x-rankwatch-"):
             msg = f"{name} is set by rankwatch itself: leave it out"
             raise ValueError(msg)
@@ -81,7 +66,6 @@ ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 """A metric label and a key of the outbox."""
 Url = Annotated[str, AfterValidator(check_url)]
 SecretUrl = Annotated[SecretStr, of_secret(check_url)]
-HeaderSecret = Annotated[SecretStr, of_secret(require_header_text)]
 Timeout = Annotated[Duration, AfterValidator(_at_most)]
 """How long one request may take from first to last byte."""
 CaFile = Annotated[ConfigPath | None, Field(description="PEM file of the authorities to trust instead of the usual ones.")]

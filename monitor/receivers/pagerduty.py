@@ -18,7 +18,8 @@ from pydantic import Field, SecretStr
 from monitor.errors import DeliveryError
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated, without_path
+from monitor.options import of_secret
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean

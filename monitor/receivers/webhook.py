@@ -41,7 +41,8 @@ from monitor.alerts.incidents import find_leads
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, RepeatEvery, SecretUrl, check_headers, repeated
+from monitor.options import HeaderSecret
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, check_further_headers, repeated
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels, idempotency_key, label_fingerprint
 from monitor.receivers.message.safe_text import clean, page_url
@@ -57,7 +58,7 @@ class WebhookOptions(ReceiverEntry):
 
     url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
     secret: SecretStr | None = Field(None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it.")
-    headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_headers)] = Field(
+    headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_further_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."
     )
     updates: bool = Field(

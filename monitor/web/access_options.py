@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from monitor.options import ConfigPath
+from monitor.options import ConfigPath, of_secret
 
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
 _LEAST_COST, _MOST_COST = 4, 16
@@ -19,15 +19,14 @@ def cost_of(hashed: str) -> int:
     return int(hashed[4:6])
 
 
-def _require_hash(secret: SecretStr) -> SecretStr:
-    found = _HASH.fullmatch(secret.get_secret_value())
+def _require_hash(hashed: str) -> None:
+    found = _HASH.fullmatch(hashed)
     if found is None:
         msg = "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 NAME makes one"
         raise ValueError(msg)
     if not _LEAST_COST <= int(found[1]) <= _MOST_COST:
         msg = f"is a hash of cost {int(found[1])}: choose one from 10 to {_MOST_COST}, or requests would wait for it too long"
         raise ValueError(msg)
-    return secret
 
 
 def _require_user(name: str) -> str:
@@ -95,9 +94,9 @@ class AccessOptions(_Part):
     """The whole file."""
 
     tls_server_config: TlsOptions = Field(default_factory=TlsOptions)
-    basic_auth_users: Mapping[
-        Annotated[str, AfterValidator(_require_user)], Annotated[SecretStr, AfterValidator(_require_hash)]
-    ] = Field(default_factory=dict, max_length=1000)
+    basic_auth_users: Mapping[Annotated[str, AfterValidator(_require_user)], Annotated[SecretStr, of_secret(_require_hash)]] = (
+        Field(default_factory=dict, max_length=1000)
+    )
 
     @property
     def authenticates(self) -> bool:

@@ -11,50 +11,34 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo, model_validator
 
-from monitor.options import NOT_IN_HASH, ConfigPath, Duration, OneOf, Options, require_header_text
+from monitor.options import (
+    NOT_IN_HASH,
+    ConfigPath,
+    Duration,
+    HeaderSecret,
+    OneOf,
+    Options,
+    check_headers,
+    of_secret,
+    require_header_text,
+    web_url_of,
+)
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.http.body import body_for_batch
 from monitor.sources.http.profiles import with_profile
 from monitor.sources.kinds import Reader, SourceKind
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-
-def _check_url(url: SecretStr) -> SecretStr:
+def _check_url(text: str) -> None:
     # Messages do not repeat the address, which may hold a password.
-    text = check_placeholders(url.get_secret_value(), "user", "users", "k")
-    if not text.isascii() or re.search(r"[\s\x00-\x1f\x7f]", re.sub(r"\{[^{}]*\}", "", text)):
-        msg = "has blanks or characters beyond ASCII: write them percent-encoded"
+    filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(text, "user", "users", "k"))
+    if not text.isascii() or web_url_of(filled) is None:
+        msg = "is no URL: expected http://host:port/path, with blanks and characters beyond ASCII percent-encoded"
         raise ValueError(msg)
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        msg = "is no URL: expected http://host:port/path"
-        raise ValueError(msg) from None
-    if parts.scheme not in ("http", "https") or not host:
-        msg = "must start with http:// or https:// and name a host"
-        raise ValueError(msg)
-    if "{" in parts.netloc:
+    if "{" in urlsplit(text).netloc:
         msg = "may have placeholders after the host only"
         raise ValueError(msg)
-    return url
-
-
-def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
-            msg = "a header's name is letters, digits and hyphens, and its value has no line break"
-            raise ValueError(msg)
-    return headers
-
-
-def _check_token(token: SecretStr) -> SecretStr:
-    if not re.fullmatch(r"[\x21-\x7e]+", token.get_secret_value()):
-        msg = "must be printable ASCII without blanks"
-        raise ValueError(msg)
-    return token
 
 
 def _check_method(method: object) -> object:
@@ -116,7 +100,7 @@ class AuthOptions(OneOf):
 class HttpSourceOptions(Options):
     """A recommender that answers one user's list a request, or those of a batch, as JSON."""
 
-    url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
+    url: Annotated[SecretStr, of_secret(_check_url)] = Field(
         description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded; `{users}` is a batch, with "
         "commas between. No redirects.",
     )
@@ -168,12 +152,10 @@ class HttpSourceOptions(Options):
         'With `batch`, `"{users}"` alone is the array of their keys, `"{count}"` their number, and an array of one element '
         "that names `{user}` has that element once a user.",
     )
-    headers: Annotated[dict[str, SecretStr], AfterValidator(_check_headers)] = Field(
+    headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
         default_factory=dict, description="Headers to send; `Name_file: path` reads the value from a file."
     )
-    token: Annotated[SecretStr, AfterValidator(_check_token)] | None = Field(
-        default=None, description="Token for `Authorization: Bearer`."
-    )
+    token: HeaderSecret | None = Field(default=None, description="Token for `Authorization: Bearer`.")
     auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
         default=None, description="How the source is told who asks, beyond `token`, `headers` and user and password in `url`."
     )
@@ -222,7 +204,7 @@ class HttpSourceOptions(Options):
         if self.body is not None and self.method != "POST":
             msg = "body is sent with method: POST only"
             raise ValueError(msg)
-        _check_url(SecretStr(self.address))
+        _check_url(self.address)
         if self.endpoint and re.search("[?#]", self.url.get_secret_value()):
             msg = "url may have no ? or #, since endpoint follows it"
             raise ValueError(msg)

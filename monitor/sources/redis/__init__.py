@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.options import NOT_IN_HASH, Duration, Options
+from monitor.options import NOT_IN_HASH, Duration, Options, of_secret
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.kinds import Reader, SourceKind
@@ -20,12 +20,11 @@ _URL = re.compile(
 _HASH_TAG = re.compile(r"\{([^{}]*\{[^{}]*\}[^{}]*)\}")
 
 
-def _check_url(url: SecretStr) -> SecretStr:
+def _check_url(url: str) -> None:
     # Messages do not repeat the address, which may hold a password.
-    if not _URL.fullmatch(url.get_secret_value()):
+    if not _URL.fullmatch(url):
         msg = "is no address of Redis: expected redis://user:password@host:6379/0, special characters of a password as %XX"
         raise ValueError(msg)
-    return url
 
 
 def _check_template(template: str) -> str:
@@ -39,7 +38,7 @@ Template = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_
 class RedisOptions(Options):
     """Where Redis or Valkey is."""
 
-    url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
+    url: Annotated[SecretStr, of_secret(_check_url)] = Field(
         description="`redis://user:password@host:6379/0`, `unix:///path?db=0`, `redis+sentinel://host,host/service/0` or "
         "`redis+cluster://host,host`; `rediss` in place of `redis` is TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, "
         "`&sentinel_password=...` may follow. It is only read from; give a user who may do no more."
@@ -88,7 +87,7 @@ class RedisUsersOptions(RedisOptions):
     """Users in Redis: members of a set, or what the names of keys have in common."""
 
     key: Template = Field(
-        description="The set's key; or, such as `recs:v2:{user}`, what each user's key looks like: SCAN looks for these among all. "
+        description="The set's key; or, such as `recs:v2:{user}`, what each user's key looks like: SCAN then looks for them. "
         "`{slot:%Y-%m-%d}` is filled in."
     )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read them.")
