@@ -31,6 +31,7 @@ from pydantic_core import CoreSchema
 from monitor.files import read_bounded
 from monitor.redaction import display_url
 
+_T = TypeVar("_T")
 _OneOfT = TypeVar("_OneOfT", bound="OneOf")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
@@ -40,12 +41,32 @@ _CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LARGEST_SECRET_FILE = 1 << 16
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
 # Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which: `config_hash` omits it.
 NOT_IN_HASH = object()
+
+
+def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
+    """A check that keeps a value, or a secret, that this reads; what is wrong is the ValueError that it raises."""
+
+    def check(value: _T) -> _T:
+        parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        return value
+
+    return AfterValidator(check)
+
+
+def must(hold: Callable[[Any], object], reason: str) -> AfterValidator:
+    """A check that keeps a value, or a secret, for which this holds, and else gives the reason."""
+
+    def require(value: object) -> None:
+        if not hold(value):
+            raise ValueError(reason)
+
+    return readable_by(require)
 
 
 def parse_duration(value: object) -> timedelta:
@@ -80,18 +101,11 @@ def _advice(value: object) -> str:
     return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
-def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        msg = "must be longer than zero"
-        raise ValueError(msg)
-    return value
-
-
 # A length of time above zero, written as `15m`.
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
-    AfterValidator(_positive),
+    must(lambda value: value > timedelta(0), "must be longer than zero"),
     WithJsonSchema({"type": "string", "pattern": rf"^{_DURATION.pattern}$", "examples": ["30s", "15m", "1h30m", "7d"]}),
 ]
 
@@ -114,17 +128,12 @@ def _expand_home(text: str) -> Path:
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 
 
-def _label(text: str) -> str:
-    if not _LABEL.fullmatch(text) or text.startswith("__"):
-        msg = "must be a label name: letters, digits and _, not beginning with a digit or __"
-        raise ValueError(msg)
-    if text in _TAKEN_LABELS:
-        msg = "is a label that rankwatch sets itself: use another name"
-        raise ValueError(msg)
-    return text
-
-
-LabelName = Annotated[str, AfterValidator(_label)]  # name of a further label of alerts, as Prometheus has them
+# Name of a further label of alerts, as Prometheus has them.
+LabelName = Annotated[
+    str,
+    must(_LABEL.fullmatch, "must be a label name: letters, digits and _, not beginning with a digit or __"),
+    must(lambda name: name not in _TAKEN_LABELS, "is a label that rankwatch sets itself: use another name"),
+]
 
 
 def web_url_of(text: str) -> SplitResult | None:
@@ -137,25 +146,12 @@ def web_url_of(text: str) -> SplitResult | None:
     return parts if is_whole and not re.search(r"[\x00-\x20\x7f]", text) else None
 
 
-def require_header_text(text: str) -> str:
-    """The text; ValueError when it cannot stand in a header: line breaks, other controls, beyond ASCII, blanks at its ends."""
-    if not text or text != text.strip() or not (text.isascii() and text.isprintable()):
-        msg = "must be printable ASCII text on one line without blanks at its ends"
-        raise ValueError(msg)
-    return text
-
-
-def of_secret(check: Callable[[str], object]) -> AfterValidator:
-    """The check of a text, for a secret."""
-
-    def check_secret(secret: SecretStr) -> SecretStr:
-        check(secret.get_secret_value())
-        return secret
-
-    return AfterValidator(check_secret)
-
-
-HeaderSecret = Annotated[SecretStr, of_secret(require_header_text)]
+_of_header = must(
+    lambda text: text and text == text.strip() and text.isascii() and text.isprintable(),
+    "must be printable ASCII text on one line without blanks at its ends",
+)
+HeaderText = Annotated[str, _of_header]
+HeaderSecret = Annotated[SecretStr, _of_header]
 
 
 def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
-from monitor.options import Duration, HeaderSecret, LabelName, Options
+from monitor.options import Duration, HeaderSecret, LabelName, Options, must
 from monitor.receivers.fields import CaFile, ReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
@@ -29,17 +29,11 @@ PATH = "/api/v2/alerts"
 
 
 _PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
+_are_once = must(lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and none twice")
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
 # So that a thousand alerts are sent well within a lease.
 _BATCH = 250
-
-
-def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
-    if not urls or len(set(urls)) < len(urls):
-        msg = "list at least one peer, and none twice"
-        raise ValueError(msg)
-    return urls
 
 
 class BasicAuth(Options):
@@ -52,7 +46,7 @@ class BasicAuth(Options):
 class AlertmanagerOptions(ReceiverEntry):
     """Notify every peer of a Prometheus Alertmanager, each by itself."""
 
-    urls: Annotated[tuple[_PeerUrl, ...], AfterValidator(_check_peers)] = Field(
+    urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
         description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
         json_schema_extra={"minItems": 1, "uniqueItems": True},
     )

@@ -16,12 +16,12 @@ from email.policy import SMTP
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.model.rules import Severity
-from monitor.options import of_secret
+from monitor.options import must
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
@@ -41,19 +41,8 @@ _ADDRESS = rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*
 _HOST = r"^[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$"
 
 MailAddress = Annotated[str, Field(pattern=_ADDRESS, max_length=254)]
-
-
-def _check_differ(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    if len({address.lower() for address in addresses}) < len(addresses):
-        msg = "list no address twice"
-        raise ValueError(msg)
-    return addresses
-
-
-def _check_password(text: str) -> None:
-    if not text or not (text.isascii() and text.isprintable()):
-        msg = "must be printable ASCII text on one line"
-        raise ValueError(msg)
+_are_once = must(lambda to: len({each.lower() for each in to}) == len(to), "list no address twice")
+_is_plain = must(lambda text: text and text.isascii() and text.isprintable(), "must be printable ASCII text on one line")
 
 
 class EmailOptions(ReceiverEntry):
@@ -66,9 +55,9 @@ class EmailOptions(ReceiverEntry):
         description="`starttls`: never without it; `implicit`: TLS from the first byte; `none`: readable on the way.",
     )
     username: str | None = Field(None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS.")
-    password: Annotated[SecretStr, of_secret(_check_password)] | None = Field(None, description="Password to log in with.")
+    password: Annotated[SecretStr, _is_plain] | None = Field(None, description="Password to log in with.")
     sender: MailAddress = Field(description="Address that the mail comes from.", examples=["rankwatch@example.com"])
-    to: Annotated[tuple[MailAddress, ...], AfterValidator(_check_differ)] = Field(
+    to: Annotated[tuple[MailAddress, ...], _are_once] = Field(
         min_length=1, max_length=50, description="Addresses that it goes to.", json_schema_extra={"uniqueItems": True}
     )
     ca_file: CaFile = None

@@ -10,34 +10,23 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.model.notifications import Treatment, Updates
-from monitor.options import ConfigPath, Duration, Options, check_headers, of_secret, web_url_of
+from monitor.options import ConfigPath, Duration, Options, check_headers, must, web_url_of
 
 # Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
 LONGEST_TIMEOUT = timedelta(seconds=30)
 
 
-def check_url(text: str) -> str:
-    """Accept ``http(s)://host[:port][/path][?query]`` without credentials or fragment."""
-    parts = web_url_of(text)
-    if parts is None:
-        msg = "not a URL: write http://host:port/path or https://host/path"
-        raise ValueError(msg)
-    if parts.username is not None or parts.password is not None or parts.fragment:
-        msg = "must not hold a user, a password or a #fragment: credentials have their own keys"
-        raise ValueError(msg)
-    return text
+_is_url = must(web_url_of, "not a URL: write http://host:port/path or https://host/path")
+_is_bare = must(
+    lambda url: "@" not in urlsplit(url).netloc and not urlsplit(url).fragment,
+    "must not hold a user, a password or a #fragment: credentials have their own keys",
+)
 
 
 def without_path(path: str, advice: str) -> AfterValidator:
     """The check of a URL behind which this path is put."""
-
-    def check_base(url: str) -> str:
-        if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith(path):
-            msg = f"must not hold a ?query and must not end in {path}: {advice}"
-            raise ValueError(msg)
-        return url
-
-    return AfterValidator(check_base)
+    reason = f"must not hold a ?query and must not end in {path}: {advice}"
+    return must(lambda url: not urlsplit(url).query and not urlsplit(url).path.rstrip("/").endswith(path), reason)
 
 
 def check_further_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
@@ -55,18 +44,11 @@ _OURS = frozenset({
 })  # fmt: skip
 
 
-def _at_most(value: timedelta) -> timedelta:
-    if value > LONGEST_TIMEOUT:
-        msg = f"must be at most {LONGEST_TIMEOUT.total_seconds():g}s"
-        raise ValueError(msg)
-    return value
-
-
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 """A metric label and a key of the outbox."""
-Url = Annotated[str, AfterValidator(check_url)]
-SecretUrl = Annotated[SecretStr, of_secret(check_url)]
-Timeout = Annotated[Duration, AfterValidator(_at_most)]
+Url = Annotated[str, _is_url, _is_bare]
+SecretUrl = Annotated[SecretStr, _is_url, _is_bare]
+Timeout = Annotated[Duration, must(LONGEST_TIMEOUT.__ge__, f"must be at most {LONGEST_TIMEOUT.total_seconds():g}s")]
 """How long one request may take from first to last byte."""
 CaFile = Annotated[ConfigPath | None, Field(description="PEM file of the authorities to trust instead of the usual ones.")]
 RepeatEvery = Annotated[

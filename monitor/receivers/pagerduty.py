@@ -18,13 +18,16 @@ from pydantic import Field, SecretStr
 from monitor.errors import DeliveryError
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, MessageStatus, Updates
-from monitor.options import of_secret
+from monitor.options import must
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, repeated, without_path
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
-_KEY = re.compile(r"[0-9A-Za-z]{32}")
+_is_key = must(
+    re.compile(r"[0-9A-Za-z]{32}").fullmatch,
+    "must be the integration key of an Events API v2 integration: 32 letters and digits",
+)
 _PATH = "/v2/enqueue"
 
 
@@ -41,16 +44,10 @@ _LONGEST_WORD = 24
 _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
-def _check_key(text: str) -> None:
-    if not _KEY.fullmatch(text):
-        msg = "must be the integration key of an Events API v2 integration: 32 letters and digits"
-        raise ValueError(msg)
-
-
 class PagerDutyOptions(ReceiverEntry):
     """Page through PagerDuty's Events API v2: one alert there for each incident here, acknowledged and resolved with it."""
 
-    routing_key: Annotated[SecretStr, of_secret(_check_key)] = Field(
+    routing_key: Annotated[SecretStr, _is_key] = Field(
         description="Integration key of the service's Events API v2 integration."
     )
     url: Annotated[Url, without_path(_PATH, "write https://events.pagerduty.com or https://events.eu.pagerduty.com")] = Field(

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 
 from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
 from monitor.files import describe_exposure, read_bounded
 from monitor.model.retention import Cutoffs
-from monitor.options import ConfigPath, Duration, Options
+from monitor.options import ConfigPath, Duration, Options, readable_by
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
@@ -45,11 +45,6 @@ def read_key(path: str) -> bytes:
     return key
 
 
-def _require_key(path: str) -> str:
-    read_key(path)
-    return path
-
-
 class PrivacyOptions(Options):
     """What of users and items is stored and shown."""
 
@@ -58,7 +53,7 @@ class PrivacyOptions(Options):
         description="`hmac`: users are stored and shown by keyed hashes of their ids (HMAC-SHA-256), everywhere. Sources are "
         "asked by the ids, and pages find a user by the id.",
     )
-    key_file: Annotated[ConfigPath, AfterValidator(_require_key)] | None = Field(
+    key_file: Annotated[ConfigPath, readable_by(read_key)] | None = Field(
         default=None,
         description=f"File with the key of `hmac`, {LEAST_BYTES} bytes or more, such as `openssl rand -hex 32` writes. With "
         "another key a user is another one: nobody's runs are joined with earlier ones.",

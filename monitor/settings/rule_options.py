@@ -23,7 +23,7 @@ from monitor.model.rules import (
     StandstillRule,
 )
 from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
-from monitor.options import LabelName, Options
+from monitor.options import LabelName, Options, must
 from monitor.settings.value_types import (
     AlertName,
     CoverageName,
@@ -196,14 +196,8 @@ class RuleOptions(Options):
         return (Direction.ABOVE, high) if is_above else (Direction.BELOW, low)
 
 
-def _refuse_other_words(value: object) -> object:
-    if isinstance(value, str):
-        msg = "must be default, or a list of rules"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic collects ValueError only
-    return value
-
-
 RulesOrDefault = BeforeValidator(
-    _refuse_other_words, json_schema_input_type=Literal["default"] | Annotated[tuple[RuleOptions, ...], Field(max_length=200)]
+    must(lambda given: not isinstance(given, str), "must be default, or a list of rules").func,
+    json_schema_input_type=Literal["default"] | Annotated[tuple[RuleOptions, ...], Field(max_length=200)],
 )
 """A list of rules, or the word ``default`` in its place."""

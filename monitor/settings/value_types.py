@@ -16,34 +16,17 @@ from monitor.metrics import Metric, parse
 from monitor.model.comparison import Keep
 from monitor.model.rankings import ALL
 from monitor.model.statistics import CoverageShare, Statistic
-from monitor.options import Duration, web_url_of
+from monitor.options import Duration, must, readable_by, web_url_of
 from monitor.settings.addresses import split_address
 from monitor.settings.schedule import Cron, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}").fullmatch
+_ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
+_SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
+_SHORTEST = timedelta(seconds=5)
 _YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
-
-
-def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
-    def check(text: str) -> str:
-        if not pattern.fullmatch(text):
-            msg = f"must be {expected}"
-            raise ValueError(msg)
-        return text
-
-    return AfterValidator(check)
-
-
-def _readable_by(parse_text: Callable[[str], object]) -> AfterValidator:
-    def check(text: str) -> str:
-        parse_text(text)
-        return text
-
-    return AfterValidator(check)
 
 
 def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
@@ -56,13 +39,6 @@ def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
             raise ValueError(str(error)) from None
 
     return AfterValidator(check)
-
-
-def _lease(lasts: timedelta) -> timedelta:
-    if not timedelta(seconds=5) <= lasts <= timedelta(minutes=5):
-        msg = "must be from 5s to 5m"
-        raise ValueError(msg)
-    return lasts
 
 
 def parse_metric(text: str) -> Metric:
@@ -85,20 +61,6 @@ def parse_days(text: str) -> tuple[date, date]:
         msg = "must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26"
         raise ValueError(msg)
     return days
-
-
-def _segments(value: object) -> object:
-    if isinstance(value, str) and value not in {ALL, "each"}:
-        msg = "must be all, each, or a list of segments such as [all, country=UK]"
-        raise ValueError(msg)
-    return value
-
-
-def _runs(value: object) -> object:
-    if isinstance(value, str) and _DURATION_LIKE.fullmatch(value.strip()):
-        msg = "counts consecutive runs, not time: write a whole number, such as 2"
-        raise ValueError(msg)
-    return value
 
 
 def _keep(value: object) -> object:
@@ -143,23 +105,32 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         raise ValueError(message) from None
 
 
-ComparisonName = Annotated[str, _matching(_NAME, "1 to 63 letters, digits, _, . or -, beginning with a letter or digit")]
+ComparisonName = Annotated[str, must(_NAME, "must be 1 to 63 letters, digits, _, . or -, beginning with a letter or digit")]
 AlertName = Annotated[
-    str, _matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow")
+    str,
+    must(_ALERT, "must be 1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"),
 ]
 MetricName = Annotated[str, as_printed_by(parse_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
 StatisticName = Annotated[str, as_printed_by(Statistic.parse)]
-DaysText = Annotated[str, _readable_by(parse_days)]
-CronText = Annotated[str, _readable_by(Cron.parse)]
+DaysText = Annotated[str, readable_by(parse_days)]
+CronText = Annotated[str, readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
-SegmentName = Annotated[str, _matching(_SEGMENT, f"{ALL} or dimension=value, such as country=UK")]
-SegmentChoice = BeforeValidator(_segments)
-RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
+SegmentName = Annotated[str, must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK")]
+_is_choice = must(
+    lambda given: not isinstance(given, str) or given in {ALL, "each"},
+    "must be all, each, or a list of segments such as [all, country=UK]",
+)
+SegmentChoice = BeforeValidator(_is_choice.func)
+_is_no_time = must(
+    lambda given: not _DURATION_LIKE.fullmatch(str(given).strip()),
+    "counts consecutive runs, not time: write a whole number, such as 2",
+)
+RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
 KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)])]
-Address = Annotated[str, _readable_by(split_address)]
+Address = Annotated[str, readable_by(split_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]
-LeaseTime = Annotated[Duration, AfterValidator(_lease)]
+LeaseTime = Annotated[Duration, must(lambda lasts: _SHORTEST <= lasts <= 60 * _SHORTEST, "must be from 5s to 5m")]
 ItemUrl = Annotated[str, AfterValidator(_item_url)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from monitor.options import ConfigPath, of_secret
+from monitor.options import ConfigPath, must, readable_by
 
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)
 _LEAST_COST, _MOST_COST = 4, 16
@@ -29,11 +29,13 @@ def _require_hash(hashed: str) -> None:
         raise ValueError(msg)
 
 
-def _require_user(name: str) -> str:
-    if not name.isprintable() or not name or ":" in name:
-        msg = "is no user's name: it must be printable and not empty, and hold no colon"
-        raise ValueError(msg)
-    return name
+_UserName = Annotated[
+    str,
+    must(
+        lambda name: name and name.isprintable() and ":" not in name,
+        "is no user's name: it must be printable and not empty, and hold no colon",
+    ),
+]
 
 
 class _Part(BaseModel):
@@ -94,8 +96,8 @@ class AccessOptions(_Part):
     """The whole file."""
 
     tls_server_config: TlsOptions = Field(default_factory=TlsOptions)
-    basic_auth_users: Mapping[Annotated[str, AfterValidator(_require_user)], Annotated[SecretStr, of_secret(_require_hash)]] = (
-        Field(default_factory=dict, max_length=1000)
+    basic_auth_users: Mapping[_UserName, Annotated[SecretStr, readable_by(_require_hash)]] = Field(
+        default_factory=dict, max_length=1000
     )
 
     @property

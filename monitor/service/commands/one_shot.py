@@ -23,10 +23,10 @@ from monitor.export.exposition import FamilyCollector
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import RunResult, RunStatus, kept_name
+from monitor.options import web_url_of
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
-from monitor.receivers.fields import check_url
 from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_outbox
@@ -262,11 +262,13 @@ def gateway_at(text: str, *, instance: str = "") -> Gateway:
         parts = urlsplit(text)
         credentials, _, host = parts.netloc.rpartition("@")
         url = parts._replace(netloc=host, path=parts.path.rstrip("/")).geturl()
-        check_url(url)
         (parts.hostname or "").encode("idna")  # no part of the name is empty or too long
+        is_url = web_url_of(url) is not None and not parts.fragment
     except ValueError:
+        is_url = False
+    if not is_url:
         msg = f"{option}must be a URL such as http://pushgateway.internal:9091"
-        raise ConfigError(msg) from None
+        raise ConfigError(msg)
     if parts.query or "@" in parts.path:
         msg = f"{option}must end with its path: write special characters of user and password as %XX, / as %2F"
         raise ConfigError(msg)

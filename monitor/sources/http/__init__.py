@@ -16,11 +16,12 @@ from monitor.options import (
     ConfigPath,
     Duration,
     HeaderSecret,
+    HeaderText,
     OneOf,
     Options,
     check_headers,
-    of_secret,
-    require_header_text,
+    must,
+    readable_by,
     web_url_of,
 )
 from monitor.slot_templates import check_placeholders, placeholders
@@ -41,20 +42,15 @@ def _check_url(text: str) -> None:
         raise ValueError(msg)
 
 
-def _check_method(method: object) -> object:
-    if isinstance(method, str) and method not in ("GET", "POST"):
-        msg = "must be GET or POST: by other methods one changes what is asked"
-        raise ValueError(msg)
-    return method
-
-
 _WRITING = {
     "write-back-type": "with write-back-type Gorse keeps what it recommends as feedback",
     "cascadeCreate": "with cascadeCreate Recombee creates users whom it does not know",
 }
 """Parameters with which an answer has effects, unless they are false."""
 
-_Text = Annotated[str, AfterValidator(require_header_text)]
+_changes_nothing = must(
+    lambda method: method in ("GET", "POST"), "must be GET or POST: by other methods one changes what is asked"
+)
 
 
 class HmacOptions(Options):
@@ -68,15 +64,15 @@ class HmacOptions(Options):
     digest: Literal["sha256", "sha1", "sha512"] = Field(default="sha256", description="The hash function.")
     encoding: Literal["hex", "base64"] = Field(default="hex", description="How the hash is written.")
     place: Literal["header", "query"] = Field(default="header", description="Where both go; the time then is in `{target}`.")
-    timestamp: _Text = Field(default="X-Timestamp", description="Name of the time, in Unix seconds.")
-    signature: _Text = Field(default="X-Signature", description="Name of the hash.")
+    timestamp: HeaderText = Field(default="X-Timestamp", description="Name of the time, in Unix seconds.")
+    signature: HeaderText = Field(default="X-Signature", description="Name of the hash.")
 
 
 class AwsOptions(Options):
     """Signature version 4 of AWS, by botocore: needs the extra ``aws``."""
 
-    region: _Text = Field(description="Region, such as eu-west-1.")
-    service: _Text = Field(default="execute-api", description="The service as signatures name it.")
+    region: HeaderText = Field(description="Region, such as eu-west-1.")
+    service: HeaderText = Field(default="execute-api", description="The service as signatures name it.")
     access_key: SecretStr | None = Field(
         default=None, description="Access key; without it credentials are found as AWS's own tools find them."
     )
@@ -100,7 +96,7 @@ class AuthOptions(OneOf):
 class HttpSourceOptions(Options):
     """A recommender that answers one user's list a request, or those of a batch, as JSON."""
 
-    url: Annotated[SecretStr, of_secret(_check_url)] = Field(
+    url: Annotated[SecretStr, readable_by(_check_url)] = Field(
         description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded; `{users}` is a batch, with "
         "commas between. No redirects.",
     )
@@ -140,7 +136,7 @@ class HttpSourceOptions(Options):
         description="JMESPath to what an answer holds if it tells of an error: where it finds something that is true, the "
         "answer counts as http_error. With `batch` applied to the whole and to each user's answer.",
     )
-    method: Annotated[Literal["GET", "POST"], BeforeValidator(_check_method)] = Field(
+    method: Annotated[Literal["GET", "POST"], BeforeValidator(_changes_nothing.func)] = Field(
         default="GET", description="How to ask; both must be safe to repeat."
     )
     body: Any = Field(

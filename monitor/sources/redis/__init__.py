@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.options import NOT_IN_HASH, Duration, Options, of_secret
+from monitor.options import NOT_IN_HASH, Duration, Options, must, readable_by
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.kinds import Reader, SourceKind
@@ -20,25 +20,21 @@ _URL = re.compile(
 _HASH_TAG = re.compile(r"\{([^{}]*\{[^{}]*\}[^{}]*)\}")
 
 
-def _check_url(url: str) -> None:
-    # Messages do not repeat the address, which may hold a password.
-    if not _URL.fullmatch(url):
-        msg = "is no address of Redis: expected redis://user:password@host:6379/0, special characters of a password as %XX"
-        raise ValueError(msg)
-
-
-def _check_template(template: str) -> str:
-    check_placeholders(_HASH_TAG.sub(r"\1", template), "user", "k")
-    return template
-
-
-Template = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_check_template)]
+_is_url = must(
+    _URL.fullmatch,
+    "is no address of Redis: expected redis://user:password@host:6379/0, special characters of a password as %XX",
+)
+Template = Annotated[
+    str,
+    Field(min_length=1, max_length=1000),
+    readable_by(lambda template: check_placeholders(_HASH_TAG.sub(r"\1", template), "user", "k")),
+]
 
 
 class RedisOptions(Options):
     """Where Redis or Valkey is."""
 
-    url: Annotated[SecretStr, of_secret(_check_url)] = Field(
+    url: Annotated[SecretStr, _is_url] = Field(
         description="`redis://user:password@host:6379/0`, `unix:///path?db=0`, `redis+sentinel://host,host/service/0` or "
         "`redis+cluster://host,host`; `rediss` in place of `redis` is TLS. `?ssl_ca_certs=/path`, `&ssl_certfile=...`, "
         "`&sentinel_password=...` may follow. It is only read from; give a user who may do no more."

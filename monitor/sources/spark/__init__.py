@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.options import NOT_IN_HASH, Options, of_secret
+from monitor.options import NOT_IN_HASH, Options, must
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
@@ -16,17 +16,16 @@ from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 _Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
 
 
-def _check_remote(text: str) -> None:
-    parts = urlsplit(text)
-    if parts.scheme != "sc" or not parts.hostname:
-        msg = "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like behind it"
-        raise ValueError(msg)
+_is_remote = must(
+    lambda text: urlsplit(text).scheme == "sc" and urlsplit(text).hostname,
+    "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like behind it",
+)
 
 
 class SparkOptions(Options):
     """One table a slot, of a catalogue or at a path."""
 
-    remote: Annotated[SecretStr, of_secret(_check_remote), NOT_IN_HASH] = Field(
+    remote: Annotated[SecretStr, _is_remote, NOT_IN_HASH] = Field(
         description="Address of the Spark Connect server: `sc://host:15002`, the same for both arms and the users."
     )
     table: _Place | None = Field(
