@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
@@ -228,6 +229,17 @@ class Options(BaseModel):
         for name, value in super().__repr_args__():
             yield name, _shown(value)
 
+    def _problems(self) -> Iterator[str]:
+        """What is wrong with the options together. Each class has its own, which come behind those of its bases."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        found = (vars(each)["_problems"](self) for each in reversed(type(self).__mro__) if "_problems" in vars(each))
+        if problem := next(chain.from_iterable(found), None):
+            raise ValueError(problem)
+        return self
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Let every secret be given as ``name_file`` in the schema too."""
@@ -283,13 +295,10 @@ class OneOf(Options):
         """Its value."""
         return getattr(self, self.kind)
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         given = [name for name in self.choices() if getattr(self, name) is not None]
         if len(given) != 1:
-            msg = f"give exactly one of {', '.join(self.choices())}" + (f"; found {' and '.join(given)}" if given else "")
-            raise ValueError(msg)
-        return self
+            yield f"give exactly one of {', '.join(self.choices())}" + (f"; found {' and '.join(given)}" if given else "")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
@@ -67,12 +67,9 @@ class AlertmanagerOptions(ReceiverEntry):
         description="How often a firing alert is sent again. With run-once, not serve: how often run-once is started.",
     )
 
-    @model_validator(mode="after")
-    def _one_credential(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if self.basic_auth is not None and self.bearer_token is not None:
-            msg = "give either basic_auth or bearer_token, not both"
-            raise ValueError(msg)
-        return self
+            yield "give either basic_auth or bearer_token, not both"
 
     def names(self, kind: str) -> tuple[str, ...]:
         """One name a peer, in the order of ``urls``."""

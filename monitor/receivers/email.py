@@ -9,14 +9,14 @@ Message-ID.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.policy import SMTP
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
@@ -64,15 +64,11 @@ class EmailOptions(ReceiverEntry):
     timeout: Timeout = Field(timedelta(seconds=20), description="How long one mail may take from connecting to its acceptance.")
     repeat_every: RepeatEvery = timedelta(hours=24)
 
-    @model_validator(mode="after")
-    def _whole_credential(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if (self.username is None) != (self.password is None):
-            msg = "give both username and password, or neither"
-            raise ValueError(msg)
+            yield "give both username and password, or neither"
         if self.password is not None and self.tls == "none":
-            msg = "a password is not sent without TLS: leave out username and password, or tls: none"
-            raise ValueError(msg)
-        return self
+            yield "a password is not sent without TLS: leave out username and password, or tls: none"
 
     @property
     def port_in_use(self) -> int:

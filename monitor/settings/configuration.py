@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 
 from monitor.alerts.notification_policy import MaintenanceWindow, Matcher, Route
 from monitor.files import describe_exposure, read_bounded
@@ -63,12 +63,9 @@ class PrivacyOptions(Options):
         default="shown", description="`hidden`: messages name no items and show no lists; pages do."
     )
 
-    @model_validator(mode="after")
-    def _key_where_it_is_used(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if (self.users == "hmac") is not (self.key_file is not None):
-            msg = "give users: hmac and key_file together, or neither"
-            raise ValueError(msg)
-        return self
+            yield "give users: hmac and key_file together, or neither"
 
     @property
     def exposure(self) -> str | None:

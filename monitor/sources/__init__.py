@@ -7,7 +7,7 @@ configuration can be checked by opening what it names; reading happens in `pull`
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -81,12 +81,9 @@ class RelevanceOptions(OneOf):
         default=timedelta(days=7), description="How long after its slot a run still waits for what users found relevant."
     )
 
-    @model_validator(mode="after")
-    def _time_to_ask(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if self.after is not None and self.after >= self.within:
-            msg = "after must be shorter than within: a run stops waiting before it would ask"
-            raise ValueError(msg)
-        return self
+            yield "after must be shorter than within: a run stops waiting before it would ask"
 
 
 class SampleOptions(Options):
@@ -95,12 +92,9 @@ class SampleOptions(Options):
     fixed: int = Field(default=0, ge=0, le=10**8, description="Users that are the same each run; they carry the trend.")
     rotating: int = Field(default=0, ge=0, le=10**8, description="Users drawn fresh each run; they carry the decisions.")
 
-    @model_validator(mode="after")
-    def _somebody(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if self.fixed + self.rotating == 0:
-            msg = "give fixed or rotating, at least 1"
-            raise ValueError(msg)
-        return self
+            yield "give fixed or rotating, at least 1"
 
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:

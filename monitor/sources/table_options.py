@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from monitor.options import Options
 
@@ -51,14 +52,11 @@ class ListColumnOptions(UserColumnOptions):
         "Equal scores are ties. Without `rank` the highest is the best, tied items in the order of their ids.",
     )
 
-    @model_validator(mode="after")
-    def _wide_or_long(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         is_wide = self.items is not None and self.item is None and self.rank is None
         is_long = self.items is None and self.item is not None and (self.rank is not None or self.scores is not None)
         if not is_wide and not is_long:
-            msg = "give either items (one list a row), or item and rank (one item a row); scores may stand in for rank"
-            raise ValueError(msg)
-        return self
+            yield "give either items (one list a row), or item and rank (one item a row); scores may stand in for rank"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -80,14 +78,11 @@ class GradeColumnOptions(UserColumnOptions):
         default=None, description="Long form: column with the item's grade, at least 0; 1 for each when left out."
     )
 
-    @model_validator(mode="after")
-    def _wide_or_long(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         is_wide = self.items is not None and self.item is None and self.grade is None
         is_long = self.items is None and self.item is not None and self.grades is None
         if not is_wide and not is_long:
-            msg = "give either items and grades (lists, one row a user), or item and grade (one item a row)"
-            raise ValueError(msg)
-        return self
+            yield "give either items and grades (lists, one row a user), or item and grade (one item a row)"
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -78,12 +78,9 @@ class AwsOptions(Options):
     )
     secret_key: SecretStr | None = Field(default=None, description="Secret key that goes with it.")
 
-    @model_validator(mode="after")
-    def _both(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if bool(self.access_key) is not bool(self.secret_key):
-            msg = "give access_key and secret_key together, or neither"
-            raise ValueError(msg)
-        return self
+            yield "give access_key and secret_key together, or neither"
 
 
 class AuthOptions(OneOf):
@@ -191,37 +188,27 @@ class HttpSourceOptions(Options):
             return data
         return with_profile(data, (info.context or {}).get("base_dir"))
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         asked = f"{self.address} {json.dumps(self.body, default=str)}"
         if written := [what for name, what in _WRITING.items() if re.search(rf'[?&"]{name}"?\s*[=:](?!\s*"?false)', asked)]:
-            msg = f"asking must change nothing: {written[0]}"
-            raise ValueError(msg)
+            yield f"asking must change nothing: {written[0]}"
         if self.body is not None and self.method != "POST":
-            msg = "body is sent with method: POST only"
-            raise ValueError(msg)
+            yield "body is sent with method: POST only"
         _check_url(self.address)
         if self.endpoint and re.search("[?#]", self.url.get_secret_value()):
-            msg = "url may have no ? or #, since endpoint follows it"
-            raise ValueError(msg)
+            yield "url may have no ? or #, since endpoint follows it"
         in_url = placeholders(self.address)
         named = placeholders(asked)
         if not named & {"user", "users"}:
-            msg = "url or body must contain {user}: else every user would get the same list"
-            raise ValueError(msg)
+            yield "url or body must contain {user}: else every user would get the same list"
         if self.batch is None and ("users" in named or self.answers is not None):
-            msg = "{users} and answers go with batch, the most users a request"
-            raise ValueError(msg)
+            yield "{users} and answers go with batch, the most users a request"
         if self.batch is not None and "user" in in_url | placeholders(json.dumps(body_for_batch(self.body, ()), default=str)):
-            msg = "batch asks for many users at once: write {users}, or {user} in an array of one element of the body"
-            raise ValueError(msg)
+            yield "batch asks for many users at once: write {users}, or {user} in an array of one element of the body"
         if self.key_file and not self.cert_file:
-            msg = "key_file goes with cert_file"
-            raise ValueError(msg)
+            yield "key_file goes with cert_file"
         if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and self.auth.aws))) > 1:
-            msg = "give one of token, auth: {aws: ...} and an Authorization header, not both"
-            raise ValueError(msg)
-        return self
+            yield "give one of token, auth: {aws: ...} and an Authorization header, not both"
 
 
 HTTP = SourceKind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
@@ -66,17 +67,13 @@ class RedisSourceOptions(RedisOptions):
         default=2**17, ge=1024, le=2**29, description="Largest JSON of one user; longer ones are not taken."
     )
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         has_json = self.type in ("string", "hash")
         if f"{self.key}{self.field}".count("{user}") != 1 or (self.field is None) == (self.type == "hash"):
-            msg = "key must contain {user} once, or field, which goes with type: hash alone: else all users get the same list"
-            raise ValueError(msg)
+            yield "key must contain {user} once, or field, which goes with type: hash alone: else all users get the same list"
         of_json = self.items != "@" or isinstance(self.scores, str)
         if (of_json and not has_json) or (self.scores is True and self.type != "zset"):
-            msg = "items and an expression as scores are for JSON in a string or hash, scores: true for a zset"
-            raise ValueError(msg)
-        return self
+            yield "items and an expression as scores are for JSON in a string or hash, scores: true for a zset"
 
 
 class RedisUsersOptions(RedisOptions):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -43,12 +43,9 @@ class SparkOptions(Options):
         description="Settings of the Spark session, such as `spark.sql.execution.pyspark.python`, the executors' Python.",
     )
 
-    @model_validator(mode="after")
-    def _table_or_path(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if (self.table is None) == (self.path is None):
-            msg = "give either table or path"
-            raise ValueError(msg)
-        return self
+            yield "give either table or path"
 
 
 class SparkSourceOptions(ListColumnOptions, SparkOptions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, ClassVar, Self
 
@@ -59,16 +60,12 @@ class SqlOptions(Options):
         default=20_000_000, ge=1, le=10**10, description="Most rows to read in one pull."
     )
 
-    @model_validator(mode="after")
-    def _query_or_table(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if (self.query is None) == (self.table is None):
-            msg = "give either query or table"
-            raise ValueError(msg)
+            yield "give either query or table"
         if self.query and (unknown := sorted(bound_names(self.query) - self.binds)):
             known = ", ".join(f":{name}" for name in sorted(self.binds))
-            msg = rf"query binds :{unknown[0]}, which nobody sets: use {known}; write \: for a colon of its own"
-            raise ValueError(msg)
-        return self
+            yield rf"query binds :{unknown[0]}, which nobody sets: use {known}; write \: for a colon of its own"
 
 
 class SqlTableOptions(SqlOptions):
