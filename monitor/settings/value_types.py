@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
@@ -24,6 +25,7 @@ from monitor.storage.database_url import absolute_url, parse_url
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}").fullmatch
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
+_ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
 _SHORTEST = timedelta(seconds=5)
 _YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
@@ -75,26 +77,6 @@ def _keep(value: object) -> object:
     return int(word)
 
 
-def _url(text: str) -> str:
-    parts = web_url_of(text)
-    if parts is None:
-        msg = "must be a URL: https://host/path"
-        raise ValueError(msg)
-    if parts.username is not None or parts.password is not None:
-        msg = "must not hold a user or password: everybody who is notified sees it"
-        raise ValueError(msg)
-    return text
-
-
-def _item_url(text: str) -> str:
-    filled = text.replace("{item}", "x")
-    if filled == text or re.search("[{}]", filled) or "{item}" in text.partition("://")[2].partition("/")[0]:
-        msg = "must hold {item} behind its host, and no other braces: https://shop.example.com/{item}"
-        raise ValueError(msg)
-    _url(filled)
-    return text
-
-
 def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     base = (info.context or {}).get("base_dir")
     try:
@@ -130,7 +112,13 @@ _is_no_time = must(
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
 KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)])]
 Address = Annotated[str, readable_by(split_address)]
-PublicUrl = Annotated[str, AfterValidator(_url)]
+PublicUrl = Annotated[
+    str,
+    must(web_url_of, "must be a URL: https://host/path"),
+    must(lambda url: "@" not in urlsplit(url).netloc, "must not hold a user or password: everybody who is notified sees it"),
+]
 LeaseTime = Annotated[Duration, must(lambda lasts: _SHORTEST <= lasts <= 60 * _SHORTEST, "must be from 5s to 5m")]
-ItemUrl = Annotated[str, AfterValidator(_item_url)]
+ItemUrl = Annotated[
+    PublicUrl, must(_ITEM_URL, "must hold {item} behind its host, and no other braces: https://shop.example.com/{item}")
+]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

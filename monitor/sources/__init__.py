@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from monitor.errors import ConfigError
 from monitor.model.comparison import SampleSize
-from monitor.options import NOT_IN_HASH, Duration, OneOf, Options, with_kinds
+from monitor.options import NOT_IN_HASH, Duration, OneOf, Options, must, with_kinds
 from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, Source, UserSource
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
@@ -97,10 +97,10 @@ class SampleOptions(Options):
             yield "give fixed or rotating, at least 1"
 
 
+_are_once = must(lambda names: len(set(names)) == len(names), "names a column twice")
+
+
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        msg = "names a column twice"
-        raise ValueError(msg)
     if odd := [name for name in names if "=" in name or not name.isprintable()]:
         msg = f"segment column {odd[0]!r}: a name may hold no = and no control character"
         raise ValueError(msg)
@@ -114,7 +114,7 @@ class UsersOptions(OneOf):
     also: ClassVar[frozenset[str]] = frozenset({"segments", "sample"})
 
     all: Literal[True] | None = Field(default=None, description="Every user of the baseline's file, table or query.")
-    segments: Annotated[tuple[ColumnName, ...], AfterValidator(_check_segments)] = Field(
+    segments: Annotated[tuple[ColumnName, ...], _are_once, AfterValidator(_check_segments)] = Field(
         default=(),
         max_length=20,
         description="Columns of the users' file or table (with `all`, of the baseline's) to slice by.",
