@@ -30,7 +30,11 @@ def draw_slopes(
     """
     ranks = {item: rank for rank, item in enumerate(candidate)}
     before = {item: rank for rank, item in enumerate(baseline)}
-    lines = [_draw_move(rank, ranks[item]) for rank, item in enumerate(baseline) if item in ranks]
+    lines = [
+        element("line", x1=0, y1=rank + 0.5, x2=1, y2=after + 0.5, class_=f"slope {_class_of(rank, after)}")
+        for rank, item in enumerate(baseline)
+        if (after := ranks.get(item)) is not None
+    ]
 
     def draw(rank: int, item: str, kind: str) -> Markup:
         return _draw_item(rank, item, (titles or {}).get(item, item), kind, (urls or {}).get(item))
@@ -50,14 +54,12 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
     height = (max(len(baseline), len(candidate), 1) + 1) * THUMB_ROW
     drawn = []
     for rank, item in enumerate(baseline):
-        y = (rank + 1) * THUMB_ROW
-        if item in ranks:
-            end = (ranks[item] + 1) * THUMB_ROW
-            drawn.append(
-                element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=f"slope {_class_of(rank, ranks[item])}")
-            )
-        else:
+        y, after = (rank + 1) * THUMB_ROW, ranks.get(item)
+        if after is None:
             drawn.append(element("circle", cx=6.0, cy=y, r=2.0, class_="slope gone"))
+        else:
+            end, kind = (after + 1) * THUMB_ROW, _class_of(rank, after)
+            drawn.append(element("line", x1=8.0, y1=y, x2=THUMB_WIDTH - 8, y2=end, class_=f"slope {kind}"))
     known = set(baseline)
     drawn += [
         element("circle", cx=THUMB_WIDTH - 6, cy=(rank + 1) * THUMB_ROW, r=2.0, class_="slope new")
@@ -78,10 +80,6 @@ def _class_of(before: int | None, after: int | None) -> str:
     if before is None or after is None:
         return "new" if before is None else "gone"
     return "kept" if before == after else "far" if abs(before - after) >= _FAR else "moved"
-
-
-def _draw_move(before: int, after: int) -> Markup:
-    return element("line", x1=0, y1=before + 0.5, x2=1, y2=after + 0.5, class_=f"slope {_class_of(before, after)}")
 
 
 def _draw_item(rank: int, item: str, full: str, kind: str, url: str | None) -> Markup:

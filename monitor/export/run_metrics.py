@@ -13,7 +13,7 @@ from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.runs import ArmScore, LatestRun, Run, RunStatus, Summary
+from monitor.model.runs import LatestRun, RunStatus, Summary
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.presentation import score_by_chance
 
@@ -30,8 +30,11 @@ def gauges_of_run(latest: LatestRun) -> Gauges:
     is_ok = latest.run.status is RunStatus.OK
     if is_ok:
         _add_summaries(gauges, latest.run.comparison, latest.summaries)
-        _add_chance(gauges, latest.run, latest.summaries)
-        _add_arms(gauges, latest.run.comparison, latest.arm_scores)
+        for metric in dict.fromkeys(parse_derived(summary.metric)[1] for summary in latest.summaries):
+            gauges.set("similarity_by_chance", (latest.run.comparison, metric), score_by_chance(metric, latest.run))
+        for score in latest.arm_scores:
+            key = (latest.run.comparison, score.segment, score.arm.value, score.metric)
+            gauges.set("arm_metric", key, score.value)
     _add_alerts(gauges, latest, is_ok=is_ok)
     return gauges
 
@@ -120,16 +123,6 @@ def _add_statistic(gauges: Gauges, key: tuple[str, ...], name: str, value: float
         gauges.set("similarity_quantile", (*key, f"{statistic.quantile:g}"), value)
     elif statistic.floor is not None:
         gauges.set("similarity_share_below_ratio", (*key, f"{statistic.floor:g}"), value)
-
-
-def _add_chance(gauges: Gauges, run: Run, summaries: Iterable[Summary]) -> None:
-    for metric in dict.fromkeys(parse_derived(summary.metric)[1] for summary in summaries):
-        gauges.set("similarity_by_chance", (run.comparison, metric), score_by_chance(metric, run))
-
-
-def _add_arms(gauges: Gauges, comparison: str, scores: Iterable[ArmScore]) -> None:
-    for score in scores:
-        gauges.set("arm_metric", (comparison, score.segment, score.arm.value, score.metric), score.value)
 
 
 def _add_alerts(gauges: Gauges, latest: LatestRun, *, is_ok: bool) -> None:

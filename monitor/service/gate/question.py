@@ -140,7 +140,9 @@ def make_question(  # noqa: PLR0913 - the words of the command
 ) -> Question:
     """The question, by default about the first metric. ConfigError or InputError for one that can have no answer."""
     comparison = pick_comparison(comparisons, name)
-    _require_answerable(comparison)
+    if comparison.measuring.keep_scores is not Keep.ALL:
+        msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
+        raise ConfigError(msg)
     if not 0 < alpha < 1:
         msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
         raise InputError(msg)
@@ -156,12 +158,6 @@ def make_question(  # noqa: PLR0913 - the words of the command
     question.excess.scale.margin(margin)  # raises for a margin that the metric cannot have
     _require_floor_of_rotating(question)
     return question
-
-
-def _require_answerable(comparison: Comparison) -> None:
-    if comparison.measuring.keep_scores is not Keep.ALL:
-        msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
-        raise ConfigError(msg)
 
 
 def _require_floor_of_rotating(question: Question) -> None:
