@@ -88,8 +88,9 @@ class Fakes:
         for number, mail in enumerate(self.mail.mails):
             found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=policy.default)
             subject, text = found["Subject"].strip(), str(found.get_body(("plain",)).get_content())  # type: ignore[union-attr]
-            # The chart beside them has a limit of its own.
-            size = len(mail.content) - sum(len(part.as_bytes()) for part in found.walk() if part.get_content_maintype() == "image")
+            pictures = [each for each in found.walk() if each.get_content_maintype() == "image"]
+            # The chart beside a mail's text has a limit of its own.
+            size = len(mail.content) - sum(len(each.as_bytes()) for each in pictures)
             yield Sent("email", _fault_in(subject), str(number), subject.startswith("[RESOLVED]"), size, text)
 
 
