@@ -208,6 +208,9 @@ class World:
         rows = {"spark": spark | {"table": "lists", "user": "user_id", "items": "items"}}
         users = {"spark": spark | {"table": "users", "user": "user_id"}}
         yield comparison_of("spark", rows) | {"baseline": rows, "users": users}
+        kept = given("url", f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0")
+        lists = {"redis": kept | {"type": "list", "key": "recs:{user}"}}
+        yield comparison_of("redis", lists) | {"users": {"redis": kept | {"key": "users"}}}
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
         keys = given("access_key", canary("awstoken")) | given("secret_key", canary("awssecret"))
