@@ -218,6 +218,9 @@ class World:
             asked = self.asking(self.place("good"))["http"] | {"profile": "torchserve", "auth": {name: auth}}
             variables = {"model": name, "request": {"of": "{user}", "key": canary(f"{name}body")}}
             yield comparison_of(f"http-{name}", {"http": asked | {"with": variables}})
+        client = {"token_url": self.place("refuse"), "client_id": "me", **given("client_secret", canary("oauthheader"))}
+        asked = self.asking(f"{self.place('good')}/{{user}}")["http"] | {"auth": {"oauth2": client}}
+        yield comparison_of("http-oauth", {"http": asked})
 
     def write_web(self) -> Path:
         """Who may look: one whose password is a canary, and one whose hash is."""

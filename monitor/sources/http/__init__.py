@@ -83,11 +83,22 @@ class AwsOptions(Options):
             yield "give access_key and secret_key together, or neither"
 
 
+class OAuth2Options(Options):
+    """OAuth 2 client credentials (RFC 6749, 4.4): the token is kept until it ends, and fetched once more after a 401."""
+
+    token_url: Annotated[str, Field(pattern="^https?://[^@]+$")] = Field(description="Where tokens are fetched.")
+    client_id: HeaderText = Field(description="The client's id.")
+    client_secret: SecretStr = Field(description="The client's secret.")
+    scope: str | None = Field(default=None, description="Scopes, with blanks between.")
+    audience: str | None = Field(default=None, description="For whom tokens are, where the server wants to know.")
+
+
 class AuthOptions(OneOf):
     """How the source is told who asks: exactly one of these."""
 
     hmac: HmacOptions | None = Field(default=None, description="A keyed hash of each request.")
     aws: AwsOptions | None = Field(default=None, description="Signature version 4 of AWS.")
+    oauth2: OAuth2Options | None = Field(default=None, description="OAuth 2 client credentials.")
 
 
 class HttpSourceOptions(Options):
@@ -207,8 +218,8 @@ class HttpSourceOptions(Options):
             yield "batch asks for many users at once: write {users}, or {user} in an array of one element of the body"
         if self.key_file and not self.cert_file:
             yield "key_file goes with cert_file"
-        if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and self.auth.aws))) > 1:
-            yield "give one of token, auth: {aws: ...} and an Authorization header, not both"
+        if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and not self.auth.hmac))) > 1:
+            yield "give one of token, auth and an Authorization header, not both"
 
 
 HTTP = SourceKind(

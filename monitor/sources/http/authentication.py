@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
+import os
 import re
+import ssl
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
+import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions
+from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options
 
+_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_MARGIN_S = 30.0
+"""A token is fetched anew so long before it ends, or a tenth of its life if that is shorter."""
+_AGAIN_S = 60.0
+"""A token that is refused is fetched again, but not more often."""
+_FAILED_S = 1.0
+"""Where no token is to be had, all who ask within this time share one answer."""
 _PART = re.compile(rb"\{(method|target|timestamp|body)\}")
 
 
-def authentication(options: AuthOptions, deadline: Deadline) -> ClientMiddlewareType:
+class TokenError(aiohttp.ClientError):
+    """No access token is to be had; the text says why."""
+
+
+def authentication(options: AuthOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> ClientMiddlewareType:
     """What makes the requests of one pull say who asks. SourceError where there are no credentials."""
+    if options.oauth2:
+        return _tokens_of(options.oauth2, tls)
     return partial(_send_signed, partial(_hash, options.hmac) if options.hmac else _aws_signer(options.given, deadline))
 
 
@@ -68,3 +87,65 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
         msg = f"auth: no AWS credentials were found ({type(error).__name__}): give access_key and secret_key"
         raise SourceError(msg, permanent=False) from None
     return sign
+
+
+class AccessTokens:
+    """The access token of one client, fetched when it is needed and kept until it ends; for one event loop."""
+
+    def __init__(self, options: OAuth2Options, tls: ssl.SSLContext | None) -> None:
+        self._options, self._tls = options, tls
+        self._held: str | TokenError = ""
+        self._ends_at = self._again_at = 0.0  # monotonic
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+        """Send the request with the token, and once more with another one where that may help."""
+        token = request.headers["Authorization"] = await self._current()
+        response = await send(request)
+        if response.status == HTTPStatus.UNAUTHORIZED and (token != self._held or time.monotonic() >= self._again_at):
+            if token == self._held:
+                self._ends_at, self._again_at = 0.0, time.monotonic() + _AGAIN_S
+            response.release()
+            request.headers["Authorization"] = await self._current()
+            response = await send(request)
+        return response
+
+    async def _current(self) -> str:
+        async with self._lock:
+            if time.monotonic() >= self._ends_at:
+                try:
+                    self._held, life_s = await self._fetched()
+                except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                    why = str(error) if isinstance(error, TokenError) else f"gave no answer ({type(error).__name__})"
+                    self._held, life_s = TokenError(why), _FAILED_S
+                self._ends_at = time.monotonic() + life_s
+        if isinstance(self._held, TokenError):
+            raise self._held
+        return self._held
+
+    async def _fetched(self) -> tuple[str, float]:
+        """A token as it is sent, and for how many seconds it is good."""
+        options = self._options
+        client = f"{quote(options.client_id, safe='')}:{quote(options.client_secret.get_secret_value(), safe='')}"
+        headers = {"Authorization": f"Basic {base64.b64encode(client.encode()).decode()}"}
+        form = {"grant_type": "client_credentials", "scope": options.scope, "audience": options.audience}
+        sent = {name: value for name, value in form.items() if value is not None}
+        async with (
+            aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session,
+            session.post(options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False) as response,
+        ):
+            match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:
+                case {"access_token": str(token), **more} if re.fullmatch(r"[\x21-\x7e]+", token):
+                    life = re.fullmatch(r"\d{1,9}", str(more.get("expires_in")))
+                    life_s = float(life[0]) if life else float("inf")
+                    return f"Bearer {token}", max(life_s - _MARGIN_S, life_s * 0.9)
+            msg = f"answered {response.status} without a token"
+            raise TokenError(msg)
+
+
+@cache
+def _tokens_of(options: OAuth2Options, tls: ssl.SSLContext | None) -> AccessTokens:
+    return AccessTokens(options, tls)
+
+
+os.register_at_fork(after_in_child=_tokens_of.cache_clear)  # its event loop is another one

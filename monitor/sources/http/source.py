@@ -30,7 +30,7 @@ from monitor.errors import ConfigError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.http.authentication import authentication
+from monitor.sources.http.authentication import TokenError, authentication
 from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.pull_process import pull_elsewhere
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
@@ -283,7 +283,7 @@ def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None, dea
         headers.setdefault("Content-Type", "application/json")
     timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
     made = {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
-    return made | ({"middlewares": (authentication(options.auth, deadline),)} if options.auth else {})
+    return made | ({"middlewares": (authentication(options.auth, tls, deadline),)} if options.auth else {})
 
 
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
@@ -316,6 +316,8 @@ def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
     # Notes never repeat an address: it may hold a secret.
     reason, is_retried = CoverageReason.UNREACHABLE, True
     match error:
+        case TokenError():
+            note = f"was not asked: token_url {error}"
         case aiohttp.ConnectionTimeoutError():
             note = f"accepted no connection within {timeout_s / 2:g} s, half of the timeout of a request"
         case TimeoutError():
