@@ -1,6 +1,7 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
 import gc
+import math
 import os
 import re
 import shutil
@@ -64,8 +65,13 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterator["SqlStore"]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the random order, but begin with what takes long."""
-    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+    """Keep the random order, but begin with what takes long, the longest first."""
+
+    def place(item: pytest.Item) -> float:
+        marker = item.get_closest_marker("early")
+        return math.inf if marker is None else -sum(marker.args)
+
+    items.sort(key=place)
 
 
 def pytest_collection(session: pytest.Session) -> None:

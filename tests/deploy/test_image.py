@@ -20,7 +20,7 @@ from servers import image
 from servers.image import instructions
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.early
+pytestmark = pytest.mark.early(150)
 CONFIG = """
 comparisons:
   - name: home-feed

@@ -41,7 +41,7 @@ from servers import require
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import wait_for
 
-pytestmark = pytest.mark.early
+pytestmark = pytest.mark.early(110)
 
 HERE = Path(__file__).parent
 PLACE = "cluster, job, namespace"

@@ -46,7 +46,7 @@ from servers.daemon import wait_for
 from servers.postgres import PostgresServer
 
 pytestmark = [
-    pytest.mark.early,
+    pytest.mark.early(100),
     pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Apprise imports it
 ]
 

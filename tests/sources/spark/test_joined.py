@@ -43,7 +43,7 @@ try:
 except ImportError:
     missing("pyspark is not installed: pip install 'rankwatch[spark]'")
 
-pytestmark = pytest.mark.early
+pytestmark = pytest.mark.early(300)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call] # the executors have no tests
 
 
