@@ -20,8 +20,8 @@ from monitor.cli import (
     db,
     metric_list,
     on_call,
-    planning,
     rollout_gate,
+    rule_plans,
     serve,
     slots,
     stored_runs,
@@ -54,8 +54,8 @@ app.command("run-once")(slots.run_once)
 app.command("replay")(slots.replay)
 app.command("backfill")(slots.backfill)
 app.command("backtest")(backtest.backtest)
-app.command("suggest")(planning.suggest)
-app.command("plan")(planning.plan)
+app.command("suggest")(rule_plans.suggest)
+app.command("plan")(rule_plans.plan)
 app.command("compare")(compare.compare_lists)
 app.command("gate", cls=rollout_gate.GateCommand)(rollout_gate.gate)
 app.command("metrics")(metric_list.metrics)

@@ -37,7 +37,10 @@ HOST = "127.0.0.1"
 
 
 class Shop:
-    """Its ``ids`` are those of the users; ``countries`` and ``activities`` (users,) stand in the same order."""
+    """Its ``ids`` are those of the users; ``countries`` and ``activities`` (users,) stand in the same order.
+
+    A function of (seed, day): no draw depends on which day was asked for first.
+    """
 
     def __init__(self, *, users: int = 1500, items: int = 800, seed: int = 7) -> None:
         random = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ class Part(StrEnum):
 
 
 class Change(StrEnum):
-    """What became of a user's list, worst first; `monitor.attribution.classify` has the rules."""
+    """What became of a user's list, worst first; `monitor.attribution.changes.classify` has the rules."""
 
     REPLACED = "replaced"
     CUT_SHORT = "cut_short"

@@ -1,4 +1,19 @@
-"""Is the mean below a margin or above it? An answer at any time, for one sample or several; none while both are possible."""
+"""Is the mean below a margin or above it? An answer at any time, for one sample or several; none while both are possible.
+
+It rests on the capital of one who bets that the mean lies below m: it rarely grows where that is wrong, whenever one looks.
+On a score x the bet of stake s in (0, 1) multiplies the capital by y = 1 + s (m - x) / (1 - m), which is at least 1 - s.
+Where the mean is at least m, y is at most 1 in expectation, and so the capital is a supermartingale: it ever reaches 1/alpha
+with probability at most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4). The capital starts in parts on a few
+fixed stakes, each twice the next, in place of a stake that is learned on the way. Fixed stakes cost a constant (at most 3.7 of
+log capital, and 1.2 where the boldest is best, which it is for scores that use little of their range) and buy three things:
+
+- the order of users does not matter, so that a verdict depends on nobody's choice of it, and equal scores may be counted;
+- the mean may move: the product of 1 + s (m - mean_i) / (1 - m) is at most 1 as soon as the *average* of the means so far is
+  at least m (arithmetic over geometric mean), so that the promise is about the average over what was looked at;
+- a run's users may be drawn without replacement from a population of unknown size, as long as one looks between runs only:
+  the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's inequality (1729) puts
+  under the power of the mean.
+"""
 
 from __future__ import annotations
 

@@ -122,7 +122,10 @@ class SqlMaintenance:
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed."""
+    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed.
+
+    What a clock that is years ahead deletes does not come back, while what is pruned some days late does no harm.
+    """
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
         if now - server > _SKEW:
@@ -189,6 +192,7 @@ def _pragma(connection: Connection, name: str) -> int:
 
 
 def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
+    # Scores fill most of the pages: they are what is left over, so that they need not be read.
     pages = text(
         "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
         " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
