@@ -250,8 +250,8 @@ class World:
 
 def comparison_of(name: str, candidate: dict[str, Any]) -> dict[str, Any]:
     lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
-    least = {"deadline": "5s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
-    return {"name": name, "every": "1h", "k": 5, "baseline": lists, "candidate": candidate, **least}
+    least = {"deadline": "30s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
+    return {"name": name, "every": "5m", "k": 5, "baseline": lists, "candidate": candidate, **least}
 
 
 def write_small(folder: Path, database: str) -> Path:
