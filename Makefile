@@ -10,10 +10,10 @@ demo: .venv/run/.done
 	.venv/run/bin/rankwatch demo $(ARGS)
 
 # Each worker starts servers of its own; a file's tests stay with one worker, so that they share what its fixtures cost.
-# Much of a test is waiting, so that five workers fill two cores. What Python and pytest compile is kept, whatever the caller set.
+# Much of a test is waiting, so that four workers fill two cores. What Python and pytest compile is kept, whatever the caller set.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV)/.done
-	$(DEV)/bin/python -m pytest --numprocesses=5 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(DEV)/bin/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 # Skipped by `test` where the server's environment has not been made: it is larger than all else that tests need.
 spark: $(DEV)/.done .venv/spark/.done
