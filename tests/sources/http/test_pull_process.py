@@ -70,6 +70,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
         recommender.otherwise, killed = "ok", current()
         os.kill(killed._child.pid, signal.SIGKILL)
         assert len(as_lists(pulling.result())) == len(USERS)
+    wait_for(lambda: killed.is_gone, "its end, which comes after that of its sockets")
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
     assert pull_process._current is None, "not again and again"
     pull_process._not_before_s = 0.0
