@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import UnionType
@@ -174,6 +175,14 @@ def _holds_secret(annotation: object) -> bool:
     return annotation is SecretStr or any(_holds_secret(part) for part in get_args(annotation))
 
 
+@cache
+def _secrets_of(options: type[BaseModel]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the fields that are secrets, and of those that hold some."""
+    fields = options.model_fields.items()
+    holders = tuple(name for name, field in fields if _holds_secret(field.annotation))
+    return tuple(name for name, field in fields if is_secret(field.annotation)), holders
+
+
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
     """Stands in for a secret that could not be had, so that its field, and only it, reports why."""
@@ -208,9 +217,10 @@ class Options(BaseModel):
         if not isinstance(data, Mapping):
             return data
         base = (info.context or {}).get("base_dir")
-        read = _read_files(data, [name for name, field in cls.model_fields.items() if is_secret(field.annotation)], base)
-        for name, field in cls.model_fields.items():
-            if _holds_secret(field.annotation) and isinstance(values := read.get(name), Mapping):
+        secrets, holders = _secrets_of(cls)
+        read = _read_files(data, secrets, base)
+        for name in holders:
+            if isinstance(values := read.get(name), Mapping):
                 read[name] = _read_files(values, [key.removesuffix("_file") for key in values], base)
         return read
 

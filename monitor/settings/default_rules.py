@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import cache
 
 from monitor.metrics import Metric, Need, parse
 from monitor.model.comparison import Keep
@@ -77,7 +78,8 @@ def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOption
         yield _rule(alert="BeyondNoiseMore", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
 
 
-def _rule(**keys: object) -> RuleOptions:
+@cache
+def _rule(**keys: Hashable) -> RuleOptions:
     return RuleOptions.model_validate(keys)
 
 
