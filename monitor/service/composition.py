@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -37,6 +38,8 @@ log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
 """How long pings may still go out once everything else is closed."""
+LATELY = timedelta(hours=1)
+"""How long a dead delivery is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,17 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
         stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,
+    )
+
+
+def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
+    """Publish how many deliveries wait, are held back and were lately given up; DatabaseError when it cannot be read."""
+    waiting, held, given_up = store.outbox.pending(now), store.outbox.held(now), store.outbox.given_up(since=now - LATELY)
+    publisher.outbox(
+        {name: count for name, (count, _) in waiting.items()},
+        {name: oldest for name, (_, oldest) in waiting.items()},
+        {name: count for name, (count, _) in held.items()},
+        given_up,
     )
 
 

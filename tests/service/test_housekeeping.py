@@ -16,7 +16,7 @@ from monitor.model.alerts import Transition
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
-from monitor.service.daemon import upkeep
+from monitor.service.daemon import jobs
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
 from monitor.service.runner import Watched
 from monitor.settings.configuration import RetentionOptions
@@ -135,7 +135,7 @@ def samples(publisher: PrometheusPublisher) -> dict[str, float]:
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
     found = CapturingLogger()
-    monkeypatch.setattr(upkeep, "log", found)
+    monkeypatch.setattr(jobs, "log", found)
     return found
 
 
@@ -143,7 +143,7 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: Ca
     publisher = PrometheusPublisher(version="1")
     for days in (0, 1, 48):  # the last one confirms the clock
         run(store, SLOT + days * DAY)
-    upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
+    jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
 
     shown = samples(publisher)
     assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 3
@@ -159,7 +159,7 @@ def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, logs: Cap
             run(store, NOW - days * DAY)
         with store.database.write() as connection:
             connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_2024_02_21"))
-        upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=5 * DAY))
+        jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=5 * DAY))
 
     (told,) = [call for call in logs.calls if call.method_name == "warning"]
     assert told.args == ("old rows put off",)
@@ -169,7 +169,7 @@ def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, logs: Cap
 def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(store: SqlStore, logs: CapturingLogger) -> None:
     publisher = PrometheusPublisher(version="1")
     run(store, SLOT - 700 * DAY)
-    upkeep.prune_old(store, publisher, NOW, RetentionOptions())
+    jobs.prune_old(store, publisher, NOW, RetentionOptions())
     assert len(store.history.runs(comparison=None, limit=9)) == 1
 
     (logged,) = logs.calls

@@ -28,8 +28,7 @@ from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW, SlotClock, SystemClock
-from monitor.service.composition import Wiring, reconcile, set_known_names, wire
-from monitor.service.daemon.upkeep import show_outbox
+from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
 from monitor.service.interrupts import termination_raised
 from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami

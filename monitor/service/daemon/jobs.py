@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 
@@ -17,15 +17,15 @@ from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun, RunResult, RunStatus, Watermark
 from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
-from monitor.service.composition import Wiring, reconcile_logged
+from monitor.service.composition import Wiring, reconcile_logged, show_outbox
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
 from monitor.service.daemon.places import took_whole_deadline
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
-from monitor.service.daemon.upkeep import prune_old, publish_sizes, show_outbox
 from monitor.service.runner import STORING, Runner, backfill_runs
+from monitor.settings.configuration import RetentionOptions
 
 ROUNDS = 20
 """In how many refreshes each comparison is read anew although nothing says that it changed: old runs may have been deleted."""
@@ -262,3 +262,29 @@ class DaemonJobs:
     def prune(self) -> None:
         """Delete what is older than the configuration says."""
         prune_old(self.runner.store, self.publisher, self.runner.clock.now(), self.wiring().settings.retention)
+
+
+def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
+    """Publish how much room the database takes; a failure is logged."""
+    try:
+        publisher.database_sizes(store.maintenance.sizes())
+    except DatabaseError as error:
+        log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
+
+
+def prune_old(store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions) -> None:
+    """Delete what is older than the retention says, and publish what the rest takes; a failure is logged."""
+    try:
+        pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
+    except DatabaseError as error:
+        log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
+        return
+    if pruned.refused:
+        log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
+    else:
+        publisher.pruned(pruned, at=now)
+    if pruned.rows:
+        log.info("old rows deleted", **pruned.rows)
+    for reason in pruned.put_off:
+        log.warning("old rows put off", reason=reason)
+    publish_sizes(store, publisher)
