@@ -3,10 +3,13 @@
 All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge.
 """
 
+from __future__ import annotations
+
 from datetime import datetime
 from typing import Protocol
 
-from monitor.ports.notification import DeliveryCounter, Receiver
+from monitor.errors import DeliveryTrouble
+from monitor.model.notifications import Message, Treatment
 from monitor.ports.sources import (
     ItemTitleSource,
     ItemWeightSource,
@@ -31,3 +34,38 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that only grow; for durations and deadlines."""
+
+
+class Receiver(Protocol):
+    """Somebody who is notified; it holds nothing that would have to be closed.
+
+    Sending the same message twice must be harmless there (same incident, same dedup keys).
+    """
+
+    @property
+    def name(self) -> str:
+        """Name from configuration, unique, free of secrets; a metric label and a key of the outbox."""
+
+    @property
+    def treatment(self) -> Treatment:
+        """How it wants to be treated; always the same."""
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Deliver this message. DeliveryError when it was not accepted.
+
+        ``permanent`` if it never will be, ``of_message`` if that is due to its content, ``may_be_known`` if it may have
+        arrived all the same.
+        """
+
+
+class DeliveryCounter(Protocol):
+    """Counts what became of attempts to deliver. Never raises, never blocks on I/O."""
+
+    def notified(self, receiver: str, outcome: str) -> None:
+        """Count one attempt to deliver: ``sent``, ``retry`` or ``dead``."""
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        """Count an attempt to deliver that failed, by what kept it from arriving."""
+
+    def restarted(self, thread: str) -> None:
+        """Count a loop that hung or died, and was replaced."""
