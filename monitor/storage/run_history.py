@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, column, func, select, values
+from sqlalchemy import Connection, Select, and_, column, func, select, values
 
 from monitor.errors import DatabaseError
 from monitor.model.alerts import Expectation, State
@@ -40,7 +40,7 @@ from monitor.storage.user_scores import scores_of
 RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(
     coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
 )
-"""Rows that `run_of_row` reads."""
+"""Rows that hold a `Run`."""
 
 WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS
@@ -121,7 +121,7 @@ class SqlHistory:
         if until is not None:
             query = query.where(runs.c.scheduled_for <= until)
         with self._database.read() as connection:
-            return tuple(run_of_row(row) for row in connection.execute(query))
+            return tuple(from_row(Run, row) for row in connection.execute(query))
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         query = RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
@@ -129,12 +129,12 @@ class SqlHistory:
             query = query.where(runs.c.scheduled_for > after)
         with self._database.read() as connection:
             found = connection.execute(query.order_by(runs.c.scheduled_for).limit(limit))
-            return _records(connection, [run_of_row(row) for row in found])
+            return _records(connection, [from_row(Run, row) for row in found])
 
     def record(self, run_id: int) -> RunRecord | None:
         with self._database.read() as connection:
             found = connection.execute(RUN_ROWS.where(runs.c.id == run_id)).all()
-            return next(iter(_records(connection, [run_of_row(row) for row in found])), None)
+            return next(iter(_records(connection, [from_row(Run, row) for row in found])), None)
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
@@ -148,11 +148,6 @@ class SqlHistory:
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
         with self._database.read() as connection:
             return scores_of(connection, run_id, metrics)
-
-
-def run_of_row(row: Row[Any]) -> Run:
-    """The run that a row of `RUN_ROWS` holds."""
-    return from_row(Run, row)
 
 
 def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
@@ -277,7 +272,7 @@ def _newest_finished(connection: Connection, comparison: str, until: datetime | 
     if until is not None:
         is_finished = and_(is_finished, runs.c.scheduled_for <= until)
     row = connection.execute(RUN_ROWS.where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
-    return None if row is None else run_of_row(row)
+    return None if row is None else from_row(Run, row)
 
 
 def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectation, ...]) -> LatestRun:

@@ -17,7 +17,7 @@ from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
 from monitor.storage.rows import from_row, insert, to_row
-from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE, run_of_row
+from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE
 from monitor.storage.run_results import put_summaries, replace_results, store_explanation
 from monitor.storage.tables.run_tables import runs, statistics, summaries
 from monitor.storage.transactions import Database
@@ -118,7 +118,7 @@ class SqlRunStore:
         is_wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
         query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)
         with self._database.read() as connection:
-            return tuple(run_of_row(row) for row in connection.execute(query))
+            return tuple(from_row(Run, row) for row in connection.execute(query))
 
     def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         if scores is not None:
