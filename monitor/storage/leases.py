@@ -65,13 +65,13 @@ class PostgresLeases:
 
     def renew(self, lease: Lease) -> bool:
         # One that ran out is renewed too, as long as nobody has taken it.
-        renewed = update(leases).where(is_current(lease)).values(expires_at=_now() + literal(self.lasts, Interval))
         with self.database.write() as connection:
-            return connection.execute(renewed).rowcount == 1
+            until = _now(connection) + literal(self.lasts, Interval)
+            return connection.execute(update(leases).where(is_current(lease)).values(expires_at=until)).rowcount == 1
 
     def release(self, lease: Lease) -> None:
         with self.database.write() as connection:
-            connection.execute(update(leases).where(is_current(lease)).values(expires_at=_now()))
+            connection.execute(update(leases).where(is_current(lease)).values(expires_at=_now(connection)))
 
     def close(self) -> None:
         self.database.close()
@@ -114,8 +114,7 @@ def known_installation(connection: Connection) -> str | None:
 
 def make_installation(connection: Connection) -> str:
     """The id of this database, random, made in a transaction that writes unless it is there by now."""
-    now = _sqlite_now() if is_sqlite(connection) else _now()
-    made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": now}
+    made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": _now(connection)}
     connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
     return str(known_installation(connection))
 
@@ -143,7 +142,7 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
     """Take the lease if it is free, for ever where ``lasts`` is None; the epoch, None when it is not free."""
-    now = _sqlite_now() if is_sqlite(connection) else _now()
+    now = _now(connection)
     until: Any = None if lasts is None else now + literal(lasts, Interval)
     held = {"holder": holder, "acquired_at": now, "expires_at": until}
     first = insert(connection, leases).values(name=LEADING, epoch=1, **held)
@@ -155,9 +154,6 @@ def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int |
     return epoch
 
 
-def _now() -> ColumnElement[Any]:
-    return func.clock_timestamp()
-
-
-def _sqlite_now() -> ColumnElement[Any]:
-    return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
+def _now(connection: Connection) -> ColumnElement[Any]:
+    is_text = is_sqlite(connection)
+    return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant()) if is_text else func.clock_timestamp()
