@@ -51,11 +51,6 @@ class LeaseFence:
     lease: Lease | None = None
     patience: timedelta = timedelta(0)
 
-    @property
-    def epoch(self) -> int | None:
-        """The lease's."""
-        return self.lease.epoch if self.lease else None
-
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
         if self.lease is None:
@@ -98,7 +93,7 @@ class Database:
     @property
     def epoch(self) -> int | None:
         """Epoch of the lease under which claims are made; None for a command."""
-        return self.fence.epoch if self.fence else None
+        return self.fence.lease.epoch if self.fence and self.fence.lease else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
