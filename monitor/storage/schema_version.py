@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,20 +156,13 @@ def advise(version: str | None) -> str:
     return UPGRADE if version is None or version in _known() else _NEWER
 
 
-@contextmanager
-def _opened(url: SecretStr | str) -> Iterator[Database]:
-    database = Database(parse_url(url))
-    try:
-        yield database
-    finally:
-        database.close()
+def _opened(url: SecretStr | str) -> closing[Database]:
+    return closing(Database(parse_url(url)))
 
 
-@contextmanager
-def _existing(url: SecretStr | str) -> Iterator[Database]:
+def _existing(url: SecretStr | str) -> closing[Database]:
     require_file(parse_url(url))
-    with _opened(url) as database:
-        yield database
+    return _opened(url)
 
 
 @contextmanager
