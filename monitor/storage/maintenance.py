@@ -170,21 +170,16 @@ def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    holding, oldest = _holding(connection, TABLES[kind][0])
-    return KindSize(kind=kind, used_bytes=used, runs=holding, oldest=oldest)
-
-
-def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
-    """How many runs hold rows of the table, and the slot of the oldest; of days likewise, of alerts the oldest transition."""
-    if table is alert_states:
-        return 0, connection.scalar(select(func.min(transitions.c.scheduled_for)))
-    if table is daily:
-        return 0, connection.scalar(select(func.min(daily.c.day)))
+    """How many runs hold rows of the kind, and the slot of the oldest; of days likewise, of alerts the oldest transition."""
+    table = TABLES[kind][0]
+    if table in (alert_states, daily):
+        oldest = connection.scalar(select(func.min(daily.c.day if table is daily else transitions.c.scheduled_for)))
+        return KindSize(kind=kind, used_bytes=used, runs=0, oldest=oldest)
     query = select(func.count(), func.min(runs.c.scheduled_for))
     if table is not runs:
         query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
     count, oldest = connection.execute(query).one()
-    return count, oldest
+    return KindSize(kind=kind, used_bytes=used, runs=count, oldest=oldest)
 
 
 def _pragma(connection: Connection, name: str) -> int:
