@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, Enum, ForeignKey, Index, MetaData, PrimaryKeyConstraint, Table, text
 from sqlalchemy.schema import SchemaItem
+from sqlalchemy.types import TypeEngine
 
 from monitor.storage.column_types import Id
+
+_Type = TypeEngine[Any] | type[TypeEngine[Any]]
 
 metadata = MetaData(
     naming_convention={
@@ -27,6 +31,16 @@ def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckCon
     kind = Enum(members, values_callable=lambda _: words, native_enum=False, length=20)
     listed = ", ".join(f"'{word}'" for word in words)
     return Column(name, kind, nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
+
+
+def filled(kind: _Type, *names: str) -> list[Column[Any]]:
+    """Columns of one type that hold a value in every row."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def optional(kind: _Type, *names: str) -> list[Column[Any]]:
+    """Columns of one type that may hold nothing."""
+    return [Column(name, kind) for name in names]
 
 
 def table_of_runs(name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False) -> Table:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, RunStatus
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, index_where, metadata, table_of_runs
+from monitor.storage.tables.metadata import closed, filled, index_where, metadata, optional, table_of_runs
 
 runs = Table(
     "runs",
@@ -38,8 +38,7 @@ runs = Table(
     Column("started_at", Instant, nullable=False),
     Column("finished_at", Instant),
     Column("catalogue_size", Id),
-    Column("labels_until", Instant),
-    Column("labelled_at", Instant),
+    *optional(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for"),
@@ -66,8 +65,7 @@ coverage = table_of_runs(
     "coverage",
     Column("segment", Name, nullable=False),
     Column("position", Integer, nullable=False),
-    Column("asked", Count, nullable=False),
-    Column("paired", Count, nullable=False),
+    *filled(Count, "asked", "paired"),
     key=("segment",),
 )
 
@@ -86,15 +84,11 @@ coverage_reasons = Table(
 
 summaries = table_of_runs(
     "summaries",
-    Column("segment", Name, nullable=False),
-    Column("metric", Name, nullable=False),
+    *filled(Name, "segment", "metric"),
     Column("position", Integer, nullable=False),
-    Column("n", Count, nullable=False),
-    Column("n_undefined", Count, nullable=False),
-    Column("mean", Number),
-    Column("standard_error", Number),
-    Column("histogram_low", Number, nullable=False),
-    Column("histogram_high", Number, nullable=False),
+    *filled(Count, "n", "n_undefined"),
+    *optional(Number, "mean", "standard_error"),
+    *filled(Number, "histogram_low", "histogram_high"),
     Column("histogram_counts", Document, nullable=False),
     key=("segment", "metric"),
 )
@@ -103,9 +97,7 @@ statistics = Table(
     "statistics",
     metadata,
     Column("run_id", Id, nullable=False),
-    Column("segment", Name, nullable=False),
-    Column("metric", Name, nullable=False),
-    Column("statistic", Name, nullable=False),
+    *filled(Name, "segment", "metric", "statistic"),
     Column("value", Number, nullable=False),
     PrimaryKeyConstraint("run_id", "segment", "metric", "statistic"),
     ForeignKeyConstraint(
@@ -121,9 +113,7 @@ evidence = table_of_runs(
     *closed("kind", EvidenceKind),
     Column("position", Integer, nullable=False),
     Column("user_id", Words, nullable=False),
-    Column("baseline", Document, nullable=False),
-    Column("candidate", Document, nullable=False),
-    Column("scores", Document, nullable=False),
+    *filled(Document, "baseline", "candidate", "scores"),
     key=("kind", "position"),
 )
 
@@ -140,15 +130,9 @@ arm_scores = table_of_runs(
 
 expectations = table_of_runs(
     "expectations",
-    Column("alert", Name, nullable=False),
-    Column("segment", Name, nullable=False),
+    *filled(Name, "alert", "segment"),
     Column("learned_from", Integer, nullable=False),
-    Column("expected", Number),
-    Column("bound", Number),
-    Column("z", Number),
-    Column("evidence", Number),
-    Column("evidence_bound", Number),
-    Column("opposite_bound", Number),
+    *optional(Number, "expected", "bound", "z", "evidence", "evidence_bound", "opposite_bound"),
     key=("alert", "segment"),
 )
 """What rules that learn what is normal expected of the run: NULL while too few runs had been seen (``learned_from``)."""
@@ -166,9 +150,7 @@ standstills = table_of_runs(
     "standstills",
     Column("alert", Name, nullable=False),
     *closed("arm", Arm),
-    Column("missed", Integer, nullable=False),
-    Column("longest", Integer, nullable=False),
-    Column("changes", Integer, nullable=False),
+    *filled(Integer, "missed", "longest", "changes"),
     key=("alert",),
 )
 """How long an arm's lists had not changed as of the run, for each rule on standstill; the next run counts on."""
@@ -178,12 +160,8 @@ splits = table_of_runs(
     Column("segment", Name, nullable=False),
     Column("position", Integer, nullable=False),
     Column("metric", Name, nullable=False),
-    Column("asked", Count, nullable=False),
-    Column("n", Count, nullable=False),
-    Column("by_membership", Number),
-    Column("by_order", Number),
-    Column("by_length", Number),
-    Column("spread", Number),
+    *filled(Count, "asked", "n"),
+    *optional(Number, "by_membership", "by_order", "by_length", "spread"),
     Column("kinds", Document),
     key=("segment",),
 )
@@ -228,18 +206,12 @@ daily = Table(
     metadata,
     Column("comparison", Name, nullable=False),
     Column("day", Instant, nullable=False),
-    Column("segment", Name, nullable=False),
-    Column("metric", Name, nullable=False),
+    *filled(Name, "segment", "metric"),
     Column("runs", Integer, nullable=False),
-    Column("n", Id, nullable=False),
-    Column("n_undefined", Id, nullable=False),
-    Column("mean", Number),
-    Column("standard_error", Number),
-    Column("lowest", Number),
-    Column("highest", Number),
+    *filled(Id, "n", "n_undefined"),
+    *optional(Number, "mean", "standard_error", "lowest", "highest"),
     Column("shares_below", Document, nullable=False),
-    Column("histogram_low", Number),
-    Column("histogram_high", Number),
+    *optional(Number, "histogram_low", "histogram_high"),
     Column("histogram_counts", Document),
     Column("built_at", Instant, nullable=False),
     PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
@@ -266,8 +238,7 @@ PLACES = 8
 score_places = table_of_runs(
     "score_places",
     Column("metric_id", Integer, nullable=False),
-    Column("part", SmallInteger, nullable=False),
-    Column("place", SmallInteger, nullable=False),
+    *filled(SmallInteger, "part", "place"),
     key=("metric_id",),
 )
 """Where the run's ``scores`` hold each metric: in the rows of this ``part``, the column of this number."""
