@@ -11,12 +11,11 @@ from threading import Lock
 from prometheus_client import Counter
 from prometheus_client.metrics_core import Metric
 
-from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
 from monitor.export.series import OWNERS, SERIES, Kind
 from monitor.model.rankings import Arm
 from monitor.model.retention import DataKind, Pruned
-from monitor.model.runs import RunResult, RunStatus
+from monitor.model.runs import RunResult
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 _OF_PAGES = "collector_errors_total"
@@ -83,8 +82,8 @@ class DaemonMetrics:
                     kept[owner, name] = self._counts.get((owner, name)) or _Counts(owner, name)
             self._counts = kept
 
-    def _add(self, name: str, *labels: str, value: float = 1) -> None:
-        """Count or observe."""
+    def count(self, name: str, *labels: str, value: float = 1) -> None:
+        """Count, or observe, in the series of that name (without prefix); one with an owner has that for its first label."""
         owner = SERIES[name].owner
         key = (owner, labels[0] if owner else "")
         with self._lock:
@@ -97,54 +96,22 @@ class DaemonMetrics:
     def run_finished(self, result: RunResult) -> None:
         """Count a run by status and observe how long it and its stages took."""
         claim, comparison, took = result.claim, result.claim.comparison, result.pull_seconds
-        self._add("runs_total", comparison, result.status)
-        self._add("run_duration_seconds", comparison, value=(result.finished_at - claim.started_at).total_seconds())
-        self._add("schedule_lag_seconds", comparison, value=(claim.started_at - claim.slot).total_seconds())
+        self.count("runs_total", comparison, result.status)
+        self.count("run_duration_seconds", comparison, value=(result.finished_at - claim.started_at).total_seconds())
+        self.count("schedule_lag_seconds", comparison, value=(claim.started_at - claim.slot).total_seconds())
         for stage, seconds in result.stage_seconds.items():
-            self._add("stage_duration_seconds", comparison, stage, value=seconds)
+            self.count("stage_duration_seconds", comparison, stage, value=seconds)
         for arm, seconds in took.items():
-            self._add("pull_duration_seconds", comparison, arm, value=seconds)
+            self.count("pull_duration_seconds", comparison, arm, value=seconds)
         if len(took) == len(Arm):
-            self._add("arm_gap_seconds", comparison, value=max(took.values()) - min(took.values()))
+            self.count("arm_gap_seconds", comparison, value=max(took.values()) - min(took.values()))
         for (arm, reason), users in (result.coverage.all.reasons if result.coverage else {}).items():
-            self._add("source_errors_total", comparison, arm, reason, value=users)
-
-    def run_abandoned(self, comparison: str) -> None:
-        """Count a run that hung and was given up."""
-        self._add("runs_total", comparison, RunStatus.ABANDONED)
-
-    def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
-        """Count slots that did not run: ``missed`` (nobody was there), ``overlap`` (the last run had not ended) or ``busy``."""
-        self._add("slots_skipped_total", comparison, reason, value=max(0, count))
-
-    def notified(self, receiver: str, outcome: str) -> None:
-        """See ``DeliveryCounter.notified``."""
-        self._add("notifications_total", receiver, outcome)
-
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        """See ``DeliveryCounter.delivery_failed``."""
-        self._add("delivery_errors_total", receiver, trouble)
-
-    def pinged(self, ping: str, outcome: str) -> None:
-        """Count what became of a dead-man ping: ``sent``, ``failed`` or ``dropped``."""
-        self._add("pings_total", ping, outcome)
-
-    def database_failed(self, trouble: DatabaseTrouble) -> None:
-        """Count an error of the database by its kind."""
-        self._add("database_errors_total", trouble)
-
-    def clock_jumped(self) -> None:
-        """Count a jump of the wall clock."""
-        self._add("clock_jumps_total")
-
-    def restarted(self, part: str) -> None:
-        """Count what the watchdog began anew: ``run``, ``scheduler``, ``delivery`` or ``housekeeping``."""
-        self._add("watchdog_restarts_total", part)
+            self.count("source_errors_total", comparison, arm, reason, value=users)
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
         """Count what was deleted, and show when that was last done."""
         for kind, count in pruned.by_kind.items():
-            self._add("pruned_rows_total", kind, value=count)
+            self.count("pruned_rows_total", kind, value=count)
         self._set("prune_last_success_timestamp_seconds", at.timestamp())
 
     def outbox(

@@ -295,7 +295,7 @@ class PrometheusPublisher(DaemonMetrics):
         # Everything but a conflict among writers puts what was read before in doubt.
         if trouble is not DatabaseTrouble.CONFLICT and self._doubted_at_s is None:
             self._doubted_at_s = self._monotonic()
-        super().database_failed(trouble)
+        self.count("database_errors_total", trouble)
 
     @property
     def _hidden(self) -> Container[str]:

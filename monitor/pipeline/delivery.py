@@ -181,7 +181,7 @@ class OutboxSender:
             halves = slice(None, middle), slice(middle, None)
             sent = (self._send(replace(message, changes=message.changes[half]), deliveries[half]) for half in halves)
             return sum(sent, DeliveryCounts())
-        self.publisher.delivery_failed(self.receiver.name, error.trouble)
+        self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
             self._record(deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
             return DeliveryCounts(dead=len(deliveries))
@@ -210,7 +210,7 @@ class OutboxSender:
         try:
             self._hand_over(message)
         except DeliveryError as error:
-            self.publisher.delivery_failed(self.receiver.name, error.trouble)
+            self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
             soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
             self.outbox.schedule_repetition(deliveries, at=now + every if error.permanent else soon)
             raise
@@ -248,7 +248,7 @@ class OutboxSender:
         )
         outcome = "retry" if status is DeliveryStatus.PENDING and reason else status.value
         for _ in deliveries if outcome not in (DeliveryStatus.HELD, DeliveryStatus.PENDING) else ():
-            self.publisher.notified(self.receiver.name, outcome)
+            self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from monitor.errors import DeliveryTrouble
 from monitor.model.notifications import Message, Treatment
 from monitor.ports.sources import (
     ItemTitleSource,
@@ -61,11 +60,9 @@ class Receiver(Protocol):
 class DeliveryCounter(Protocol):
     """Counts what became of attempts to deliver. Never raises, never blocks on I/O."""
 
-    def notified(self, receiver: str, outcome: str) -> None:
-        """Count one attempt to deliver: ``sent``, ``retry`` or ``dead``."""
+    def count(self, name: str, *labels: str) -> None:
+        """Count an attempt in ``notifications_total`` (receiver, outcome), one that failed in ``delivery_errors_total`` too.
 
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        """Count an attempt to deliver that failed, by what kept it from arriving."""
-
-    def restarted(self, thread: str) -> None:
-        """Count a loop that hung or died, and was replaced."""
+        There the second label is what kept it from arriving. ``watchdog_restarts_total``: a loop that hung or died, and was
+        replaced.
+        """

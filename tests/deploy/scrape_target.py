@@ -29,10 +29,10 @@ def living(publisher: PrometheusPublisher) -> Iterator[None]:
     def live() -> None:
         while not stop.wait(0.1):
             publisher.run_finished(published.result(coverage=published.coverage()))
-            publisher.slots_skipped("home-feed", "missed")
-            publisher.notified("pager", "sent")
-            publisher.delivery_failed("pager", DeliveryTrouble.NO_ANSWER)
-            publisher.pinged("ping", "sent")
+            publisher.count("slots_skipped_total", "home-feed", "missed")
+            publisher.count("notifications_total", "pager", "sent")
+            publisher.count("delivery_errors_total", "pager", DeliveryTrouble.NO_ANSWER)
+            publisher.count("pings_total", "ping", "sent")
             publisher.database_failed(DatabaseTrouble.LOCKED)
 
     life = threading.Thread(target=live)

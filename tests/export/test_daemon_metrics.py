@@ -93,8 +93,8 @@ def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_k
     assert scraped(publisher).value("clock_jumps_total") == 0
 
     publisher.database_failed(DatabaseTrouble.DISK)
-    publisher.clock_jumped()
-    publisher.restarted("run")
+    publisher.count("clock_jumps_total")
+    publisher.count("watchdog_restarts_total", "run")
 
     page = scraped(publisher)
     assert page.value("database_errors_total", reason="disk") == 1
@@ -110,10 +110,10 @@ def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: Pro
     assert {page.value("delivery_errors_total", receiver="pager", reason=trouble) for trouble in DeliveryTrouble} == {0.0}
     assert {page.value("pings_total", ping="ping", outcome=outcome) for outcome in ("sent", "failed", "dropped")} == {0.0}
 
-    publisher.delivery_failed("pager", DeliveryTrouble.RATE_LIMITED)
-    publisher.delivery_failed("gone", DeliveryTrouble.REFUSED)
-    publisher.pinged("ping", "sent")
-    publisher.pinged("gone", "sent")
+    publisher.count("delivery_errors_total", "pager", DeliveryTrouble.RATE_LIMITED)
+    publisher.count("delivery_errors_total", "gone", DeliveryTrouble.REFUSED)
+    publisher.count("pings_total", "ping", "sent")
+    publisher.count("pings_total", "gone", "sent")
 
     page = scraped(publisher)
     assert page.value("delivery_errors_total", receiver="pager", reason="rate_limited") == 1
@@ -181,7 +181,7 @@ def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_co
     hours = {name: timedelta(hours=1) for name in ("home-feed", "search")}
     publisher.watch(["home-feed", "search"], ["pager", "chat"], intervals=hours, pings=["ping", "other"])
     publisher.run_finished(published.result(coverage=published.coverage()))
-    publisher.notified("pager", "sent")
+    publisher.count("notifications_total", "pager", "sent")
 
     publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["other"])
     page = scraped(publisher)
@@ -192,8 +192,8 @@ def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_co
 
     publisher.watch(["search"], ["chat"])
     publisher.run_finished(published.result(coverage=published.coverage()))
-    publisher.slots_skipped("home-feed", "overlap")
-    publisher.notified("pager", "sent")
+    publisher.count("slots_skipped_total", "home-feed", "overlap")
+    publisher.count("notifications_total", "pager", "sent")
     assert not [text for text in ("home-feed", "pager") if text in scraped(publisher).text]
 
 
@@ -216,7 +216,7 @@ def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_from_zero_and_of
 
     for count in (3, 1):
         publisher.run_finished(published.result(coverage=published.coverage(), status=RunStatus.FAILED, pull_seconds={}))
-        publisher.slots_skipped("home-feed", "missed", count)
+        publisher.count("slots_skipped_total", "home-feed", "missed", value=count)
 
     page = scraped(publisher)
     assert page.value("slots_skipped_total", **of, reason="missed") == 4

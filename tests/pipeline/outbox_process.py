@@ -10,7 +10,6 @@ from typing import Any
 
 from factories import SLOT, HeldClock, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
-from monitor.errors import DeliveryTrouble
 from monitor.model.alerts import Transition
 from monitor.model.comparison import Comparison
 from monitor.model.runs import RunResult, RunStatus
@@ -71,14 +70,11 @@ class Deadly:
 
 @dataclass
 class CountingPublisher:
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    troubles: Counter[tuple[str, DeliveryTrouble]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    troubles: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
-    def notified(self, receiver: str, outcome: str) -> None:
-        self.counts[receiver, outcome] += 1
-
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        self.troubles[receiver, trouble] += 1
+    def count(self, name: str, *labels: str) -> None:
+        (self.counts if name == "notifications_total" else self.troubles)[labels] += 1
 
 
 def die() -> None:

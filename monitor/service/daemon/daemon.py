@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -99,7 +100,7 @@ class Daemon:
         with ExitStack() as opened:
             settings = load_settings(self._config)
             access = open_access(settings.access, name=settings.web_config_file)
-            self._wiring = wire(settings, on_ping=self._publisher.pinged)
+            self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
             # Looked up at the end: a reload puts another wiring in place, and closes this one's sources itself.
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             self._store = unopened_store(settings.database)
@@ -236,7 +237,7 @@ class Daemon:
             try:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
                 access = open_access(settings.access, name=settings.web_config_file, old=self._web.access)
-                new = wire(settings, on_ping=self._publisher.pinged)
+                new = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
                 if self._role.leads:
                     reconcile(new, self._store, self._clock)
             except MonitorError as error:

@@ -139,6 +139,6 @@ def _begin_loop(sender: OutboxSender) -> DeliveryLoop:
 
 def _renewed(hung: DeliveryLoop) -> DeliveryLoop:
     log.error("delivery hung; restarted", receiver=hung.receiver.name)
-    hung.sender.publisher.restarted("delivery")
+    hung.sender.publisher.count("watchdog_restarts_total", "delivery")
     hung.thread.ask_to_stop()
     return _begin_loop(hung.sender)

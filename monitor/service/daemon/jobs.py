@@ -188,7 +188,7 @@ class DaemonJobs:
             return
         if result is not None:
             for reason, count in choice.skipped.items():
-                self.publisher.slots_skipped(name, reason, count)
+                self.publisher.count("slots_skipped_total", name, reason, value=count)
             self._follow_up(name, result, wiring)
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:

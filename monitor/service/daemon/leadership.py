@@ -11,7 +11,7 @@ import structlog
 
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.runs import Lease, Occupied
+from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile
 from monitor.service.daemon.threads import LoopThread
@@ -190,7 +190,7 @@ class DaemonRole:
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
-            self._publisher.run_abandoned(comparison)
+            self._publisher.count("runs_total", comparison, RunStatus.ABANDONED)
         reconcile(wiring, self._store, self._clock)
         self._led = lease
         return True

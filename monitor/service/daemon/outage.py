@@ -169,12 +169,12 @@ class OutageAlert:
             receiver.send(message, now=self.database.clock.now())
         except DeliveryError as error:
             self._note_failure(state, message, error)
-            self.database.publisher.delivery_failed(receiver.name, error.trouble)
-            self.database.publisher.notified(receiver.name, "retry")
+            self.database.publisher.count("delivery_errors_total", receiver.name, error.trouble)
+            self.database.publisher.count("notifications_total", receiver.name, "retry")
             log.error("receiver not notified of the outage", receiver=receiver.name, reason=str(error))  # noqa: TRY400 - says all
             return
         state.failures = 0
-        self.database.publisher.notified(receiver.name, "sent")
+        self.database.publisher.count("notifications_total", receiver.name, "sent")
         state.sent, state.sent_s = next(iter(message.firing), None), steady_s
         log.warning("receiver notified of the outage", receiver=receiver.name, status=message.status)
 

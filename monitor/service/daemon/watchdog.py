@@ -12,7 +12,7 @@ import structlog
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.runs import Claim
+from monitor.model.runs import Claim, RunStatus
 from monitor.ports import Clock, RunStore
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.outage import OutageMonitor
@@ -64,12 +64,12 @@ class Watchdog:
         # First, as a scheduler that hangs may hold locks that everything below waits for.
         if self.jobs.is_stuck():
             log.error("scheduler hung; restarted")
-            self.publisher.restarted("scheduler")
+            self.publisher.count("watchdog_restarts_total", "scheduler")
             self.jobs.restart()
         jump = self._jumps.look(self.clock.now(), self.clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
-            self.publisher.clock_jumped()
+            self.publisher.count("clock_jumps_total")
             self.jobs.follow_clock()
         self.jobs.begin_repeated()
         self.jobs.wake_up()
@@ -96,13 +96,13 @@ class Watchdog:
 
     def _rescue_housekeeping(self, name: str) -> None:
         log.error("housekeeping hung; restarted", job=name)
-        self.publisher.restarted("housekeeping")
+        self.publisher.count("watchdog_restarts_total", "housekeeping")
         if not name.startswith("-notify-"):  # those ask no database
             self.database.failed(DatabaseError("the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
 
     def _rescue_run(self, name: str) -> None:
         log.error("run hung; abandoned and restarted", comparison=name)
-        self.publisher.restarted("run")
+        self.publisher.count("watchdog_restarts_total", "run")
         # The slot first: the hung run can store nothing when it comes back.
         for claim in [claim for claim in list(self.runner.claims.values()) if claim.comparison == name]:
             self._abandon(claim)
@@ -115,6 +115,6 @@ class Watchdog:
         try:
             # The database may be what hangs.
             if marking.wait(Deadline.after(MARKING_S)):
-                self.publisher.run_abandoned(claim.comparison)
+                self.publisher.count("runs_total", claim.comparison, RunStatus.ABANDONED)
         except (DatabaseError, OverdueError) as error:
             log.warning("hung run not marked; its claim runs out by itself", comparison=claim.comparison, reason=str(error))
