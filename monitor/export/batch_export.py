@@ -13,26 +13,19 @@ from monitor.export.exposition import Format
 from monitor.export.series import SERIES, Kind
 from monitor.files import replace_file, require_replaceable
 
-_COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 DAEMON_GAUGES = frozenset({
     "leader", "lease_epoch", "database_up", "runs_waiting", "database_size_bytes",
     "config_last_reload_successful", "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 """Gauges of a process that goes on."""
-FINAL_SERIES = frozenset(
-    SERIES[name].name for name in SERIES if SERIES[name].kind not in _COUNTED and name not in DAEMON_GAUGES
-)
-"""Full names of the series that a process leaves behind when it ends."""
-
-
 # node_exporter runs under a user of its own.
 _MODE = 0o644
 
 
 def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
     """Those of the families that a process leaves behind when it ends."""
-    named = ((f"{family.name}_info" if family.type == Kind.INFO else family.name, family) for family in families)
-    return tuple(family for name, family in named if name in FINAL_SERIES)
+    of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
+    return tuple(family for family in families if family.name not in of_daemon)
 
 
 def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:

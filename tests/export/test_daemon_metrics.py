@@ -14,7 +14,6 @@ from export.page import scraped
 from monitor.errors import ConfigError, DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.export.batch_export import (
     DAEMON_GAUGES,
-    FINAL_SERIES,
     families_of_comparison,
     require_textfile,
     write_families,
@@ -235,7 +234,8 @@ def left() -> bytes:
 
 def names_in(page: bytes) -> set[str]:
     names = {line.partition("{")[0].partition(" ")[0] for line in page.decode().splitlines() if not line.startswith("#")}
-    stems = {name.removesuffix(part) for name in names for part in PARTS if name.endswith(part)} & FINAL_SERIES
+    stems = {name.removesuffix(part) for name in names for part in PARTS if name.endswith(part)}
+    stems &= {one.name for one in SERIES.values()}
     return {name for name in names if not any(name == stem + part for stem in stems for part in PARTS)} | stems
 
 
