@@ -40,7 +40,7 @@ from monitor.storage import SqlStore, unopened_store
 from monitor.web.access import open_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
-from monitor.web.pages.site import ScheduledRun, Status
+from monitor.web.pages.site import Status
 from monitor.web.server import WebServer
 
 STOP_S = 10.0
@@ -211,9 +211,7 @@ class Daemon:
             role=self._role.leadership.describe() or "leads",
             unready=self.unready(),
             database=self._store.place,
-            schedule=tuple(
-                ScheduledRun(name=name, next_at=at, running_s=s) for name, (at, s) in self._scheduler.runs().items()
-            ),
+            schedule=self._scheduler.runs(),
             receivers=wiring.receiver_names,
             configuration=yaml.safe_dump(wiring.settings.model_dump(mode="json", exclude_unset=True), sort_keys=False),
         )

@@ -31,6 +31,7 @@ from monitor.ports import Clock
 from monitor.service.daemon.places import Places, Ticket
 from monitor.service.daemon.threads import ThreadPerJob
 from monitor.settings.schedule import Schedule
+from monitor.web.pages.site import ScheduledRun
 
 STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
@@ -194,17 +195,17 @@ class JobScheduler:
         """How many runs wait for a place."""
         return self._places.waiting
 
-    def runs(self) -> Mapping[str, tuple[datetime | None, float | None]]:
-        """When each run is due next, and for how many seconds one has been under way; None where it is not."""
+    def runs(self) -> tuple[ScheduledRun, ...]:
+        """When each run is due next, and for how long one has been under way."""
         now_s = self._clock.monotonic()
         names = [name for name, plan in self._plans.items() if plan.is_run]
         jobs = {name: self._scheduler.get_job(name) for name in names}
         with self._ended:
             begun = {name: each.begun_s for name, each in self._at_work.items() if each.begun_s is not None}
-        return {
-            name: (job.next_run_time if job else None, now_s - begun[name] if name in begun else None)
-            for name, job in jobs.items()
-        }
+        ages = {name: now_s - begun_s for name, begun_s in begun.items()}
+        return tuple(
+            ScheduledRun(name=name, next_at=job and job.next_run_time, running_s=ages.get(name)) for name, job in jobs.items()
+        )
 
     def overdue(self) -> tuple[str, ...]:
         """Names of the jobs that have been at work for longer than their limit."""
