@@ -54,7 +54,6 @@ def backtest(  # noqa: PLR0913 - the command's options
     Over the stored runs, beside the pages that were sent. Every stored run is judged again in order, those before --from too,
     since rules learn from them. Nothing is stored or sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
     """
-    from monitor.service.analysis.backtest import Period
     from monitor.service.analysis.backtest import backtest_rules as judge_again
     from monitor.settings.excerpt import load_database_settings
     from monitor.settings.loader import load_with_rules
@@ -66,7 +65,7 @@ def backtest(  # noqa: PLR0913 - the command's options
         require_writable(html)
     chosen = [to_comparison(each) for each in load_with_rules(config, rules, comparisons or ())]
     with opened_store(load_database_settings(config).database) as store:
-        found = [judge_again(each, store, Period(start=first, end=last)) for each in chosen]
+        found = [judge_again(each, store, start=first, end=last) for each in chosen]
     if html is not None:
         write_page(html, f"backtest of {rules.name}", "backtest.html", [_as_page(each) for each in found])
     for each in found:

@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from monitor.cli.main import app
 from monitor.model.alerts import Transition
 from monitor.model.rules import Subject
 from monitor.model.runs import RunStatus
-from monitor.service.analysis.backtest import Backtest, Period, backtest_rules
+from monitor.service.analysis.backtest import Backtest, backtest_rules
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
 from monitor.storage import open_store
@@ -78,11 +79,11 @@ def replayed(tmp_path_factory: pytest.TempPathFactory, broken: Path) -> Path:
     return replay(tmp_path_factory.mktemp("replayed"), broken)
 
 
-def judge_again(config: Path, period: Period | None = None, names: tuple[str, ...] = NAMES) -> dict[str, Backtest]:
+def judge_again(config: Path, names: tuple[str, ...] = NAMES, **period: datetime) -> dict[str, Backtest]:
     settings = load_settings(config)
     with closing(open_store(settings.database, create=False)) as store:
         found = {options.name: to_comparison(options) for options in settings.comparisons if options.name in names}
-        return {name: backtest_rules(found[name], store, period or Period()) for name in found}
+        return {name: backtest_rules(found[name], store, **period) for name in found}
 
 
 def test_the_same_rules_make_the_very_transitions_that_replay_made(replayed: Path) -> None:
@@ -100,8 +101,8 @@ def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replay
     whole = judge_again(replayed, names=("pop20",))["pop20"].transitions
     cut = (whole[0].slot + (whole[-1].slot - whole[0].slot) / 2).replace(hour=0)  # a slot, whenever alerts end
 
-    later = judge_again(replayed, Period(start=cut), ("pop20",))["pop20"]
-    earlier = judge_again(replayed, Period(end=cut), ("pop20",))["pop20"]
+    later = judge_again(replayed, ("pop20",), start=cut)["pop20"]
+    earlier = judge_again(replayed, ("pop20",), end=cut)["pop20"]
     assert later.transitions == tuple(each for each in whole if each.slot >= cut) == later.stored
     assert earlier.transitions == tuple(each for each in whole if each.slot <= cut) == earlier.stored
     assert (sum(earlier.runs.values()), sum(later.runs.values())) == (cut.day, 15 - cut.day)

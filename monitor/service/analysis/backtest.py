@@ -40,18 +40,6 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
-    """Slots from ``start`` to ``end``, both included, without end where None."""
-
-    start: datetime | None = None
-    end: datetime | None = None
-
-    def holds(self, slot: datetime) -> bool:
-        """Whether the slot lies inside."""
-        return (self.start is None or slot >= self.start) and (self.end is None or slot <= self.end)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
     """What became of one comparison in the period.
 
@@ -68,8 +56,14 @@ class Backtest:
     measured: Mapping[Subject, Mapping[datetime, float | None]]
 
 
-def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
-    """Judge all stored runs up to the end of the period by the comparison's rules; return what changes within it."""
+def backtest_rules(
+    comparison: Comparison, store: Store, *, start: datetime | None = None, end: datetime | None = None
+) -> Backtest:
+    """Judge all stored runs up to the slot ``end`` by the comparison's rules; return what changes from slot ``start`` on."""
+
+    def is_meant(slot: datetime) -> bool:
+        return (start is None or slot >= start) and (end is None or slot <= end)
+
     made = store.alerts.transitions(comparison=comparison.name, limit=None)
     accepted = tuple(each for each in made if each.alert == ACCEPTED)
     installation = store.alerts.installation(create=False)
@@ -79,10 +73,10 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
     transitions: list[Transition] = []
     measured: dict[Subject, dict[datetime, float | None]] = {}
     # From the first run on: those before the period teach what is normal, and may leave alerts firing.
-    for record in finished_records(comparison.name, store.history, period.end):
+    for record in finished_records(comparison.name, store.history, end):
         whole, lacks = complete_record(comparison, record, store.history)
         changed = rejudging.judge(whole, is_whole=not lacks)
-        if period.holds(record.run.slot):
+        if is_meant(record.run.slot):
             runs[record.run.status] += 1
             transitions.extend(changed)
             whole_of = {each.metric: each for each in whole.summaries if each.segment == ALL}
@@ -95,7 +89,7 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
         comparison=comparison,
         runs=runs,
         transitions=tuple(transitions),
-        stored=tuple(each for each in made if period.holds(each.slot) and each.alert != ACCEPTED),
+        stored=tuple(each for each in made if is_meant(each.slot) and each.alert != ACCEPTED),
         lacking=lacking,
         measured=measured,
     )
