@@ -87,20 +87,17 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     In all, by segment, and side by side for the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
-    from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
+    from monitor.service.analysis.file_comparison import compare_files
     from monitor.sources.file import FileSourceOptions, FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
     lists = {"user": user, "items": None if item or rank else items, "item": item, "rank": rank, "scores": scores}
-    files = ComparedFiles(
-        baseline=_options(FileSourceOptions, baseline, lists),
-        candidate=_options(FileSourceOptions, candidate, lists),
-        by=by,
-        users=None if users is None else _options(FileUsersOptions, users, {"user": user}),
-    )
+    arms = (_options(FileSourceOptions, baseline, lists), _options(FileSourceOptions, candidate, lists))
+    asked = None if users is None else _options(FileUsersOptions, users, {"user": user})
     if html is not None:
         require_writable(html)
-    found = compare_files(files, metrics, k, worst=worst or (_DRAWN if html else 0), catalogue=catalogue)
+    count = worst or (_DRAWN if html else 0)
+    found = compare_files(arms, metrics, k, users=asked, by=by, worst=count, catalogue=catalogue)
     names = {} if titles is None else _read_titles(titles, found.worst)
     if html is not None:
         write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k, names)])

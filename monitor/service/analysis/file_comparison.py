@@ -59,20 +59,6 @@ def break_down_changes(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedFiles:
-    """What is compared.
-
-    Without ``users`` everybody in either file is compared. ``by`` is the column of the users' file, or of the baseline's, whose
-    values are segments.
-    """
-
-    baseline: FileSourceOptions
-    candidate: FileSourceOptions
-    users: FileUsersOptions | None = None
-    by: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FileComparison:
     """The result of comparing two files' lists.
 
@@ -91,21 +77,30 @@ class FileComparison:
     notes: tuple[str, ...]
 
 
-def compare_files(
-    files: ComparedFiles,
+def compare_files(  # noqa: PLR0913 - what the command is given
+    lists: tuple[FileSourceOptions, FileSourceOptions],
     metrics: Sequence[Metric],
     k: int,
     *,
+    users: FileUsersOptions | None = None,
+    by: str | None = None,
     worst: int = 0,
     catalogue: int | None = None,
 ) -> FileComparison:
-    """Compare the lists of all users of two files, in all and by segment.
+    """Compare the lists of all users of two files, the baseline's and the candidate's, in all and by segment.
 
-    The ``worst`` users are those whom the first metric finds least alike. InputError when a file cannot be read, when no user
-    has a list in both, or when ``catalogue`` is smaller than what is listed.
+    Without ``users`` everybody in either file is compared. ``by`` is the column of the users' file, or of the baseline's, whose
+    values are segments. The ``worst`` users are those whom the first metric finds least alike. InputError when a file cannot be
+    read, when no user has a list in both, or when ``catalogue`` is smaller than what is listed.
     """
     comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
-    arms = _open(files)
+    listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
+    arms = Arms(
+        baseline=FileLists(lists[0]),
+        candidate=FileLists(lists[1]),
+        users=FileUsers(users) if users is not None else _Either(*map(FileUsers, listed)),
+        dimensions=() if by is None else (by,),
+    )
     try:
         panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
     except SourceError as error:
@@ -118,11 +113,11 @@ def compare_files(
         raise InputError("; ".join(unread))
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
     _require_pairs(found.coverage.all, notes)
-    sample, listed = found.sample(), found.listed.count
-    if catalogue is not None and catalogue < listed:
-        msg = f"--catalogue {catalogue}: {listed} different items are listed, give the number of items that could be"
+    sample, items = found.sample(), found.listed.count
+    if catalogue is not None and catalogue < items:
+        msg = f"--catalogue {catalogue}: {items} different items are listed, give the number of items that could be"
         raise InputError(msg)
-    size, pairs = listed if catalogue is None else catalogue, sample.pairing.batch
+    size, pairs = items if catalogue is None else catalogue, sample.pairing.batch
     length = typical_length(np.append(pairs.baseline_lengths, pairs.candidate_lengths).astype(np.int64))
     return FileComparison(
         coverage=found.coverage,
@@ -133,17 +128,6 @@ def compare_files(
         by_chance=chance_scores(metrics, length, size),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
         notes=(*notes, *found.left_out),
-    )
-
-
-def _open(files: ComparedFiles) -> Arms:
-    lists = (files.baseline, files.candidate)
-    listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
-    return Arms(
-        baseline=FileLists(files.baseline),
-        candidate=FileLists(files.candidate),
-        users=FileUsers(files.users) if files.users is not None else _Either(*map(FileUsers, listed)),
-        dimensions=() if files.by is None else (files.by,),
     )
 
 
