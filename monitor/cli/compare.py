@@ -154,12 +154,13 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
 def _print(found: FileComparison, k: int, by: str | None) -> None:
     for line in _who(found, k):
         print_line(line)
-    _print_metrics(found, found.coverage.all)
+    print_records(_metric_records(found, found.coverage.all), _COLUMNS, as_json=False)
     print_line(_chance_line(found))
     print_line(_changes_line(found.apart[ALL]))
     for row in found.coverage.rows[1:] if by is not None else ():
         print_line()
-        _print_metrics(found, row, title=f"{row.segment}: {row.paired:,} of {row.asked:,} users compared")
+        title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
+        print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
         if row.paired:
             print_line(_changes_line(found.apart[row.segment]))
 
@@ -170,10 +171,6 @@ def _who(found: FileComparison, k: int) -> list[str]:
     reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
     return [compared + (f" ({reasons})" if reasons else ""), *found.notes]
-
-
-def _print_metrics(found: FileComparison, row: CoverageRow, *, title: str | None = None) -> None:
-    print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
 
 
 def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_databa
 from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 
 if TYPE_CHECKING:
-    from monitor.model.retention import DatabaseSize, KindSize, Pruned
+    from monitor.model.retention import KindSize, Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
 
@@ -138,7 +138,9 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
         kinds = [pick(each, "kind", "used_bytes", "oldest", "bytes_per_run") for each in found.kinds]
         print_json(pick(found, "used_bytes", "free_bytes") | {"kinds": kinds})
     else:
-        _print_size(found)
+        print_table(("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds])
+        free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
+        print_line(f"\n{_bytes(found.used_bytes)} used{free}")
 
 
 @app.command("prune")
@@ -165,22 +167,13 @@ def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) 
 
 
 def _print_pruned(found: Pruned) -> None:
-    if found.refused:
-        print_line(f"nothing deleted: {found.refused}")
-        return
-    rows = sorted(found.rows.items())
-    if rows:
-        print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title="deleted:")
+    if found.rows:
+        rows = [(table, f"{number:,}") for table, number in sorted(found.rows.items())]
+        print_table(("table", "rows>"), rows, title="deleted:")
     else:
-        print_line("nothing deleted")
+        print_line(f"nothing deleted: {found.refused}" if found.refused else "nothing deleted")
     for reason in found.put_off:
         print_line(f"put off: {reason}")
-
-
-def _print_size(found: DatabaseSize) -> None:
-    print_table(("kind", "size>", "oldest", "a run>"), [_size_row(each) for each in found.kinds])
-    free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
-    print_line(f"\n{_bytes(found.used_bytes)} used{free}")
 
 
 def _size_row(each: KindSize) -> tuple[str, ...]:

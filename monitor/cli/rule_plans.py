@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -144,13 +145,13 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     if (drop is None) == (share is None):
         msg = "give either --drop or --share"
         raise typer.BadParameter(msg)
-    given = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
-    by_rule = share is not None and not any(value is not None for value in given.values())
+    figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
+    given: dict[str, Any] = {name: value for name, value in figures.items() if value is not None}
     what, stored = None, [sample_size.PlanInputs()]
     if comparison is not None:
-        what, stored = _stored(comparison, config, metric, segment, by_rule=by_rule)
+        what, stored = _stored(comparison, config, metric, segment, by_rule=share is not None and not given)
     plans = []
-    for known in (_with_given(each, given) for each in stored):
+    for known in (replace(each, **given) for each in stored):
         size = drop if drop is not None else sample_size.drop_of_share(known, share or 0.0, to)
         part = alpha or known.alpha or sample_size.alpha_of_budget(what)
         plans.append(sample_size.plan_sample_size(known, drop=size, users=users, runs=runs, share=part, power=power))
@@ -174,13 +175,6 @@ def _stored(
     with opened_store(settings.database) as store:
         of_rules = read_rule_inputs(what, store.history, metric, segment) if by_rule else []
         return what, of_rules or [read_plan_inputs(what, store.history, metric, segment)]
-
-
-def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs:
-    from dataclasses import replace
-
-    values: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    return replace(known, **values)  # type: ignore[arg-type] # names and types are those of the fields
 
 
 def _plan_dict(found: SampleSizePlan) -> dict[str, object]:
