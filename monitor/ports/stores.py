@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from monitor.model.alerts import AlertState, Transition
+from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, FiringSnapshot, Notification, Silence
@@ -67,9 +67,6 @@ class PageStore(Protocol):
 
     def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[FiringChange, ...]:
         """Firings that began or ended from ``since`` to ``until``, of one segment or of all, in the order they were stored."""
-
-    def firing_states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
-        """Alerts that fire, of one comparison or of all."""
 
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         """Scores of the user in those of the newest ``runs`` that kept any, oldest first."""
@@ -219,8 +216,11 @@ class AlertStore(Protocol):
     def installation(self, *, create: bool) -> str:
         """The id of this database, random and the same for good; before it has one it is made with ``create``, else empty."""
 
-    def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
-        """All alert states of the comparison, or of every comparison ever run, quiet ones too, by alert and segment."""
+    def states(self, comparison: str | None = None, *, state: State | None = None) -> tuple[AlertState, ...]:
+        """All alerts of the comparison, or of every comparison ever run, quiet ones too, or those in this state alone.
+
+        By alert and segment.
+        """
 
     def firing(self) -> tuple[Transition, ...]:
         """For each state that is firing, the transition that started it, oldest first."""

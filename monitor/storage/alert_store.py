@@ -51,9 +51,9 @@ class SqlAlertStore:
                 self._installation = make_installation(connection)
         return self._installation
 
-    def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
+    def states(self, comparison: str | None = None, *, state: State | None = None) -> tuple[AlertState, ...]:
         with self._database.read() as connection:
-            return read_states(connection, comparison)
+            return read_states(connection, comparison, state=state)
 
     def firing(self) -> tuple[Transition, ...]:
         with self._database.read() as connection:

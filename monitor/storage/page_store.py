@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Text, and_, case, func, or_, select, type_coerce
 
-from monitor.model.alerts import AlertState, State, normal_band
+from monitor.model.alerts import State, normal_band
 from monitor.model.explanation import Explanation
 from monitor.model.pages import Attempt, FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
 from monitor.model.rankings import CoverageRow
 from monitor.model.runs import Histogram, RunStatus
-from monitor.storage.alert_states import read_states, transition_of_row
+from monitor.storage.alert_states import transition_of_row
 from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
@@ -126,10 +126,6 @@ class SqlPageStore:
                 FiringChange(alert=alert, segment=of_segment, slot=slot, is_start=starts, key=of_incident)
                 for alert, of_segment, slot, starts, of_incident in connection.execute(query.order_by(transitions.c.id))
             )
-
-    def firing_states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
-        with self._database.read() as connection:
-            return read_states(connection, comparison, state=State.FIRING)
 
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         with self._database.read() as connection:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import compose_messages, is_silenced
-from monitor.model.alerts import AlertState, Transition
+from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import Attempt, IncidentHistory
 from monitor.pipeline.delivery import brief_message
@@ -79,7 +79,7 @@ class AlertPage:
 def read_alerts_page(site: Site, _: Query) -> AlertsPage:
     """Incidents of all comparisons."""
     now, store = site.clock.now(), site.store.alerts
-    states = {each.dedup_key: each for each in site.store.pages.firing_states()}
+    states = {each.dedup_key: each for each in store.states(state=State.FIRING)}
     by_key: dict[str, list[Transition]] = {}
     for each in (*store.firing(), *store.transitions(comparison=None, limit=_RECENT)):
         if (key := each.incident or each.dedup_key) and each.is_announced:
@@ -103,7 +103,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
         msg = f"no incident {key}: it never was, or is deleted"
         raise AbsentPageError(msg)
     comparison = history.transitions[0].comparison
-    states = site.store.pages.firing_states(comparison)
+    states = site.store.alerts.states(comparison, state=State.FIRING)
     firing = {each.dedup_key: each for each in states if key in (each.incident, each.dedup_key)}
     lasting = [each for each in history.transitions if each.is_start and each.dedup_key in firing]
     now, policy, newest = site.clock.now(), site.policy(), site.latest_of(comparison) if firing else None
