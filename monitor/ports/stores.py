@@ -143,9 +143,6 @@ class RunStore(Protocol):
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         """Mark runs whose claim expired as abandoned, but those of the ids in ``sparing``, which the caller runs; how many."""
 
-    def last_slot(self, comparison: str) -> datetime | None:
-        """Newest slot that was ever claimed, whatever became of it."""
-
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         """Ok runs of this slot and later ones with kept lists whose measures of relevance are still missing, oldest first.
 
@@ -182,7 +179,7 @@ class History(Protocol):
     def runs(
         self, *, comparison: str | None, limit: int, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[Run, ...]:
-        """Stored runs, newest slot first, of slots from ``since`` to ``until``, both included."""
+        """Stored runs, newest slot first, of slots from ``since`` to ``until``, both included; whatever became of them."""
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""

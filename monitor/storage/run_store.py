@@ -107,13 +107,6 @@ class SqlRunStore:
         with self._database.write() as connection:
             return connection.scalars(ended).all().count(RunStatus.ABANDONED)
 
-    def last_slot(self, comparison: str) -> datetime | None:
-        with self._database.read() as connection:
-            newest: datetime | None = connection.scalar(
-                select(func.max(runs.c.scheduled_for)).where(runs.c.comparison == comparison)
-            )
-            return newest
-
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         is_wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
         query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)

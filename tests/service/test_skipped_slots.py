@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import published
 from factories import MINUTE, HeldClock, comparison
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.runner import Runner, Watched
@@ -21,11 +22,11 @@ class Stored:
     last: datetime | None = START
 
     @property
-    def runs(self) -> "Stored":
+    def history(self) -> "Stored":
         return self
 
-    def last_slot(self, _name: str) -> datetime | None:
-        return self.last
+    def runs(self, **_: object) -> list[Any]:
+        return [] if self.last is None else [published.run(slot=self.last)]
 
 
 def chooser(store: Stored) -> SlotChooser:

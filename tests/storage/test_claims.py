@@ -72,7 +72,6 @@ def test_a_first_attempt_given_back_vanishes(store: SqlStore) -> None:
     store.runs.release(claimed(store))
 
     assert store.history.runs(comparison=None, limit=5) == ()
-    assert store.runs.last_slot("home-feed") is None
 
 
 def test_a_rerun_given_back_shows_the_earlier_results_and_can_be_claimed(store: SqlStore) -> None:
@@ -149,14 +148,14 @@ def test_expired_claims_and_unlabelled_runs_are_found_without_a_look_at_all_runs
     assert sum("ix_runs_unlabelled" in plan for plan in shown) == 1
 
 
-def test_the_last_slot_is_the_newest_ever_claimed_whatever_became_of_it(store: SqlStore) -> None:
+def test_the_first_run_is_that_of_the_newest_slot_ever_claimed_whatever_became_of_it(store: SqlStore) -> None:
     claimed(store, LATER)
     claimed(store, SLOT)
     claimed(store, LATER + HOUR, comparison="search")
     store.runs.abandon_expired(LATER + 9 * HOUR)
 
-    assert store.runs.last_slot("home-feed") == LATER
-    assert store.runs.last_slot("nobody") is None
+    assert [run.slot for run in store.history.runs(comparison="home-feed", limit=1)] == [LATER]
+    assert store.history.runs(comparison="nobody", limit=1) == ()
 
 
 def test_runs_come_newest_slot_first_and_up_to_the_limit(store: SqlStore) -> None:

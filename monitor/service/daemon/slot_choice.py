@@ -49,7 +49,8 @@ class SlotChooser:
         """The comparison's newest slot; DatabaseError when the store cannot be read."""
         name, now = watched.comparison.name, self.runner.clock.now()
         slot = watched.schedule.latest(now)
-        last = self.runner.patiently(partial(self.runner.store.runs.last_slot, name))
+        newest = self.runner.patiently(partial(self.runner.store.history.runs, comparison=name, limit=1))
+        last = newest[0].slot if newest else None
         if last is not None and last > now + SKEW:
             # This clock is behind the one that stored the newest slot: it was set back, or that one ran ahead.
             self.ahead[name] = last
