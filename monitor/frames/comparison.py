@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,10 +73,15 @@ def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric
     return tuple(metric if isinstance(metric, Metric) else parse(metric) for metric in given)
 
 
-def require_needs(metrics: Sequence[Metric], given: Collection[Need]) -> None:
+def require_needs(metrics: Sequence[Metric], lists: Sequence[RankingTable], item_weights: object, relevance: object) -> None:
     """MetricError for a metric that needs what was not given, saying how to give it."""
+    is_given = {
+        Need.SCORES: any(part.scores is not None for part in lists),
+        Need.ITEM_WEIGHTS: item_weights is not None,
+        Need.RELEVANCE: relevance is not None,
+    }
     for metric in metrics:
-        if metric.need is not None and metric.need not in given:
+        if metric.need is not None and not is_given[metric.need]:
             msg = f"{metric} needs {metric.need}: {_HOW[metric.need]}"
             raise MetricError(msg)
 
@@ -146,7 +151,7 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     {'overlap': 1.0}
     """
     wanted, depth, lists = read_metrics(metrics), read_k(k), _read_pair(a, b, scores)
-    require_needs(wanted, _given(lists, item_weights, relevance))
+    require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
         lists,
         (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)),
@@ -240,7 +245,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(lists[1]):
         msg = f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need a row for each user"
         raise InputError(msg)
-    require_needs(wanted, _given(lists, item_weights, relevance))
+    require_needs(wanted, lists, item_weights, relevance)
     pairs = encode_pairs(
         lists,
         _join(*lists),
@@ -256,15 +261,6 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
     return frame
-
-
-def _given(lists: Sequence[RankingTable], item_weights: Any, relevance: Any) -> list[Need]:  # noqa: ANN401 - only whether they are
-    is_given = {
-        Need.SCORES: any(part.scores is not None for part in lists),
-        Need.ITEM_WEIGHTS: item_weights is not None,
-        Need.RELEVANCE: relevance is not None,
-    }
-    return [need for need, given in is_given.items() if given]
 
 
 def _warn_of_unlike_ids(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> None:
