@@ -32,7 +32,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble
-from monitor.export.batch_export import final_families
+from monitor.export.batch_export import DAEMON_GAUGES, final_families
 from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.exposition import Format, Gauges, Lines, Piece, SampleKey
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
@@ -52,10 +52,7 @@ _LEVEL = 3
 """Of gzip."""
 SHOWN_UNCONFIRMED_S = 60.0
 """How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
-_OF_PROCESS = frozenset({
-    "leader", "lease_epoch", "database_up", "runs_waiting", "schedule_interval_seconds", "stale_after_seconds",
-    "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
-})  # fmt: skip
+_OF_PROCESS = (DAEMON_GAUGES - {"database_size_bytes"}) | {"schedule_interval_seconds", "stale_after_seconds"}
 # When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
 _FACTS = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
