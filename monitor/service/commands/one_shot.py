@@ -126,7 +126,13 @@ class OneShot:
             for receiver in self.wiring.receivers
         ]
         # Under cron there is no loop that sends firing alerts again to the receivers that want that.
-        troubles = [trouble for sender in senders if (trouble := _resend(sender))]
+        troubles = []
+        for sender in senders:
+            try:
+                sender.resend_firing()
+                sender.repeat_due()
+            except DeliveryError as error:
+                troubles.append(str(error))
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.pending(self.clock.now())
         if late := [f"{pending[each.name][0]} to {each.name}" for each in self.wiring.receivers if each.name in pending]:
@@ -209,15 +215,6 @@ def open_one_shot(config: Path, *, reconciles: bool, say: Callable[[str], object
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
-
-
-def _resend(sender: OutboxSender) -> str | None:
-    try:
-        sender.resend_firing()
-        sender.repeat_due()
-    except DeliveryError as error:
-        return str(error)
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

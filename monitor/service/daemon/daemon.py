@@ -114,7 +114,8 @@ class Daemon:
             self._has_database = self._is_opened()
             opened.callback(lambda: self._loops.stop(STOP_S))
             self._scheduler.start()
-            opened.callback(self._stop_jobs)
+            opened.callback(self._runner.give_back_all)
+            opened.callback(self._scheduler.stop, STOP_S)
             self._put_in_force()
             self._watchdog.loop.start()
             opened.callback(self._watchdog.loop.stop, SILENT_S)
@@ -224,10 +225,6 @@ class Daemon:
         self._stopping.set()
         self._opened.close()
         log.info("rankwatch stopped")
-
-    def _stop_jobs(self) -> None:
-        self._scheduler.stop(STOP_S)
-        self._runner.give_back_all()
 
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
