@@ -68,9 +68,6 @@ class ScoreFiles:
             msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
             raise OutputError(msg) from None
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     import pyarrow as pa

@@ -75,10 +75,7 @@ def check_config(
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     wiring = wire(settings)
-    try:
-        previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
-    finally:
-        wiring.close()
+    previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
     for preview in previews:
         if as_json:
             print_json(_preview_dict(preview))

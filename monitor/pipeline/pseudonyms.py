@@ -77,7 +77,3 @@ class HiddenRelevance:
         except UserDataError as error:
             raise UserDataError(self.pseudonyms.find(error.user), error.what) from None
         return None if table is None else replace(table, users=self.pseudonyms.hide(map(str, table.users)))
-
-    def close(self) -> None:
-        """Close the source."""
-        self.source.close()

@@ -75,13 +75,6 @@ class Arms:
         """The same users by what they go by."""
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
-    def close(self) -> None:
-        """Close all of them."""
-        shared = (self.users, self.weights, self.relevance, self.titles, self.joined, self.scores_to)
-        for source in (self.baseline, self.candidate, self.again, *shared):
-            if source is not None:
-                source.close()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:

@@ -1,6 +1,6 @@
 """Where lists, users, weights, titles and relevance come from, and where all scores of a run go beside the database.
 
-Every source translates its vendor's errors into SourceError at its edge.
+Every source translates its vendor's errors into SourceError at its edge, and holds nothing that would have to be closed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,7 @@ from monitor.model.rankings import AskedUsers, ItemWeights, Pull, RelevanceTable
 from monitor.model.runs import JoinRequest, PullRequest, Scores
 
 
-class Closable(Protocol):
-    """What holds connections, files or threads."""
-
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
-
-
-class Source(Closable, Protocol):
+class Source(Protocol):
     """Where one arm's lists come from."""
 
     def pull(self, request: PullRequest) -> Pull:
@@ -73,14 +66,14 @@ class RemoteAnswers(Answered, Protocol):
         """Parts that cover each user once; about ``size`` are measured at once. SourceError when that fails halfway."""
 
 
-class JoinedSource(Closable, Protocol):
+class JoinedSource(Protocol):
     """Where both arms' lists come from at once, joined by user by whoever holds them: any number of users in bounded memory."""
 
     def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
         """Begin to read. SourceError when the users cannot be read, or there is not one."""
 
 
-class UserSource(Closable, Protocol):
+class UserSource(Protocol):
     """Where the users of a panel come from."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -90,21 +83,21 @@ class UserSource(Closable, Protocol):
         """
 
 
-class ItemWeightSource(Closable, Protocol):
+class ItemWeightSource(Protocol):
     """Where the weights of items come from."""
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
 
 
-class ItemTitleSource(Closable, Protocol):
+class ItemTitleSource(Protocol):
     """Where the titles of items come from."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
 
 
-class RelevanceSource(Closable, Protocol):
+class RelevanceSource(Protocol):
     """Where it is known what users found relevant."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
@@ -114,7 +107,7 @@ class RelevanceSource(Closable, Protocol):
         """
 
 
-class ScoreSink(Closable, Protocol):
+class ScoreSink(Protocol):
     """Takes every user's scores, run by run."""
 
     def open(
@@ -127,7 +120,7 @@ class ScoreSink(Closable, Protocol):
         """
 
 
-class ScoreSpool(Closable, Protocol):
+class ScoreSpool(Protocol):
     """Scores of one run that wait outside of memory until they are stored. Called from one thread; nothing is left when closed.
 
     OutputError when they cannot be taken or given back, as when the disk is full.
@@ -138,3 +131,6 @@ class ScoreSpool(Closable, Protocol):
 
     def batches(self) -> Iterator[Scores]:
         """All of them by user, ascending, as often as it is called; each batch has all metrics, NaN where there is no score."""
+
+    def close(self) -> None:
+        """Delete them; may be called twice."""

@@ -33,7 +33,13 @@ from monitor.model.runs import (
     Summary,
     Watermark,
 )
-from monitor.ports.sources import Closable
+
+
+class Closable(Protocol):
+    """What holds connections, files or threads."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
 
 
 class PageStore(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -62,29 +61,17 @@ class Wiring:
         """Names of those that each announced transition is delivered to."""
         return tuple(receiver.name for receiver in self.receivers)
 
-    def close_sources(self, timeout_s: float = -1) -> None:
-        """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
-        for watched in self.watched.values():
-            watched.close(timeout_s)
-
-    def close_pings(self) -> None:
+    def close(self) -> None:
         """Send every ping that waits, for PINGS_S at most."""
         ends_at = time.monotonic() + PINGS_S
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 
     def renew_sources(self, comparison: str) -> None:
-        """Reopen a comparison's sources: a hung run holds the old ones, which are closed once it ends."""
-        hung = self.watched.get(comparison)
+        """Reopen a comparison's sources: a hung run holds the old ones."""
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
-        if hung is not None and options is not None:
+        if comparison in self.watched and options is not None:
             self.watched[comparison] = watch(options, self.settings, self.pseudonyms)
-            threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
-
-    def close(self, timeout_s: float = -1) -> None:
-        """Close sources and pings."""
-        self.close_sources(timeout_s)
-        self.close_pings()
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:

@@ -63,13 +63,6 @@ class Watched:
         """How long no run may end ok before it counts as stale."""
         return self.comparison.judging.stale_after * self.schedule.longest + self.comparison.measuring.deadline
 
-    def close(self, timeout_s: float = -1) -> None:
-        """Close the sources once no run uses them any more; with a time limit, at its end whatever uses them."""
-        is_free = self.in_use.acquire(timeout=timeout_s)
-        self.arms.close()
-        if is_free:
-            self.in_use.release()
-
 
 def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
     """The comparison of that name, or all of them for None; ConfigError when there is none of that name."""

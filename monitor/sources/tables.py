@@ -47,9 +47,6 @@ class Table(ABC):
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
         """Rows of these columns as of a slot. MissingTableError, or another SourceError when they cannot be read."""
 
-    def close(self) -> None:  # noqa: B027 - the ports'
-        """Nothing is held between reads."""
-
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the table, with these columns as segments."""
         user, where, rows, size = self._options.user, self.where(slot), [], 0

@@ -40,7 +40,6 @@ class Canned:
     names: tuple[str, ...] = ()
     segments: dict[str, list[str]] = field(default_factory=dict)
     requests: list[PullRequest] = field(default_factory=list)
-    closed: int = 0
 
     def given(self, nothing: Any) -> Any:
         if isinstance(self.answer, Exception):
@@ -59,9 +58,6 @@ class Canned:
         self.given(None)
         segments: dict[str, pd.Categorical[Any]] = {name: pd.Categorical(self.segments[name]) for name in dimensions}
         return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 class CannedWeights(Canned):
@@ -97,15 +93,11 @@ class CannedRelevance:
 
     known: dict[datetime, Grades | Exception | threading.Event] = field(default_factory=dict)
     asked: list[datetime] = field(default_factory=list)
-    closed: int = 0
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
         self.asked.append(slot)
         answer = Canned(self.known.get(slot)).given(None)
         return None if answer is None else graded(answer)
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:

@@ -18,9 +18,8 @@ from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
-from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
-from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
+from pipeline.canned import Canned, CannedRelevance, StillClock, arms, ran, users
 
 FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1),))
 
@@ -191,9 +190,6 @@ class CannedSink:
             raise self.trouble
         yield lambda scores: self.written.append((about["status"], len(scores.users)))
 
-    def close(self) -> None:
-        pass
-
 
 @pytest.mark.parametrize(
     ("candidate", "has_ok", "trouble", "written", "reason"),
@@ -217,20 +213,6 @@ def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_o
     assert (result.reason or "").startswith(reason or "")
     assert (result.reason is None) is (reason is None)
     assert result.scores is None
-
-
-def test_closing_the_arms_closes_every_source() -> None:
-    sources = Canned(pull({})), Canned(pull({})), users("a"), CannedWeights({}), CannedRelevance()
-    opened = Arms(
-        baseline=sources[0],
-        candidate=sources[1],
-        users=sources[2],
-        dimensions=(),
-        weights=sources[3],
-        relevance=sources[4],
-    )
-    opened.close()
-    assert [source.closed for source in sources] == [1] * 5
 
 
 def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() -> None:

@@ -146,9 +146,6 @@ class MeasuredThere:
         parts = [there.measure(replace(each, weights=None, relevance=None)) for each in self._batches(size)]
         return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
 
-    def close(self) -> None:
-        pass
-
 
 @pytest.mark.parametrize(
     ("keep", "exact", "spell"), [(Keep.ALL, 10**6, TEXTS), (Keep.NONE, 60, NUMBERS_AS_TEXT), (7, 60, NUMBERS)]

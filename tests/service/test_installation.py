@@ -23,7 +23,6 @@ def started(folder: Path, head: str = "") -> Transition:
     wiring = wire(settings)
     with closing(open_store(settings.database, create=True)) as store:
         assert Runner(store=store, clock=SystemClock()).run(wiring.watched["feed"], SLOT, receivers=()) is not None
-        wiring.close()
         return store.alerts.firing()[0]
 
 

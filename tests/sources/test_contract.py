@@ -28,10 +28,7 @@ ODD_USERS = ["007", "a/b c?d=e&f#g%41", "Zoë 🐙", "O'Brien; DROP TABLE wide",
 
 def pulled(kind: str, lists: Lists, folder: Path, *users: str, k: int = 10) -> Pull:
     with SOURCES[kind](lists, folder) as options:
-        source = source_of(**options)
-        found = source.pull(request(*users, k=k))
-        source.close()
-        return found
+        return source_of(**options).pull(request(*users, k=k))
 
 
 @every_source
@@ -104,8 +101,6 @@ def test_several_threads_may_pull_at_once(kind: str, tmp_path: Path) -> None:
     with SOURCES[kind](lists, tmp_path) as options, ThreadPoolExecutor(4) as threads:
         source = source_of(**options)
         pulls = list(threads.map(lambda _: source.pull(request(*lists)), range(8)))
-        source.close()
-        source.close()
 
     expected = {user: [str(item) for item in items] for user, items in lists.items()}
     assert [as_lists(pull) for pull in pulls] == [expected] * 8
@@ -245,7 +240,6 @@ def test_all_that_a_kind_declares_is_read(kind: str, role: str, lose: Callable[[
     source = reader.open(reader.options.model_validate(options, context={"base_dir": str(tmp_path)}))
 
     assert is_read(source)
-    source.close()
     for file in tmp_path.iterdir():
         lose(file)
     if kind == "redis":

@@ -17,12 +17,7 @@ COLUMNS = {"item": "id", "title": "name"}
 
 
 def read(options: dict[str, Any], *items: str) -> dict[str, str]:
-    source = open_item_titles(ItemTitlesOptions.model_validate(options))
-    try:
-        return dict(source.titles(SLOT, frozenset(items)))
-    finally:
-        source.close()
-        source.close()
+    return dict(open_item_titles(ItemTitlesOptions.model_validate(options)).titles(SLOT, frozenset(items)))
 
 
 parquet, csv, jsonl, sqlite = writers(("id", "name"), **COLUMNS)

@@ -18,12 +18,7 @@ FILE = {"item": "id", "weight": "sold"}
 
 
 def read(**options: Any) -> ItemWeights:
-    source = open_item_weights(ItemWeightsOptions.model_validate(options))
-    try:
-        return source.weights(SLOT)
-    finally:
-        source.close()
-        source.close()
+    return open_item_weights(ItemWeightsOptions.model_validate(options)).weights(SLOT)
 
 
 def by_item(found: ItemWeights) -> dict[str, float]:

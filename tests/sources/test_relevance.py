@@ -26,12 +26,7 @@ Graded = list[tuple[Any, list[Any] | None, list[Any] | None]]
 
 
 def read(slot: datetime = SLOT, **options: Any) -> RelevanceTable | None:
-    source = open_relevance(RelevanceOptions.model_validate(options))
-    try:
-        return source.relevance(slot)
-    finally:
-        source.close()
-        source.close()
+    return open_relevance(RelevanceOptions.model_validate(options)).relevance(slot)
 
 
 def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:

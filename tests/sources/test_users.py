@@ -21,11 +21,7 @@ HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
 
 def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP) -> UserTable:
-    source = open_users(UsersOptions.model_validate(options), baseline)
-    found = source.users(SLOT, dimensions)
-    source.close()
-    source.close()
-    return found
+    return open_users(UsersOptions.model_validate(options), baseline).users(SLOT, dimensions)
 
 
 def segments(table: UserTable) -> dict[str, list[Any]]:
@@ -107,7 +103,6 @@ def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:
     assert second is first
     assert segments(with_segments) == {"id": ["1"]}
     assert source.users(SLOT, ()).users.tolist() == ["1", "2"]
-    source.close()
 
 
 @pytest.mark.parametrize("times", [1, 3])

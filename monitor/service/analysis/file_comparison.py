@@ -145,9 +145,6 @@ class _Either:
         segments = {name: values.take(rows, allow_fill=True) for name, values in ours.segments.items()}
         return UserTable(users=users, segments=segments)
 
-    def close(self) -> None:
-        return
-
 
 def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:
     if not coverage.paired:

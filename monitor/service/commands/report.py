@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -25,17 +25,14 @@ def report_of(settings: Settings, name: str, *, slot: datetime | None, since: da
     """The report as HTML, see `make_report`."""
     watched = {each.name: watch(each, settings) for each in settings.comparisons if each.name == name}
     wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
-    try:
-        with opened_store(settings.database) as store:
-            site = Site(
-                store=store,
-                clock=SystemClock(),
-                comparisons=lambda: {each.comparison.name: each.comparison for each in watched.values()},
-                titles=TitleCache(lambda: wiring),
-            )
-            return make_report(site, name, slot=slot, since=since, until=until)
-    finally:
-        wiring.close()
+    with opened_store(settings.database) as store:
+        site = Site(
+            store=store,
+            clock=SystemClock(),
+            comparisons=lambda: {each.comparison.name: each.comparison for each in watched.values()},
+            titles=TitleCache(lambda: wiring),
+        )
+        return make_report(site, name, slot=slot, since=since, until=until)
 
 
 def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
@@ -43,6 +40,5 @@ def titles_of(config: Path, name: str, slot: datetime, items: Collection[str]) -
     with suppress(ConfigError):
         for options in load_settings(config).comparisons:
             if options.name == name and options.item_titles is not None:
-                with closing(open_item_titles(options.item_titles)) as source:
-                    return pull_titles(source, slot, items)[0]
+                return pull_titles(open_item_titles(options.item_titles), slot, items)[0]
     return {}

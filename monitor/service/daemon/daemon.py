@@ -101,8 +101,8 @@ class Daemon:
             settings = load_settings(self._config)
             access = open_access(settings.access, name=settings.web_config_file)
             self._wiring = wire(settings, on_ping=partial(self._publisher.count, "pings_total"))
-            # Looked up at the end: a reload puts another wiring in place, and closes this one's sources itself.
-            opened.callback(lambda: self._wiring.close(timeout_s=1.0))
+            # A reload puts another wiring in place, and closes this one itself.
+            opened.callback(lambda: self._wiring.close())  # noqa: PLW0108 - looked up at the end
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._assemble()
@@ -248,9 +248,7 @@ class Daemon:
             self._web.follow(access)
             self._put_in_force()
         self._on_reload(new.settings)
-        # Runs under way hold the old sources until they end, which no reload waits for.
-        threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
-        threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
+        threading.Thread(target=old.close, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 

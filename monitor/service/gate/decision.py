@@ -6,7 +6,6 @@ From stored runs to a certificate, which holds all that the answer rests on. The
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -143,8 +142,8 @@ def decide(settings: Settings, question: Question, *, most_looks: int = 0) -> Ce
         judge = partial(judge_stored, store.history, question, SystemClock(), most_looks=most_looks)
         if question.segments == (ALL,):
             return judge()
-        with closing(open_users(options.users, options.baseline)) as users:
-            return judge(lambda slot: users.users(slot, tuple(options.users.segments)))
+        users = open_users(options.users, options.baseline)
+        return judge(lambda slot: users.users(slot, tuple(options.users.segments)))
 
 
 def judge_stored(

@@ -31,9 +31,6 @@ class JoinedFiles:
     def __init__(self, lists: Mapping[str, FileSourceOptions], users: FileUsersOptions, dimensions: Sequence[str]) -> None:
         self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
 
-    def close(self) -> None:
-        """Nothing is held between reads."""
-
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
         """Begin to read."""

@@ -46,9 +46,6 @@ class FileLists:
 
         return read_files(options, request.slot, read)
 
-    def close(self) -> None:
-        """Nothing is held between reads."""
-
 
 class FileUsers:
     """Users in files. Port: UserSource."""
@@ -78,10 +75,6 @@ class FileUsers:
         files.require_unchanged()
         self._read = (seen, table) if count <= _KEPT_USERS else None
         return table
-
-    def close(self) -> None:
-        """Let go what is kept."""
-        self._read = None
 
 
 class FileTable(Table):

@@ -105,9 +105,6 @@ class RedisSource:
         pull = lists.pull()
         return replace(pull, notes={reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()})
 
-    def close(self) -> None:
-        """Nothing is held between readings."""
-
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:
         """In the users' order; an error that concerns one of them is the reply."""
         # In threads that are given up at the deadline: names may hang in DNS, and answers may trickle.
@@ -191,9 +188,6 @@ class RedisUsers:
             msg = f"{where} holds more than {most} users: raise max_rows"
             raise SourceError(msg)
         return user_table([(users, {})], where)
-
-    def close(self) -> None:
-        """Nothing is held between readings."""
 
     def _read(self, key: str, most: int) -> pa.Array:
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):

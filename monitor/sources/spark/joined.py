@@ -66,18 +66,12 @@ class OnlyJoined:
         """SourceError."""
         raise SourceError(_NOT_PULLED)
 
-    def close(self) -> None:
-        """Nothing is held."""
-
 
 class JoinedTables:
     """Tables of lists by name, see `SourceKind`, and a table of users. Port: JoinedSource."""
 
     def __init__(self, lists: Mapping[str, SparkSourceOptions], users: SparkUsersOptions, dimensions: Sequence[str]) -> None:
         self._lists, self._users, self._dimensions = lists, users, tuple(dimensions)
-
-    def close(self) -> None:
-        """Nothing is held between reads."""
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:

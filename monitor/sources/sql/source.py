@@ -201,9 +201,6 @@ class SqlSource:
             return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
         return pull
 
-    def close(self) -> None:
-        """Every reading has a connection of its own."""
-
     def _statements_of(self, request: PullRequest) -> deque[list[str]]:
         """The users of each statement."""
         users = request.users.tolist()
