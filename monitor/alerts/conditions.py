@@ -157,7 +157,7 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     # Without lists of the last run nothing is known of either arm.
     if len(churn) < len(Arm):
         return before
-    own, others = churn[before.arm], churn[_other_arm(before.arm)]
+    own, others = churn[before.arm], churn[before.arm.other]
     # Twice the part, or an arm of which a tenth is trained would begin and end to fire over and over.
     if others >= MOVED and own <= STILL * others * (2 if was_firing else 1):
         return replace(before, missed=before.missed + 1)
@@ -184,7 +184,7 @@ def judge_standstill(
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
     churn = _find_churn(scores)
-    if rule.arm not in churn or _other_arm(rule.arm) not in churn or standstill is None:
+    if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
         return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
     users = churn[rule.arm].n
     if users < rule.min_users:
@@ -199,7 +199,7 @@ def judge_standstill(
 
 
 def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
-    arm, other, missed = standstill.arm, _other_arm(standstill.arm), standstill.missed
+    arm, other, missed = standstill.arm, standstill.arm.other, standstill.missed
     is_breach = missed > most
     seen = (
         f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
@@ -218,7 +218,3 @@ def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most
 
 def _find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
     return {each.arm: each for each in scores if each.segment == ALL and each.metric == CHURN and each.value is not None}
-
-
-def _other_arm(arm: Arm) -> Arm:
-    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE

@@ -147,16 +147,10 @@ def _align(former: Codes, former_lengths: Codes, present: Codes, lengths: Codes)
     return np.where(is_there, common / np.maximum(1, np.maximum(lengths, former_lengths)), np.nan), turned
 
 
-def lists_of(batch: PairBatch, arm: Arm) -> tuple[Codes, Codes]:
-    """One arm's lists, codes (n, k), and their lengths (n,)."""
-    is_baseline = arm is Arm.BASELINE
-    return (batch.baseline, batch.baseline_lengths) if is_baseline else (batch.candidate, batch.candidate_lengths)
-
-
 def _own_lists(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
     k, own = max(former.baseline.shape[1], present.baseline.shape[1]), {}
     for arm in Arm:
-        (then, then_lengths), (now, lengths) = lists_of(former, arm), lists_of(present, arm)
+        (then, then_lengths), (now, lengths) = former.of(arm), present.of(arm)
         own[arm] = OwnLists(former=_widen(then, k), former_lengths=then_lengths, present=_widen(now, k), lengths=lengths)
     return own
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from monitor.attribution.changes import PairChanges, lists_of
+from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
 from monitor.attribution.foreign_lists import find_shared, judge_lists
 from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
@@ -156,7 +156,7 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users who share their list with many others and did not before."""
-    codes, _ = lists_of(scene.batch, arm)
+    codes, _ = scene.batch.of(arm)
     is_shared, group = find_shared(codes)
     if not is_shared.any():
         return
@@ -182,7 +182,7 @@ def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 def _are_cut_short(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     """Users whose lists are shorter than they were, or without a past than the other arm's."""
-    (_, lengths), (_, usual) = lists_of(scene.batch, arm), _lists_before(scene, arm)
+    (_, lengths), (_, usual) = scene.batch.of(arm), _lists_before(scene, arm)
     hit, less = (lengths < usual) & (lengths > 0), int(((lengths > usual) & (usual > 0)).sum())
     if (count := int(hit.sum())) - less >= max(_LEAST_USERS, _MORE * math.sqrt(count + less)):
         detail = {"now": float(np.median(lengths[hit])), "before": float(np.median(usual[hit]))}
@@ -199,7 +199,7 @@ def _stand_still(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspi
 
 def _lack_items(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose former lists held items that nobody is shown any more."""
-    lists, others = changes.lists[arm], changes.lists[_other(arm)]
+    lists, others = changes.lists[arm], changes.lists[arm.other]
     (gone, share), (_, usual) = lists.gone, others.gone
     if share < _LEAST_GONE + 3 * usual or len(gone) < 2:  # noqa: PLR2004 - one item leaves every day
         return
@@ -234,7 +234,7 @@ def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     """Users whose lists lie beyond the arm's habit, of all or else of the segment that has most; none where none do."""
-    bins, others = scene.bins[arm][habit], scene.bins[_other(arm)][habit]
+    bins, others = scene.bins[arm][habit], scene.bins[arm.other][habit]
     usual = _usual(scene, arm, habit)
     found = [(ALL, usual, find_excess(bins, usual))]
     if found[0][2] is None:
@@ -260,7 +260,7 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
 
 def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
     """How the arm's own lists change from run to run, or where that is not known the other arm's in this run."""
-    own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[_other(arm)][habit])
+    own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[arm.other][habit])
     if own is None:
         return others
     # Over more than one run lists change more, as the other arm's do.
@@ -322,10 +322,6 @@ def _has_stood(scene: Scene, finding: Finding, suspects: Collection[Arm]) -> boo
 def _lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
     """The arm's lists in the earlier run, or without a past the other arm's."""
     if scene.changes is None:
-        return lists_of(scene.batch, _other(arm))
+        return scene.batch.of(arm.other)
     lists = scene.changes.lists[arm]
     return lists.former, lists.former_lengths
-
-
-def _other(arm: Arm) -> Arm:
-    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE

@@ -25,6 +25,11 @@ class Arm(StrEnum):
     BASELINE = "baseline"
     CANDIDATE = "candidate"
 
+    @property
+    def other(self) -> Arm:
+        """The other side."""
+        return Arm.CANDIDATE if self is Arm.BASELINE else Arm.BASELINE
+
 
 class CoverageReason(StrEnum):
     """Why a user's list is absent or imperfect. A closed set: it becomes a metric label.
@@ -202,6 +207,11 @@ class PairBatch:
 
     def __len__(self) -> int:
         return len(self.baseline_lengths)
+
+    def of(self, arm: Arm) -> tuple[Codes, Codes]:
+        """One arm's lists, codes (n, k), and their lengths (n,)."""
+        is_baseline = arm is Arm.BASELINE
+        return (self.baseline, self.baseline_lengths) if is_baseline else (self.candidate, self.candidate_lengths)
 
     def take(self, rows: slice | Rows) -> PairBatch:
         """The batch of these rows, in this order; a slice copies nothing."""

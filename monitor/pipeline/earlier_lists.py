@@ -32,11 +32,8 @@ class RecodedLists:
     @property
     def last_lists(self) -> Mapping[Arm, LastLists]:
         """By arm, for measures that compare an arm with its own last run."""
-        batch, exposed = self.batch, self.exposed
-        return {
-            Arm.BASELINE: LastLists(codes=batch.baseline, lengths=batch.baseline_lengths, exposed=exposed[Arm.BASELINE]),
-            Arm.CANDIDATE: LastLists(codes=batch.candidate, lengths=batch.candidate_lengths, exposed=exposed[Arm.CANDIDATE]),
-        }
+        lists = ((arm, self.batch.of(arm)) for arm in Arm)
+        return {arm: LastLists(codes=codes, lengths=lengths, exposed=self.exposed[arm]) for arm, (codes, lengths) in lists}
 
 
 def recode_lists(kept: KeptLists, users: pd.Index[str], pairing: Pairing, k: int) -> RecodedLists:
