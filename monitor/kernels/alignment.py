@@ -260,16 +260,10 @@ def count_discordant(alignment: Alignment) -> Integers:
 
     `Alignment.inversions` counts an absent item ahead of a common one as well: those are taken off.
     """
-    return alignment.inversions.astype(np.int64) - count_absent_ahead(alignment.positions)
-
-
-def count_absent_ahead(positions: npt.NDArray[Any]) -> Integers:
-    """Pairs of an absent item ahead of a common one, positions as `Alignment.positions`: int64 (n,)."""
-    k = len(positions)
-    is_common = positions < k
-    places = np.add.reduce(is_common * np.arange(k, dtype=np.int64)[:, None], axis=0)
-    ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
-    return ahead
+    is_common = alignment.positions < alignment.k
+    places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
+    absent_ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))
+    return alignment.inversions.astype(np.int64) - absent_ahead
 
 
 def reverse(alignment: Alignment) -> Alignment:

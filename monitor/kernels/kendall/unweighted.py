@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, count_absent_ahead, count_discordant, count_shared, derive_once, divide, pairs
+from monitor.kernels.alignment import Alignment, count_discordant, count_shared, derive_once, divide, pairs
 from monitor.kernels.engines.positions import inversions, rank_dtype
 from monitor.kernels.kendall.weighted import Tied, find_tied, rank_tied
 from monitor.model.arrays import Floats, Integers
@@ -72,8 +72,7 @@ def count_misordered(alignment: Alignment) -> Integers:
     holds; one only here and the other only there.
     """
     a, b, z = _lengths(alignment)
-    ahead = count_absent_ahead(alignment.positions) + count_absent_ahead(alignment.candidate_positions)
-    misordered: Integers = count_discordant(alignment) + ahead + (a - z) * (b - z)
+    misordered: Integers = (2 * a * b + z * (z - 1) - _surplus(alignment, a * b)) // 4
     return misordered
 
 
