@@ -115,7 +115,7 @@ def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
     """
 
     def by_element_and_position(one_way: Alignment, shared: Shared) -> Floats:
-        return weigh_shared(one_way, shared) * average_step_costs(shared, discount)
+        return weigh_shared(one_way, shared) * average_step_costs(shared.baseline, shared.candidate, discount)
 
     moved = measure_both_ways(lambda one_way: _move(one_way, by_element_and_position)[0], alignment)
     return without_unweighted(alignment, moved)

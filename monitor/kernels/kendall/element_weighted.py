@@ -80,7 +80,7 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
 
     def measure(one_way: Alignment) -> Floats:
         shared = rank_shared(one_way)
-        return _distance(one_way, average_step_costs(shared, discount) * shared.is_common)
+        return _distance(one_way, average_step_costs(shared.baseline, shared.candidate, discount) * shared.is_common)
 
     return measure_both_ways(measure, alignment)
 
@@ -95,7 +95,8 @@ def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
 
     def measure(one_way: Alignment) -> Floats:
         shared = rank_shared(one_way)
-        return _distance(one_way, average_step_costs(shared, discount) * weigh_shared(one_way, shared))
+        costs = average_step_costs(shared.baseline, shared.candidate, discount)
+        return _distance(one_way, costs * weigh_shared(one_way, shared))
 
     return without_unweighted(alignment, measure_both_ways(measure, alignment))
 
@@ -137,11 +138,6 @@ def sum_pairs(weights: Floats) -> Floats:
     return sum_ranks(weights * sum_ahead(weights))
 
 
-def average_step_costs(shared: Shared, discount: str) -> Floats:
-    """What each common item pays on average for a step from its baseline's rank to its candidate's: (k, n), 1 if it stays."""
-    return _average(shared.baseline, shared.candidate, discount)
-
-
 def expect_position_weighted(most: int, discount: str) -> Floats:
     """Mean `position_weighted_kendall_distance` of z = 0 to ``most`` common items in random order: float64 (most + 1,).
 
@@ -149,13 +145,13 @@ def expect_position_weighted(most: int, discount: str) -> Floats:
     the sum over all of these of p(i, a) p(j, b) grows with z by a row and a column. Cost: O(most²), in memory too.
     """
     ranks = np.arange(most)
-    costs = _average(ranks[:, None], ranks[None], discount)
+    costs = average_step_costs(ranks[:, None], ranks[None], discount)
     above, left = (np.cumsum(costs, axis=axis) - costs for axis in (0, 1))
     sums = np.cumsum(np.cumsum(above * left, axis=0), axis=1).diagonal()
     return np.append(0.0, sums / np.maximum(ranks * (ranks + 1), 1))
 
 
-def _average(ours: Integers, theirs: Integers, discount: str) -> Floats:
+def average_step_costs(ours: Integers, theirs: Integers, discount: str) -> Floats:
     """Average cost of a step between these ranks from 0, k of them by the first axis; 1 where they are the same."""
     worth = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
     potential = (worth[0] - worth) / (worth[0] - worth[1])
