@@ -18,7 +18,6 @@ from monitor.errors import SourceError
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.model.runs import PullRequest
 from monitor.sources.columns import (
     flat_ids,
     id_array,
@@ -219,14 +218,15 @@ class ListColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLists:
-    """Lists of the requested users of a table, in either form.
+    """The first k items of these users' lists of a table, in either form.
 
     A null list is ``missing``; a null among the items, or two items of a user at one rank, ``malformed``; a user with two
     lists ``duplicate_user``.
     """
 
     options: ListColumnOptions | ListColumns
-    request: PullRequest
+    users: pd.Index[str]
+    k: int
     where: str
     max_bytes: int | None = None
 
@@ -248,7 +248,7 @@ class TableLists:
 
     def _columns(self, batches: Iterable[TableBatch]) -> Pull:
         """Take lists and single items that are columns of Arrow's."""
-        options, wanted, where = self.options, WantedUsers(self.request.users), self.where
+        options, wanted, where = self.options, WantedUsers(self.users), self.where
         rows, columns = self._rows_of(wanted, batches)
         scores = columns[options.scores] if options.scores else None
         if options.items is not None:
@@ -275,8 +275,8 @@ class TableLists:
 
     def _cells(self, batches: Iterable[TableBatch]) -> Pull:
         """Take lists that are Python values or the text of JSON."""
-        options, wanted = self.options, set(self.request.users)
-        lists = ListCollector(self.request.k, has_scores=options.scores is not None)
+        options, wanted = self.options, set(self.users)
+        lists = ListCollector(self.k, has_scores=options.scores is not None)
         for batch in batches:
             values = batch[str(options.items)]
             scores = batch[options.scores] if options.scores else [None] * len(values)

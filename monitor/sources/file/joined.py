@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import duckdb
-import pandas as pd
 import pyarrow as pa
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model.rankings import Panel, Pull, UserBatch
-from monitor.model.runs import JoinRequest, PullRequest
+from monitor.model.runs import JoinRequest
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
@@ -35,7 +34,6 @@ class JoinedFiles:
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
         """Begin to read."""
         deadline, unread = Deadline.after(request.timeout_s), dict[str, str]()
-        nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
         timely = partial(_timely, deadline)
         with _late_is_an_error():
             users, found = timely(find_files, self._users, request.slot), dict[str, FileSet]()
@@ -47,7 +45,7 @@ class JoinedFiles:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
                     with _noted(unread, name):
-                        lists[name] = timely(ListView, database, name, self._lists[name], each, nobody)
+                        lists[name] = timely(ListView, database, name, self._lists[name], each, request.k)
                 same = (each for each in lists.values() if each.read == (users.paths, self._users.user))
                 also = [column for each in same for column in each.options.columns]
                 asked = timely(UserView, database, users, self._users.user, self._dimensions, also)

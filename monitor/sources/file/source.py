@@ -37,7 +37,7 @@ class FileLists:
             try:
                 deadline.require_time()
                 with open_database([files], deadline) as database:
-                    lists = ListView(database, "asked", options, files, request)
+                    lists = ListView(database, "asked", options, files, request.k)
                     return lists.pull_rows(request.users, deadline, options.max_bytes)
             except OverdueError:
                 return Pull.failed(

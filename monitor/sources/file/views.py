@@ -14,7 +14,6 @@ from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model.arrays import Rows
 from monitor.model.rankings import ALL, AskedUsers, Pull
-from monitor.model.runs import PullRequest
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions
 from monitor.sources.file.database import KEY, FileView, sql_name
@@ -29,16 +28,16 @@ class ListView:
     """One arm's lists as two views: rows as they stand, and ``joined``, in which long rows of a user are one row of lists."""
 
     def __init__(
-        self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, request: PullRequest
+        self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, k: int
     ) -> None:
         self.options, self.is_long = options, options.item is not None
         self.read = (files.paths, options.user)
         self.names = tuple(each for each in options.columns if each != options.user)
         self.rows, self.joined = f"lists_{name}", f"joined_{name}"
-        self._database, self._request, self._where = database, request, files.where
+        self._database, self._k, self._where = database, k, files.where
         self._file = FileView(database, files, options.columns, f"rows_{name}")
         # Read without a row: columns that cannot hold lists are refused before anything is joined.
-        self._pull(request.users[:0], [self._file.empty(options.columns)])
+        self._pull(pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
         rows = f"SELECT {self._file.key(options.user)} AS {KEY}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
         database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM ({rows}) WHERE {KEY} IS NOT NULL")  # noqa: S608
@@ -57,15 +56,15 @@ class ListView:
         ):
             # Scores that are not as many as the items shall not fit them when both are cut.
             scores, items = sql_name(column), sql_name(str(options.items))
-            return f"CASE WHEN len({scores}) = len({items}) THEN {scores}[:{self._request.k}] END"
+            return f"CASE WHEN len({scores}) = len({items}) THEN {scores}[:{self._k}] END"
         if column in {options.rank, options.scores}:
             return sql_name(column)
-        return self._file.item(column) if self.is_long else self._file.items(column, self._request.k)
+        return self._file.item(column) if self.is_long else self._file.items(column, self._k)
 
     @property
     def batch_rows(self) -> int:
         """Rows of a batch that takes little memory whatever stands in them."""
-        return max(256, min(8192, _BATCH_ITEMS // self._request.k))
+        return max(256, min(8192, _BATCH_ITEMS // self._k))
 
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
         """The lists of a batch of the join, in which every user stands once."""
@@ -100,8 +99,7 @@ class ListView:
         return {self.options.user: keys, **{name: self._file.values(one_array(column)) for name, column in columns.items()}}
 
     def _pull(self, users: pd.Index[str], batches: Any, max_bytes: int | None = None) -> Pull:  # noqa: ANN401
-        request = PullRequest(users=users, k=self._request.k, slot=self._request.slot, timeout_s=self._request.timeout_s)
-        return TableLists(options=self.options, request=request, where=self._where, max_bytes=max_bytes).pull(batches)
+        return TableLists(options=self.options, users=users, k=self._k, where=self._where, max_bytes=max_bytes).pull(batches)
 
 
 class UserView:

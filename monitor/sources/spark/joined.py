@@ -109,7 +109,6 @@ class _MeasuredThere:
             where={name: lists.where for name, lists in self._lists.items()},
             unread=self._unread,
             k=self._request.k,
-            slot=self._request.slot,
         )
         # All rows of a user meet in one partition, where pairing joins them: no row is sorted, and none is sent twice.
         rows = self._users.rows
@@ -195,9 +194,9 @@ class _Lists(_Table):
         self.columns = ListColumns(**{each.name: getattr(options, each.name) for each in fields(ListColumns)})
         key = self.key(options.user)
         # Without a row: columns that cannot hold lists are refused before anything is joined.
-        nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
+        nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
-        TableLists(options=options, request=nobody, where=self.where).pull([empty])
+        TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
         taken = (column_of(name).alias(f"{side}_{name}") for name in options.columns if name != options.user)
         marks = {"side": F.lit(side), "asked": F.expr("false")}
         self.rows = self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.model.rankings import Panel, Pull, UserBatch
-from monitor.model.runs import PullRequest
 from monitor.ports import Measurer
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
@@ -37,7 +35,6 @@ class MeasuredPartition:
     where: Mapping[str, str]
     unread: Mapping[str, str]
     k: int
-    slot: datetime
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """At most one row."""
@@ -62,11 +59,10 @@ class MeasuredPartition:
         columns = self.columns.get(side)
         if columns is None:
             return None
-        request = PullRequest(users=users, k=self.k, slot=self.slot, timeout_s=1.0)
         rows = (batch.filter(pc.equal(batch["side"], side)) for batch in held)
         names = [name for name in (columns.items, columns.item, columns.rank, columns.scores) if name is not None]
         lists = ({columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in names}} for batch in rows)
-        return TableLists(options=columns, request=request, where=self.where[side]).pull(lists)
+        return TableLists(options=columns, users=users, k=self.k, where=self.where[side]).pull(lists)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,7 +196,7 @@ class SqlSource:
         """Lists of the requested users."""
         waiting, where = self._statements_of(request), self._database.where
         batches = self._batches(request, waiting)
-        pull = TableLists(options=self._options, request=request, where=where).pull(batches)
+        pull = TableLists(options=self._options, users=request.users, k=request.k, where=where).pull(batches)
         if late := [user for users in waiting for user in users]:
             return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
         return pull
