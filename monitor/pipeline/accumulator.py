@@ -17,8 +17,8 @@ from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
 from monitor.pipeline.score import (
     add_floor,
-    example_metric,
     join_scores,
+    leading_metric,
     measure_floor,
     scorable_metrics,
     score_ranges,
@@ -232,7 +232,7 @@ class RunAccumulator:
 
     def evidence(self, sample: Sample) -> tuple[Evidence, ...]:
         """Lists of the worst users of all, and of ordinary ones of the sample."""
-        worst, metric = self.worst, example_metric(self._comparison, self.metrics)
+        worst, metric = self.worst, leading_metric(self._comparison, self.metrics)
         median = self._summaries.median(str(metric))
         if metric is None or median is None:
             return worst
@@ -247,7 +247,7 @@ class RunAccumulator:
         return (*worst, *ordinary)
 
     def _keep_worst(self, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]) -> None:
-        metric = example_metric(self._comparison, metrics)
+        metric = leading_metric(self._comparison, metrics)
         if metric is None:
             return
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike

@@ -27,7 +27,7 @@ from monitor.model.statistics import parse_derived
 from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
-from monitor.pipeline.score import watched_metrics
+from monitor.pipeline.score import leading_metric
 
 TITLED = 10
 """Places of an example's lists whose items have titles: what is stored of a run grows with them."""
@@ -58,10 +58,7 @@ def _scoring(metric: Metric) -> ScoreBatch:
 
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
-    known = {str(metric): metric for metric in measured if can_split(metric)}
-    # A rule on a derived series watches its metric.
-    watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in known)
-    return known.get(next(watched, next(iter(known), "")))
+    return leading_metric(comparison, [metric for metric in measured if can_split(metric)])
 
 
 def explain_run(

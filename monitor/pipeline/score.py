@@ -56,11 +56,6 @@ def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
     return tuple(metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE)
 
 
-def watched_metrics(rules: Iterable[SimilarityRule]) -> Iterator[str]:
-    """Names of the metrics that the rules watch, themselves or by a series derived from them, in their order."""
-    return (parse_derived(rule.metric)[1] for rule in rules)
-
-
 def summarize_scores(
     rules: Iterable[SimilarityRule],
     k: int,
@@ -95,12 +90,13 @@ def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], releva
     return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
 
 
-def example_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
-    """The metric by which examples are chosen: that of the first rule, or the first that was measured."""
+def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
+    """The metric by which examples are chosen and runs explained: of these that of the first rule on one, or the first."""
     # By one metric, or each would show other users.
     by_name = {str(metric): metric for metric in metrics}
-    watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in by_name)
-    return by_name.get(next(watched, next(iter(by_name), "")))
+    # A rule on a derived series watches its metric.
+    watched = (parse_derived(rule.metric)[1] for rule in comparison.judging.similarity_rules)
+    return by_name.get(next((name for name in watched if name in by_name), next(iter(by_name), "")))
 
 
 def show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int) -> Evidence:
