@@ -9,7 +9,7 @@ from monitor.errors import MetricError
 from monitor.kernels.rbo.untied import rbo_persistence, rbo_weight
 from monitor.metrics import footrule, kendall, rbo, relevance, sets
 from monitor.metrics.metric import Metric, Need, read_name
-from monitor.metrics.scores import score_all
+from monitor.metrics.scores import can_score, score_all
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 """What is measured where nothing is named: order and items together, the top, and membership alone."""

@@ -25,7 +25,9 @@ def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | Non
     process may use processors. Memory: the scores, and one block a thread.
     """
     for metric in metrics:
-        _check_need(batch, metric)
+        if not can_score(metric, batch):
+            msg = f"{metric} needs {metric.need}, which were not given"
+            raise MetricError(msg)
     kinds = {str(metric): metric for metric in metrics}
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 
@@ -34,8 +36,16 @@ def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | Non
         for name, found in _measure(batch.take(rows), kinds):
             scores[name][rows] = found
 
-    _share_out(score, list(row_blocks(batch)), threads or _processors())
+    # A container may use fewer than the machine has.
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    _share_out(score, list(row_blocks(batch)), threads or processors)
     return scores
+
+
+def can_score(metric: Metric, batch: PairBatch) -> bool:
+    """Whether the batch holds what the metric needs beside the lists."""
+    given = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
+    return metric.need is None or given[metric.need] is not None
 
 
 def _measure(batch: PairBatch, kinds: dict[str, Metric]) -> Iterator[tuple[str, Floats]]:
@@ -59,15 +69,3 @@ def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: i
             list(pool.map(score, rows))
         finally:  # the caller may stop in the middle, by an interrupt
             pool.shutdown(cancel_futures=True)
-
-
-def _processors() -> int:
-    # A container may use fewer than the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _check_need(batch: PairBatch, metric: Metric) -> None:
-    given = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
-    if metric.need is not None and given[metric.need] is None:
-        msg = f"{metric} needs {metric.need}, which were not given"
-        raise MetricError(msg)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.metrics import Metric, Need, parse, score_all
+from monitor.metrics import Metric, Need, can_score, parse, score_all
 from monitor.model.arrays import Flags, Floats
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.rankings import PairBatch, Pairing, Pull, RelevanceTable, UserBatch
@@ -38,17 +38,13 @@ def scorable_metrics(measuring: MeasuringPlan, batch: PairBatch) -> tuple[tuple[
     metrics = tuple(parse(name) for name in measuring.metrics)
     lacking: dict[Need, list[str]] = {}
     for metric in metrics:
-        if metric.need is not None and not _is_known(metric.need, batch):
+        if metric.need is not None and not can_score(metric, batch):
             lacking.setdefault(metric.need, []).append(str(metric))
     # No sentence about relevance that is not known: it may arrive later.
     left_out = tuple(
         f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}" for need, names in lacking.items() if need in _NOT_KNOWN
     )
-    return tuple(metric for metric in metrics if metric.need is None or metric.need not in lacking), left_out
-
-
-def _is_known(need: Need, batch: PairBatch) -> bool:
-    return {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}[need] is not None
+    return tuple(metric for metric in metrics if can_score(metric, batch)), left_out
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
@@ -124,7 +120,7 @@ def measure_floor(users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[
     rows = np.full(len(users.panel), -1, dtype=np.intp)
     rows[again.panel_rows] = np.arange(len(again.panel_rows))
     rows = rows[pairing.panel_rows]
-    wanted = [metric for metric in metrics if metric.need is None or _is_known(metric.need, again.batch)]
+    wanted = [metric for metric in metrics if can_score(metric, again.batch)]
     found = score_all(again.batch, wanted) if wanted else {}
     return {name: np.append(values, np.nan)[rows] for name, values in found.items()}  # row -1 is the NaN
 
