@@ -172,7 +172,10 @@ def align(batch: PairBatch) -> Alignment:
     machine code does it, which hashes long lists. Columns of nothing but padding are left out.
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
-    found = _find_compiled(batch, longest)
+    found: AlignedRanks | None = None
+    if longest <= MAX_K and (machine := choice.compiled(len(batch) * longest * longest)) is not None:
+        lengths = batch.baseline_lengths, batch.candidate_lengths
+        found = machine.find(batch.baseline, batch.candidate, lengths, longest)
     positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest]) if found is None else found.positions
 
     def by_rank(places: Floats) -> Floats:
@@ -191,13 +194,6 @@ def align(batch: PairBatch) -> Alignment:
         alignment.agreement, alignment.inversions = found.agreement, found.inversions
         alignment.position_sums = found.position_sums
     return alignment
-
-
-def _find_compiled(batch: PairBatch, k: int) -> AlignedRanks | None:
-    if k > MAX_K or (machine := choice.compiled(len(batch) * k * k)) is None:
-        return None
-    found: AlignedRanks = machine.find(batch.baseline, batch.candidate, (batch.baseline_lengths, batch.candidate_lengths), k)
-    return found
 
 
 def row_blocks(batch: PairBatch) -> Iterator[slice]:

@@ -90,9 +90,6 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 def _lesson(found: list[Expectation]) -> Lesson:
     import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs need none
 
-    numbers = np.array([_numbers(each) for each in found], dtype=np.float64)  # None becomes NaN
+    rows = [(each.judged, each.error, each.z, each.lost, each.steady) for each in found]
+    numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
     return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
-
-
-def _numbers(each: Expectation) -> tuple[float | None, ...]:
-    return each.judged, each.error, each.z, each.lost, each.steady

@@ -149,7 +149,9 @@ def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
     if isinstance(ids, pd.Categorical):
         return ids.codes, _array(ids.categories)
     if ids.dtype == object:
-        return _encode_objects(ids)
+        known: dict[object, tuple[int, Any]] = {}
+        codes = np.fromiter((known.setdefault(equality_key(item), (len(known), item))[0] for item in ids), dtype=np.int64)
+        return codes, np.fromiter((item for _, item in known.values()), dtype=object, count=len(known))
     if (coded := _encode_texts(ids)) is not None:
         return coded
     if ids.dtype == np.int32:
@@ -189,12 +191,6 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     bounds = np.cumsum([len(part) for part in arms])[:-1]
     dtype = object if ids.dtype == object else None
     return np.split(codes.astype(np.int32), bounds), pd.Index(ids, dtype=dtype, tupleize_cols=False)
-
-
-def _encode_objects(ids: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
-    known: dict[object, tuple[int, Any]] = {}
-    codes = np.fromiter((known.setdefault(equality_key(item), (len(known), item))[0] for item in ids), dtype=np.int64)
-    return codes, np.fromiter((item for _, item in known.values()), dtype=object, count=len(known))
 
 
 def _positions(wanted: Ids, present: pd.Index) -> Rows:

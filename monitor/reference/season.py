@@ -90,7 +90,8 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
         values[:, alarmed] = np.where(outdated, np.nan, values[:, alarmed])
         healed[:, alarmed] = np.where(lasting, np.nan, values[:, alarmed])
         least[alarmed[recurs]] = RECURRING
-    middle = _find_medians(healed, rows)  # by phase, since a weekend is no outlier of a week
+    # By phase, since a weekend is no outlier of a week.
+    middle = np.array([find_median(healed[rows == phase]) for phase in range(len(names))])[rows]
     deviations = pull_in(healed, middle)
     counts, means = _average(member, deviations)
     kept = _shrink(deviations, counts, means)
@@ -113,11 +114,6 @@ def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
     ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
     unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
     return unrest
-
-
-def _find_medians(values: Floats, rows: Integers) -> Floats:
-    """The median of its phase for every run, (runs, m)."""
-    return np.array([find_median(values[rows == phase]) for phase in range(rows.max() + 1)])[rows]
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:

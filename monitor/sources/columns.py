@@ -132,7 +132,9 @@ def id_column(values: pa.Array, what: str) -> pa.Array:
     if pa.types.is_integer(kind):
         return values if pa.types.is_int32(kind) else values.cast(pa.int64())
     if pa.types.is_floating(kind):
-        return _whole_floats(values)
+        exact = values.cast(pa.float64())
+        is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOAT))
+        return pc.if_else(is_whole, exact, None).cast(pa.int64())
     msg = f"{what} holds {kind}: ids must be integers or text"
     raise SourceError(msg)
 
@@ -203,19 +205,16 @@ def _usable_text(values: pa.Array, what: str) -> pa.Array:
     return pc.if_else(odd, None, values) if pc.any(odd).as_py() else values
 
 
-def _whole_floats(values: pa.Array) -> pa.Array:
-    exact = values.cast(pa.float64())
-    is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOAT))
-    return pc.if_else(is_whole, exact, None).cast(pa.int64())
-
-
 def number_column(values: pa.Array, what: str) -> tuple[Floats, Flags]:
     """Values as float64, NaN for null and empty text, and which are no number; SourceError when the column holds none."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return number_column(values.dictionary_decode(), what)
     if is_text(kind):
-        return _number_texts(values.to_pylist())
+        texts = values.to_pylist()
+        is_bad = [bool(text) and not _NUMBER.fullmatch(text) for text in texts]
+        read = [float(text) if text and not bad else nan for text, bad in zip(texts, is_bad, strict=True)]
+        return np.array(read, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
     if not is_numeric(kind):
         msg = f"{what} holds {kind}: it must hold numbers"
         raise SourceError(msg)
@@ -266,9 +265,3 @@ def _number(value: object) -> float | None:
         with suppress(OverflowError, ValueError):  # a signalling NaN is the ValueError
             return float(value)
     return None
-
-
-def _number_texts(texts: Sequence[str | None]) -> tuple[Floats, Flags]:
-    is_bad = [bool(text) and not _NUMBER.fullmatch(str(text)) for text in texts]
-    numbers = [float(text) if text and not bad else nan for text, bad in zip(texts, is_bad, strict=True)]
-    return np.array(numbers, dtype=np.float64), np.array(is_bad, dtype=np.bool_)

@@ -194,18 +194,15 @@ class SqlSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        waiting, where = self._statements_of(request), self._database.where
+        users, where = request.users.tolist(), self._database.where
+        size = self._options.batch if "users" in self._names else max(1, len(users))
+        # The users of each statement.
+        waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
         pull = TableLists(options=self._options, users=request.users, k=request.k, where=where).pull(batches)
-        if late := [user for users in waiting for user in users]:
+        if late := [user for unanswered in waiting for user in unanswered]:
             return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
         return pull
-
-    def _statements_of(self, request: PullRequest) -> deque[list[str]]:
-        """The users of each statement."""
-        users = request.users.tolist()
-        size = self._options.batch if "users" in self._names else max(1, len(users))
-        return deque(users[start : start + size] for start in range(0, len(users), size))
 
     def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
         """Rows of every statement until the deadline; the users of those that have ended wait no longer."""
