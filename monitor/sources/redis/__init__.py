@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from monitor.options import NOT_IN_HASH, Duration, Options, must, readable_by
 from monitor.slot_templates import check_placeholders, placeholders

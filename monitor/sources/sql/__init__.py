@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import sqlalchemy as sa
-from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo
 from sqlalchemy.exc import ArgumentError
 
 from monitor.errors import ConfigError
