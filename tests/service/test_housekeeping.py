@@ -23,7 +23,7 @@ from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import Canned
-from storage.worked import claimed, result, run
+from storage.worked import run
 
 HOUR, LOOK = timedelta(hours=1), timedelta(minutes=1)
 STALE = condition(Condition.STALE, alert="Stale")
@@ -56,8 +56,7 @@ class World:
         return None
 
     def run(self, slot: datetime, status: RunStatus = RunStatus.OK) -> None:
-        claim = claimed(self.store, slot)
-        assert self.store.runs.finish(result(claim, status=status), receivers=())
+        run(self.store, slot, status=status)
         self.latest = self.store.history.latest(("home-feed",))
 
     def changes(self) -> tuple[Transition, ...]:

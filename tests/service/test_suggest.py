@@ -67,9 +67,8 @@ def measured(mean: float, **changes: Any) -> Summary:
 
 
 def put(store: SqlStore, what: Comparison, day: int, *found: Summary, **changes: Any) -> None:
-    claim = worked.claimed(store, SLOT + day * DAY, config_hash=what.config_hash)
-    result = worked.result(claim, summaries=found, config_hash=what.config_hash, scores=None, evidence=(), **changes)
-    assert store.runs.finish(result, receivers=())
+    whole: dict[str, Any] = {"summaries": found, "config_hash": what.config_hash, "scores": None, "evidence": (), **changes}
+    worked.run(store, SLOT + day * DAY, **whole)
 
 
 def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) -> None:

@@ -12,7 +12,7 @@ from factories import SLOT
 from monitor.storage import SqlStore
 from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
 from monitor.storage.tables.run_tables import stages
-from storage.worked import claimed, evidence, fired, result, scores
+from storage.worked import claimed, evidence, fired, result, run, scores
 
 HOSTILE = [
     "",
@@ -79,12 +79,10 @@ def test_keys_are_the_keys_of_each(names: list[str]) -> None:
 
 def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
     names = sorted(set(HOSTILE) - {"\ud800"})  # Arrow holds no lone surrogates, so no panel does
-    claim = claimed(store)
     values = {name: float(number) for number, name in enumerate(names)}
 
-    assert store.runs.finish(result(claim, scores=scores({"overlap": values})), receivers=())
+    found = store.history.run_scores(run(store, SLOT, scores=scores({"overlap": values})), ["overlap"])
 
-    found = store.history.run_scores(claim.run_id, ["overlap"])
     shown = dict(zip(found.users, found.by_metric["overlap"], strict=True))
     assert shown == {unescape(key(name)): value for name, value in values.items()}
     assert all(name in shown for name in names if len(name) < 500)

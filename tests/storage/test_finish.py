@@ -111,22 +111,14 @@ def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store: Sq
 
 
 def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> None:
-    store.runs.finish(result(claimed(store)), receivers=())
-    claim = claimed(store, rerun=True)
+    run(store, SLOT)
     only = factories.summary(mean=0.1, statistics={})
-    smaller = result(
-        claim,
-        summaries=(only,),
-        evidence=(),
-        scores=scores({"overlap": {"u7": 0.5}}),
-        coverage=None,
-        stage_seconds={"pull": 2.0},
-    )
-    store.runs.finish(smaller, receivers=())
+    rest: dict[str, Any] = {"evidence": (), "coverage": None, "stage_seconds": {"pull": 2.0}}
+    run_id = run(store, SLOT, summaries=(only,), scores=scores({"overlap": {"u7": 0.5}}), **rest)
 
     latest = store.history.latest(["home-feed"])[0]
-    assert (latest.summaries, latest.coverage, store.history.evidence(claim.run_id)) == ((only,), None, ())
-    left = store.history.run_scores(claim.run_id, ["overlap", "extended_tau"])
+    assert (latest.summaries, latest.coverage, store.history.evidence(run_id)) == ((only,), None, ())
+    left = store.history.run_scores(run_id, ["overlap", "extended_tau"])
     assert (list(left.users), list(left.by_metric)) == (["u7"], ["overlap"])
 
 
@@ -154,7 +146,7 @@ def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store: Sql
 
 def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: SqlStore) -> None:
     run(store, SLOT)
-    store.runs.finish(result(claimed(store, SLOT + HOUR), status=RunStatus.FAILED, reason="down", summaries=()), receivers=())
+    run(store, SLOT + HOUR, status=RunStatus.FAILED, reason="down", summaries=())
     claimed(store, SLOT + 2 * HOUR)
     run(store, SLOT - HOUR, comparison="search")
 
@@ -170,10 +162,7 @@ def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
         evidence(position=1),
         evidence(position=0),
     ]
-    claim = claimed(store)
-    store.runs.finish(result(claim, evidence=tuple(kept)), receivers=())
-
-    assert store.history.evidence(claim.run_id) == (kept[2], kept[1], kept[0])
+    assert store.history.evidence(run(store, SLOT, evidence=tuple(kept))) == (kept[2], kept[1], kept[0])
 
 
 def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> None:
@@ -181,7 +170,7 @@ def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> 
 
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
-    assert store.runs.finish(result(claimed(store), coverage=Coverage(rows=(row, coverage().rows[1]))), receivers=())
+    run(store, SLOT, coverage=Coverage(rows=(row, coverage().rows[1])))
 
     found = store.history.latest(["home-feed"])[0].coverage
     assert found is not None

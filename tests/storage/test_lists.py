@@ -20,7 +20,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus
 from monitor.storage import SqlStore, list_parquet
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import claimed, prune, record, result, scores, user_scores
+from storage.worked import claimed, prune, record, run, scores, user_scores
 
 
 def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]) -> KeptLists:
@@ -69,9 +69,7 @@ def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed")
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
     """Store an ok run that keeps its lists; its number."""
-    claim = claimed(store, slot, rerun=True)
-    assert store.runs.finish(result(claim, **{"lists": ONE, "catalogue_size": 7, **changes}), receivers=())
-    return claim.run_id
+    return run(store, slot, **{"lists": ONE, "catalogue_size": 7, **changes})
 
 
 def stored_run(store: SqlStore, run_id: int) -> Run:

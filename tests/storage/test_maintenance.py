@@ -18,7 +18,7 @@ from monitor.storage import SqlStore, maintenance, open_store
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
-from storage.worked import NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, result, run
+from storage.worked import NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run
 
 
 def scored(store: SqlStore, run_id: int) -> int:
@@ -194,9 +194,7 @@ def many(users: int) -> Scores:
 
 
 def stored(store: SqlStore, days: int, users: int, comparison: str = "home-feed", **changes: Any) -> int:
-    claim = claimed(store, SLOT + days * DAY, comparison=comparison)
-    assert store.runs.finish(result(claim, scores=many(users), **changes), receivers=())
-    return claim.run_id
+    return run(store, SLOT + days * DAY, comparison=comparison, scores=many(users), **changes)
 
 
 def test_every_table_is_of_one_kind() -> None:

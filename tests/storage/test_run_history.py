@@ -32,11 +32,8 @@ SEEN = (
 
 
 def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any) -> int:
-    slot = SLOT + day * DAY
-    claim = worked.claimed(store, slot, config_hash=config_hash)
-    result = worked.result(claim, summaries=(factories.summary(mean=mean),), config_hash=config_hash, **changes)
-    assert store.runs.finish(result, receivers=())
-    return claim.run_id
+    summaries = (factories.summary(mean=mean),)
+    return worked.run(store, SLOT + day * DAY, summaries=summaries, config_hash=config_hash, **changes)
 
 
 def request(before: datetime, runs: int, *rules: SimilarityRule) -> MemoryRequest:
@@ -49,8 +46,7 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
     (latest,) = store.history.latest(["home-feed"])
     assert latest.expectations == (FULL, LEARNING)
 
-    claim = worked.claimed(store, SLOT, rerun=True)
-    assert store.runs.finish(worked.result(claim), receivers=())
+    worked.run(store, SLOT)
     (latest,) = store.history.latest(["home-feed"])
     (run,) = store.history.past_runs(request(SLOT + DAY, 5))
     assert latest.expectations == ()
@@ -137,8 +133,7 @@ def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -
 
 def test_finished_runs_come_oldest_first_with_coverage_and_summaries_a_few_at_a_time(store: SqlStore) -> None:
     for day in (2, 0, 1):
-        claim = worked.claimed(store, SLOT + day * DAY)
-        assert store.runs.finish(worked.result(claim, summaries=(factories.summary(mean=day / 10),)), receivers=())
+        stored(store, day, mean=day / 10)
 
     first = store.history.run_records("home-feed", after=None, limit=2)
     assert [(each.run.slot, each.summaries[0].mean) for each in first] == [(SLOT, 0.0), (SLOT + DAY, 0.1)]
@@ -192,12 +187,8 @@ EXPLANATION = published.explanation(
 
 
 def stored_split(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any) -> int:
-    claim = worked.claimed(store, SLOT + day * DAY, config_hash=config_hash)
     split = replace(SPLIT, means=replace(MEANS, membership=membership))
-    summaries = (factories.summary(mean=membership),)
-    result = worked.result(claim, **{"config_hash": config_hash, "split": split, "summaries": summaries, **changes})
-    assert store.runs.finish(result, receivers=())
-    return claim.run_id
+    return stored(store, day, mean=membership, config_hash=config_hash, **{"split": split, **changes})
 
 
 def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:

@@ -11,15 +11,13 @@ from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import claimed, result, scores, user_scores
+from storage.worked import claimed, result, run, scores, user_scores
 
 NAN = float("nan")
 
 
 def store_scores(store: SqlStore, values: dict[str, dict[str, float]], hours: int = 0, comparison: str = "home-feed") -> int:
-    claim = claimed(store, SLOT + hours * HOUR, comparison=comparison)
-    assert store.runs.finish(result(claim, scores=scores(values)), receivers=())
-    return claim.run_id
+    return run(store, SLOT + hours * HOUR, comparison=comparison, scores=scores(values))
 
 
 def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(

@@ -125,13 +125,13 @@ def run(
     *moves: tuple[AlertState, Transition | None],
     receivers: tuple[str, ...] = (),
     comparison: str = "home-feed",
+    **changes: Any,
 ) -> int:
     """Claim the slot and store a result with these states and transitions."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
-    transitions = tuple(transition for _, transition in moves if transition)
-    assert store.runs.finish(
-        result(claim, states=tuple(state for state, _ in moves), transitions=transitions), receivers=receivers
-    )
+    states, transitions = (state for state, _ in moves), (transition for _, transition in moves if transition)
+    whole = {"states": tuple(states), "transitions": tuple(transitions), **changes}
+    assert store.runs.finish(result(claim, **whole), receivers=receivers)
     return claim.run_id
 
 
