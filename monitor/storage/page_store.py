@@ -20,7 +20,7 @@ from monitor.storage.alert_states import transition_of_row
 from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
-from monitor.storage.rows import is_sqlite
+from monitor.storage.rows import from_row, is_sqlite
 from monitor.storage.run_results import coverage_of, explanations_of
 from monitor.storage.tables.alert_tables import deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import evidence, expectations, metrics, runs, score_places, scores, summaries
@@ -186,17 +186,7 @@ def _lowest(found: Select[Any], most: int) -> Select[Any]:
 
 def _point(row: Row[Any]) -> SeriesPoint:
     low, high = normal_band(row.expected, row.bound, row.opposite_bound)
-    return SeriesPoint(
-        run_id=row.id,
-        slot=row.scheduled_for,
-        status=row.status,
-        mean=row.mean,
-        standard_error=row.standard_error,
-        n=row.n or 0,
-        expected=row.expected,
-        low=low,
-        high=high,
-    )
+    return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)
 
 
 def _newest_ok(comparison: str, until: datetime, most: int) -> Select[tuple[int]]:
