@@ -8,7 +8,7 @@ from monitor.model.alerts import Outcome, State
 from monitor.model.notifications import DeliveryStatus
 from monitor.model.rules import Direction, Severity
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, filled, index_where, metadata, optional
+from monitor.storage.tables.metadata import closed, filled, index_where, metadata, numbered_table, optional
 
 alert_states = Table(
     "alert_states",
@@ -30,10 +30,8 @@ alert_states = Table(
     sqlite_with_rowid=False,
 )
 
-transitions = Table(
+transitions = numbered_table(
     "transitions",
-    metadata,
-    Column("id", Id, primary_key=True),
     *filled(Name, "comparison", "alert", "segment"),
     *filled(Instant, "scheduled_for", "changed_at"),
     *closed("from_state", State),
@@ -54,13 +52,10 @@ transitions = Table(
     UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
     Index(None, "scheduled_for"),
     Index(None, "incident"),
-    sqlite_autoincrement=True,
 )
 
-deliveries = Table(
+deliveries = numbered_table(
     "deliveries",
-    metadata,
-    Column("id", Id, primary_key=True),
     Column("transition_id", Id, ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False),
     Column("receiver", Name, nullable=False),
     *closed("status", DeliveryStatus),
@@ -74,34 +69,27 @@ deliveries = Table(
     UniqueConstraint("transition_id", "receiver"),
     index_where("status IN ('pending', 'held')", "ix_deliveries_waiting", "receiver", "next_attempt_at"),
     index_where("repeat_at IS NOT NULL", "ix_deliveries_repeated", "receiver", "repeat_at"),
-    sqlite_autoincrement=True,
 )
 """The outbox: one row for each announced transition and each receiver.
 
 ``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held, failed or was given up;
 ``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be sent again."""
 
-notifications = Table(
+notifications = numbered_table(
     "notifications",
-    metadata,
-    Column("id", Id, primary_key=True),
     Column("delivery_id", Id, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
     Column("attempted_at", Instant, nullable=False),
     *closed("status", DeliveryStatus),
     Column("reason", Words),
     Column("next_attempt_at", Instant),
     Index(None, "delivery_id"),
-    sqlite_autoincrement=True,
 )
 """What became of deliveries: one row whenever an attempt ended otherwise than the one before."""
 
-silences = Table(
+silences = numbered_table(
     "silences",
-    metadata,
-    Column("id", Id, primary_key=True),
     Column("matchers", Document, nullable=False),
     *filled(Words, "author", "comment"),
     *filled(Instant, "created_at", "starts_at", "ends_at"),
-    sqlite_autoincrement=True,
 )
 """Alerts that are not to be notified until ``ends_at``; ``matchers`` as they were written, all of which must match."""

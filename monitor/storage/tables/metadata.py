@@ -43,6 +43,11 @@ def optional(kind: _Type, *names: str) -> list[Column[Any]]:
     return [Column(name, kind) for name in names]
 
 
+def numbered_table(name: str, *items: SchemaItem) -> Table:
+    """A table whose rows have numbers, none of which comes twice."""
+    return Table(name, metadata, Column("id", Id, primary_key=True), *items, sqlite_autoincrement=True)
+
+
 def table_of_runs(name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False) -> Table:
     """A table whose rows belong to a run and are deleted with it; ``key``: what tells a run's rows apart.
 

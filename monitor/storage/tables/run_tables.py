@@ -20,12 +20,10 @@ from sqlalchemy import (
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, RunStatus
 from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
-from monitor.storage.tables.metadata import closed, filled, index_where, metadata, optional, table_of_runs
+from monitor.storage.tables.metadata import closed, filled, index_where, metadata, numbered_table, optional, table_of_runs
 
-runs = Table(
+runs = numbered_table(
     "runs",
-    metadata,
-    Column("id", Id, primary_key=True),
     Column("comparison", Name, nullable=False),
     Column("scheduled_for", Instant, nullable=False),
     *closed("status", RunStatus),
@@ -47,7 +45,6 @@ runs = Table(
     index_where(
         "labels_until IS NOT NULL AND labelled_at IS NULL", "ix_runs_unlabelled", "comparison", "status", "scheduled_for"
     ),
-    sqlite_autoincrement=True,
 )
 """``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
 
