@@ -17,7 +17,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pandas.api.extensions import ExtensionArray
 
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
@@ -35,7 +34,9 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
     """Arm, number and bytes of every piece."""
     extra = {Arm.BASELINE: _memberships(lists), Arm.CANDIDATE: None}
     for arm, table in ((Arm.BASELINE, lists.baseline), (Arm.CANDIDATE, lists.candidate)):
-        step = _step(table)
+        # So that the memory that a piece takes is bounded by items too.
+        longest = int(np.diff(table.offsets).max(initial=1))
+        step = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // max(longest, 1)))
         for part, start in enumerate(range(0, max(len(table), 1), step)):
             piece = _piece(table, extra[arm], slice(start, min(start + step, len(table))))
             if arm is Arm.BASELINE:
@@ -75,12 +76,6 @@ def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
         raise ValueError(otherwise)
 
 
-def _step(table: RankingTable) -> int:
-    # So that the memory that a piece takes is bounded by items too.
-    longest = int(np.diff(table.offsets).max(initial=1))
-    return max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // max(longest, 1)))
-
-
 def _memberships(lists: KeptLists) -> pa.ListArray:
     """For each user the numbers of the segments that the user is in, ascending: list of int32, one a user."""
     rows = np.concatenate([np.asarray(rows, dtype=np.intp) for rows in (np.empty(0), *lists.segments.values())])
@@ -94,19 +89,16 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
 def _piece(table: RankingTable, memberships: pa.ListArray | None, users: slice) -> pa.Table:
     first, last = table.offsets[users.start], table.offsets[users.stop]
     offsets = pa.array((table.offsets[users.start : users.stop + 1] - first).astype(np.int32))
+    kind = pa.int64() if isinstance(table.items, np.ndarray) else pa.large_string()
     columns = {
         "user": pa.array(table.users[users].array, type=pa.large_string()),
-        "items": pa.ListArray.from_arrays(offsets, pa.array(table.items[first:last], type=_kind(table.items))),
+        "items": pa.ListArray.from_arrays(offsets, pa.array(table.items[first:last], type=kind)),
     }
     if table.scores is not None:
         columns["scores"] = pa.ListArray.from_arrays(offsets, pa.array(table.scores[first:last], type=pa.float64()))
     if memberships is not None:
         columns["segments"] = memberships[users]
     return pa.table(columns)
-
-
-def _kind(items: npt.NDArray[np.int64] | ExtensionArray) -> pa.DataType:
-    return pa.int64() if isinstance(items, np.ndarray) else pa.large_string()
 
 
 def _written(piece: pa.Table) -> bytes:

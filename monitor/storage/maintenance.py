@@ -100,8 +100,11 @@ class SqlMaintenance:
         with self._database.read() as connection:
             if (doubt := doubt_about(connection, now)) is not None:
                 return Pruned(refused=doubt)
-        pruned = prune(self._database, cutoffs, now)
-        return replace(pruned, by_kind=rows_by_kind(pruned.rows))
+        pruned, by_kind = prune(self._database, cutoffs, now), Counter[DataKind]()
+        kinds = {table.name: kind for kind, tables in TABLES.items() for table in tables}
+        for table, count in pruned.rows.items():
+            by_kind[kinds[table]] += count
+        return replace(pruned, by_kind=dict(by_kind))
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
         if anew or not self._sizes:
@@ -158,15 +161,6 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     names = {kind: [table.name for table in tables] for kind, tables in TABLES.items()}
     names[DataKind.SCORES] = score_tables(connection)
     return {kind: sum(bytes_of(connection, name) for name in found) for kind, found in names.items()}
-
-
-def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
-    """Rows by table, added up by kind."""
-    kinds = {table.name: kind for kind, tables in TABLES.items() for table in tables}
-    found: Counter[DataKind] = Counter()
-    for table, count in rows.items():
-        found[kinds[table]] += count
-    return dict(found)
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:

@@ -163,11 +163,6 @@ def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
     return cast(func.timezone("UTC", instant), Date)
 
 
-def _slots_of(first: date, end: date) -> ColumnElement[bool]:
-    midnights = [datetime.combine(day, time(), UTC) for day in (first, end)]
-    return and_(runs.c.scheduled_for >= midnights[0], runs.c.scheduled_for < midnights[1])
-
-
 def _make(connection: Connection, day: date) -> None:
     name = f"scores_{day.isoformat().replace('-', '_')}"
     connection.execute(_TAKE_TURNS)
@@ -180,10 +175,9 @@ def _make(connection: Connection, day: date) -> None:
 
 
 def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
-    if datetime.combine(partition.end, time(), UTC) > before:
-        return False
-    is_needed = exists().where(_slots_of(partition.first, partition.end), ~is_settled_before(before))
-    return not connection.scalar(select(is_needed))
+    begin, end = (datetime.combine(day, time(), UTC) for day in (partition.first, partition.end))
+    is_of_it = and_(runs.c.scheduled_for >= begin, runs.c.scheduled_for < end)
+    return end <= before and not connection.scalar(select(exists().where(is_of_it, ~is_settled_before(before))))
 
 
 def _drop(connection: Connection, partition: Partition, before: datetime, rows: list[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -194,7 +194,9 @@ def roll_up(database: Database, *, since: datetime, complete_from: datetime, now
 
 def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[_Day]:
     first = midnight(since - _INSTANT) + _DAY
-    built = _built(connection, first)
+    query = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(daily.c.day >= first)
+    grouped = connection.execute(query.group_by(daily.c.comparison, daily.c.day))
+    built = {(comparison, day): at for comparison, day, at in grouped}
     for day in _days(connection, first, midnight(now)):
         known = built.get((day.comparison, day.begins_at))
         if day.has_ok if known is None else known not in (FINAL, day.at):
@@ -211,12 +213,6 @@ def _days(connection: Connection, first: datetime, end: datetime) -> Iterator[_D
     for comparison, begins_at, is_ok, *changed in connection.execute(query.group_by(runs.c.comparison, day).order_by(day)):
         if at := max((each for each in changed if each is not None), default=None):
             yield _Day(comparison=comparison, begins_at=begins_at, at=at, has_ok=bool(is_ok))
-
-
-def _built(connection: Connection, first: datetime) -> Mapping[tuple[str, datetime], datetime]:
-    query = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(daily.c.day >= first)
-    grouped = connection.execute(query.group_by(daily.c.comparison, daily.c.day))
-    return {(comparison, day): at for comparison, day, at in grouped}
 
 
 def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
