@@ -66,7 +66,9 @@ def _obey(daemon: Daemon, signals: int) -> None:
     """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
     interval = watchdog_interval_s() or IDLE_S
     while True:
-        received = _received(signals, interval)
+        # Everything that has come is read at once: many signals of a kind are one, and none waits behind another.
+        is_readable, _, _ = select.select([signals], [], [], interval)
+        received = set(os.read(signals, 1 << 20)) if is_readable else set()
         if received - {signal.SIGHUP}:
             return
         if received:
@@ -75,12 +77,6 @@ def _obey(daemon: Daemon, signals: int) -> None:
             tell_systemd("READY=1")
         if daemon.unhealthy() is None:
             tell_systemd("WATCHDOG=1")
-
-
-def _received(signals: int, timeout_s: float) -> set[int]:
-    # Everything that has come is read at once: many signals of a kind are one, and none waits behind another.
-    is_readable, _, _ = select.select([signals], [], [], timeout_s)
-    return set(os.read(signals, 1 << 20)) if is_readable else set()
 
 
 def tell_systemd(*lines: str) -> None:

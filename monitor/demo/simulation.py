@@ -228,8 +228,9 @@ def unmet_expectations(status: DemoStatus) -> Iterator[str]:
     if not any(run.status is RunStatus.OK for run in status.runs):
         yield "No run ended ok."
     happened = Counter(
-        (change.alert, change.segment, "firing" if change.to_state is State.FIRING else "resolved", _chapter(status, change.at))
+        (change.alert, change.segment, "firing" if change.to_state is State.FIRING else "resolved", begun[-1])
         for change in status.transitions
+        for begun in [[chapter for began, chapter in status.chapters if began <= change.at]]
         if change.is_announced
     )
     for alert, segment, became, chapter in sorted(_EXPECTED | happened.keys()):
@@ -240,7 +241,3 @@ def unmet_expectations(status: DemoStatus) -> Iterator[str]:
     for alert, segment, became, _ in sorted(_EXPECTED):
         if (alert, segment, became) not in got:
             yield f"On-call was never notified that {alert} {segment} is {became}."
-
-
-def _chapter(status: DemoStatus, at: datetime) -> Chapter:
-    return [chapter for began, chapter in status.chapters if began <= at][-1]

@@ -286,8 +286,9 @@ def _suggestion(series: RuleSeries[SimilarityRule], users: int, runs: int, found
         series.show(float(each[0]), users) or 0.0 for each in (found.expected, found.limit, found.usually, found.nearly_always)
     )
     direction = series.rule.direction
-    # Rounded away from what is healthy, so that rounding adds no page.
-    threshold = _round_away(limit, direction)
+    # Four decimals, rounded away from what is healthy, so that rounding adds no page.
+    round_away = math.floor if direction is Direction.BELOW else math.ceil
+    threshold = round_away(limit * _STEPS) / _STEPS
     return Suggestion(
         rule=replace(series.rule, limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold)),
         segment=series.segment,
@@ -296,12 +297,6 @@ def _suggestion(series: RuleSeries[SimilarityRule], users: int, runs: int, found
         usually=abs(usually - expected),
         nearly_always=abs(nearly_always - expected),
     )
-
-
-def _round_away(value: float, direction: Direction) -> float:
-    """Four decimals, downwards for `below` and upwards for `above`."""
-    rounded = math.floor(value * _STEPS) if direction is Direction.BELOW else math.ceil(value * _STEPS)
-    return rounded / _STEPS
 
 
 def _days(span: timedelta) -> str:
