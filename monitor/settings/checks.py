@@ -21,7 +21,7 @@ from monitor.settings.problems import NAME_TAKEN, TWICE, KeyPath, Problem, dupli
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
-from monitor.settings.validation import Partial, valid_options
+from monitor.settings.validation import Partial, validate
 from monitor.sources import SOURCES, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
@@ -85,7 +85,7 @@ def _retention(retention: Partial) -> Iterator[Problem]:
 
 def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
     """Names of receivers that occur twice, and names in routes and fallbacks that no receiver has."""
-    entries = [valid_options(ReceiverOptions, item, context) for _, item in settings.items("receivers")]
+    entries = [validate(ReceiverOptions, item, context)[0] for _, item in settings.items("receivers")]
     found = [(n, entry) for n, entry in enumerate(entries) if entry is not None]
     named = ((("receivers", n, entry.kind, "name"), name) for n, entry in found for name in entry.receiver_names)
     yield from duplicates(named, NAME_TAKEN.format("receiver"))
@@ -109,7 +109,7 @@ def _references(settings: Partial, known: Collection[str]) -> Iterator[Problem]:
 
 def _pings(settings: Partial, context: Mapping[str, object], known: set[str | None]) -> Iterator[Problem]:
     for n, item in settings.items("pings"):
-        if (entry := valid_options(PingOptions, item, context)) is not None:
+        if (entry := validate(PingOptions, item, context)[0]) is not None:
             for place, name in enumerate(entry.comparisons or ()):
                 if name not in known and None not in known:
                     yield Problem(("pings", n, "comparisons", place), f"there is no comparison {name!r}")

@@ -71,11 +71,6 @@ class Partial:
         return list(enumerate(found)) if isinstance(found, list) else []
 
 
-def valid_options(model: type[_ModelT], raw: object, context: Mapping[str, object]) -> _ModelT | None:
-    """The options where all of them are right, else None."""
-    return _try(model, raw, context)[0]
-
-
 @cache
 def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
@@ -122,13 +117,14 @@ def validate_document(
 ) -> tuple[_ModelT | None, list[Problem]]:
     """The model's value, None when there is none, and every problem of the document and its shape."""
     raw = document.data
-    found, errors = _try(model, raw, context)
+    found, errors = validate(model, raw, context)
     if _restore_texts(document, raw, errors):
-        found, errors = _try(model, raw, context)
+        found, errors = validate(model, raw, context)
     return found, [*document.problems, *except_known(_shape(model, errors, raw), document.problems)]
 
 
-def _try(model: type[_ModelT], raw: object, context: Mapping[str, object]) -> tuple[_ModelT | None, list[Any]]:
+def validate(model: type[_ModelT], raw: object, context: Mapping[str, object]) -> tuple[_ModelT | None, list[Any]]:
+    """The model's value where all of it is right, else None and pydantic's errors."""
     try:
         return model.model_validate(raw, context=dict(context)), []
     except ValidationError as error:
