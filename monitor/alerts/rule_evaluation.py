@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from monitor.alerts.conditions import apply_ignored, judge_condition, judge_standstill
 from monitor.alerts.machine import Evaluation, advance
@@ -100,12 +100,6 @@ class _Run:
         return bool(self.figures.coverage) and segment not in self.figures.coverage
 
 
-class _Evaluated(NamedTuple):
-    rule: Rule
-    segment: str
-    verdict: Verdict
-
-
 def evaluate_rules(
     comparison: Comparison,
     found: Findings,
@@ -163,12 +157,12 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
     }
 
 
-def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[_Evaluated]:
+def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[tuple[Rule, str, Verdict]]:
     measured = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
     for segment in segments_of(rule, measured, states):
         verdict = JUDGES[rule.kind](rule, segment, run)
         if verdict is not None:
-            yield _Evaluated(rule, segment, verdict)
+            yield rule, segment, verdict
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
@@ -217,11 +211,11 @@ JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {
 }
 
 
-def _by_segment(evaluated: Iterable[_Evaluated], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
+def _by_segment(evaluated: Iterable[tuple[Rule, str, Verdict]], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
-    for each in evaluated:
-        if each.rule.kind is kind:
-            verdicts[each.segment].append(each.verdict)
+    for rule, segment, verdict in evaluated:
+        if rule.kind is kind:
+            verdicts[segment].append(verdict)
     return dict(verdicts)
 
 

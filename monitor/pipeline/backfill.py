@@ -48,11 +48,13 @@ def backfill_relevance(
     metrics = relevance_metrics(measuring)
     if not metrics or measuring.relevance_within is None:
         return
+    timeout_s = measuring.deadline.total_seconds()  # it may take no longer than a run
+    late = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
     for run in store.runs.awaiting_relevance(comparison.name, since=start or clock.now() - measuring.relevance_within):
         if (end is not None and run.slot > end) or clock.now() < run.slot + measuring.relevance_after:
             return
         try:
-            table = _ask(comparison, source, run.slot)
+            table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late)
         except SourceError as error:
             yield BackfilledRun(run=run, trouble=str(error))
             # The source is away: the next call goes on.
@@ -60,12 +62,6 @@ def backfill_relevance(
                 return
         else:
             yield BackfilledRun(run=run) if table is None else _fill(comparison, store, clock, run, table, metrics)
-
-
-def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
-    timeout_s = comparison.measuring.deadline.total_seconds()  # it may take no longer than a run
-    late = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
-    return ask_in_time(partial(source.relevance, slot), timeout_s, late)
 
 
 def _fill(

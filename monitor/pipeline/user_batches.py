@@ -57,7 +57,7 @@ def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBat
         return batches[0]
     panels = [each.panel for each in batches]
     panel = Panel(
-        users=join_index([each.users for each in panels]),
+        users=panels[0].users.append([each.users for each in panels[1:]]),
         segments=join_segments([len(each) for each in panels], [each.segments for each in panels], segments),
     )
     again = [each.again for each in batches if each.again is not None]
@@ -85,7 +85,7 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
         return tables[0]
     lengths = np.concatenate([np.diff(table.offsets) for table in tables])
     return RankingTable(
-        users=join_index([table.users for table in tables]),
+        users=tables[0].users.append([table.users for table in tables[1:]]),
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         items=_join_ids([table.items for table in tables]),
         scores=_join_scores(tables),
@@ -105,11 +105,6 @@ def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
         candidate=_take_table(lists.candidate, rows),
         segments={name: places for name, places in segments.items() if len(places)},
     )
-
-
-def join_index(parts: Sequence[pd.Index[str]]) -> pd.Index[str]:
-    """All users, in the order of the parts."""
-    return parts[0].append(list(parts[1:]))
 
 
 def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:

@@ -47,11 +47,6 @@ class HttpAnswer:
     body: bytes | None = None
 
     @property
-    def is_accepted(self) -> bool:
-        """Whether the status says that the message was accepted."""
-        return 200 <= self.status < 300  # noqa: PLR2004 - the statuses themselves are the clearest names
-
-    @property
     def status_name(self) -> str:
         """The status with the words that belong to it."""
         try:
@@ -127,7 +122,7 @@ def require_accepted(
     ``reason`` and ``is_bounded`` as in `HttpReceiver`.
     """
     status = answer.status
-    if answer.is_accepted:
+    if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
         return
     is_permanent = 400 <= status < 500 and status not in _RETRYABLE  # noqa: PLR2004 - likewise
     advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
