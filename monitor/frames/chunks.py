@@ -42,9 +42,9 @@ class CodedPairs:
     def widths(self) -> Offsets:
         """Places that each pair needs: for its longer list, and for all of its user's graded items; at least 1, at most k."""
         longest = np.maximum(*(arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True)))
-        if self.graded_rows is not None and self.known.grade_offsets is not None:
+        if self.graded_rows is not None and self.known.grades is not None:
             # A row of -1, of a user who graded nothing, takes the entry behind the last: no places.
-            longest = np.maximum(longest, np.append(np.diff(self.known.grade_offsets), 0)[self.graded_rows])
+            longest = np.maximum(longest, np.append(np.diff(self.known.grades[0]), 0)[self.graded_rows])
         return np.maximum(longest if self.k is None else np.minimum(longest, self.k), 1)
 
 
@@ -58,8 +58,8 @@ def encode_pairs(
     """Code all lists and what is known beside them. InputError for a listed item without a weight, where any are given."""
     arms, vocabulary = encode_arms(*tables)
     known = encode_knowledge(item_weights, relevance, vocabulary)
-    if known.weighted is not None and known.weights is not None:
-        require_weights([arm.codes for arm in arms], known.weighted, known.weights, vocabulary)
+    if known.weights is not None:
+        require_weights([arm.codes for arm in arms], *known.weights, vocabulary)
     graded_rows = None if relevance is None else _graded_rows(tables[0].users[rows[0]], relevance)
     return CodedPairs(arms=arms, rows=rows, k=k, vocabulary=vocabulary, known=known, graded_rows=graded_rows)
 

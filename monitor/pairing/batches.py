@@ -51,13 +51,10 @@ class PaddedLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedKnowledge:
-    """What is known beside the lists, in their codes: weights of items, and graded items of users in the shape of a table."""
+    """What is known beside the lists: items in their codes with weights; offsets, items and grades, as in `RelevanceTable`."""
 
-    weighted: Codes | None = None
-    weights: Floats | None = None
-    graded: Codes | None = None
-    grades: Floats | None = None
-    grade_offsets: Offsets | None = None
+    weights: tuple[Codes, Floats] | None = None
+    grades: tuple[Offsets, Codes, Floats] | None = None
 
 
 def encode_arms(baseline: RankingTable, candidate: RankingTable) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
@@ -75,11 +72,8 @@ def encode_knowledge(
 ) -> CodedKnowledge:
     """Weights and relevance in the codes of a vocabulary."""
     return CodedKnowledge(
-        weighted=None if item_weights is None else codes_of(item_weights.items, vocabulary),
-        weights=None if item_weights is None else item_weights.weights,
-        graded=None if relevance is None else codes_of(relevance.items, vocabulary),
-        grades=None if relevance is None else relevance.grades,
-        grade_offsets=None if relevance is None else relevance.offsets,
+        weights=None if item_weights is None else (codes_of(item_weights.items, vocabulary), item_weights.weights),
+        grades=None if relevance is None else (relevance.offsets, codes_of(relevance.items, vocabulary), relevance.grades),
     )
 
 
@@ -130,12 +124,11 @@ def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) ->
     An item without a weight has NaN: missing data is never a weight. ``graded_rows``: the graded list of each pair's user, -1
     for a user who graded nothing.
     """
-    if known.weighted is not None and known.weights is not None:
-        weights = [place_weights(codes, known.weighted, known.weights, np.nan) for codes in (batch.baseline, batch.candidate)]
+    if known.weights is not None:
+        weights = [place_weights(codes, *known.weights, np.nan) for codes in (batch.baseline, batch.candidate)]
         batch = replace(batch, weights=ByArm(baseline=weights[0], candidate=weights[1]))
-    if graded_rows is not None and known.graded is not None and known.grades is not None and known.grade_offsets is not None:
-        labels = place_grades(batch.baseline, batch.candidate, graded_rows, known.grade_offsets, known.graded, known.grades)
-        batch = replace(batch, labels=labels)
+    if graded_rows is not None and known.grades is not None:
+        batch = replace(batch, labels=place_grades(batch.baseline, batch.candidate, graded_rows, *known.grades))
     return batch
 
 
