@@ -62,18 +62,15 @@ def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     """Standard error over users of a mean or percentile, in its own unit; None where the summary does not suffice.
 
-    Of the mean s / sqrt(n); of a percentile see `_of_quantile`; a share has that of its angle, see `to_angle`.
-    """
-    return summary.standard_error if statistic.quantile is None else _of_quantile(summary, statistic.quantile)
-
-
-def _of_quantile(summary: Summary, q: float) -> float | None:
-    """sqrt(q (1 - q) / n) over the density, taken from the summary's neighbouring quantiles on the sparser side.
-
+    Of the mean s / sqrt(n); a share has that of its angle, see `to_angle`. Of the percentile at the share q it is
+    sqrt(q (1 - q) / n) over the density, taken from the summary's neighbouring quantiles on the sparser side.
     A neighbour is the nearest known quantile that lies at least one standard error of the share q away, where there is one,
     else the farthest: nearer ones may be tied. None with fewer than LEAST_IN_TAIL users beyond the percentile, or where no
     neighbour is known. Source: Woodruff (1952), with straight lines between the quantiles.
     """
+    q = statistic.quantile
+    if q is None:
+        return summary.standard_error
     if summary.n * min(q, 1 - q) < LEAST_IN_TAIL:
         return None
     reach = math.sqrt(q * (1 - q) / summary.n)
