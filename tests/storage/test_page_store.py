@@ -50,6 +50,15 @@ def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest(store: SqlStore) 
     assert [(each.slot, each.mean) for each in found] == [(SLOTS[1], 0.125), (SLOTS[3], 0.25)]
 
 
+def test_of_many_runs_a_series_keeps_one_without_a_mean_before_the_lowest(store: SqlStore) -> None:
+    fill(store)
+    (_, second, *_) = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
+    with store.database.write() as connection:
+        connection.execute(summaries.delete().where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC))
+    found = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **{**WHOLE, "most": 2})
+    assert [(each.slot, each.mean, each.n) for each in found] == [(SLOTS[1], None, 0), (SLOTS[3], 0.25, 1874)]
+
+
 def test_changes_are_those_of_the_slots_and_of_the_segment(filled: SqlStore) -> None:
     all_of_them = filled.pages.changes(NAME, None, since=SLOTS[0], until=SLOTS[-1])
     assert [(each.alert, each.segment, each.slot) for each in all_of_them] == [("SimilarityLow", "all", SLOTS[-1])]

@@ -39,7 +39,7 @@ runs = numbered_table(
     *optional(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
     UniqueConstraint("comparison", "scheduled_for"),
-    Index(None, "comparison", "status", "scheduled_for"),
+    Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),
     Index(None, "scheduled_for"),
     index_where("claimed_until IS NOT NULL", "ix_runs_claimed", "claimed_until"),
     index_where(
