@@ -312,14 +312,11 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
             known={
                 **(between if arm is Arm.CANDIDATE else {}),
                 **({"weights": weights.of(arm)} if weights else {}),
-                **_against_last(own, lengths, last.get(arm)),
+                **_against_last(*batch.of(arm), last.get(arm)),
             },
             is_new=~np.isin(items, last[arm].exposed) if arm in last else None,
         )
-        for arm, codes, own, lengths in (
-            (Arm.BASELINE, baseline, batch.baseline, batch.baseline_lengths),
-            (Arm.CANDIDATE, candidate, batch.candidate, batch.candidate_lengths),
-        )
+        for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
     }
 
 

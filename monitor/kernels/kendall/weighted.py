@@ -123,7 +123,14 @@ def weighted_tau(alignment: Alignment) -> Floats:
 
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """
-    tau = _weigh_strict(alignment)
+    shared = rank_shared(alignment)
+    ranks, places = shared.baseline, shared.candidate
+    discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
+    lost = sum_ranks(discordant / (ranks + 1.0))
+    # Each direction is summed down its own list, so that the arms can change places to the last bit.
+    lost += sum_ranks(by_candidate_rank(alignment, discordant / (places + 1.0)))
+    harmonic = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, alignment.k + 1))))
+    tau: Floats = np.maximum(1.0 - divide(lost, (shared.count - 1) * harmonic[shared.count]), -1.0)
     tied = np.flatnonzero(find_tied(alignment))
     if len(tied):
         tau[tied] = weighted_tau_of_ties(rank_tied(alignment, tied))
@@ -158,18 +165,6 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
     there = _map(by_candidate_rank(alignment, _share(ahead, shared.candidate)), shared)
     mean: Floats = (there + _map(_share(ahead, shared.baseline), shared)) / 2
     return mean
-
-
-def _weigh_strict(alignment: Alignment) -> Floats:
-    shared = rank_shared(alignment)
-    ranks, places = shared.baseline, shared.candidate
-    discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
-    lost = sum_ranks(discordant / (ranks + 1.0))
-    # Each direction is summed down its own list, so that the arms can change places to the last bit.
-    lost += sum_ranks(by_candidate_rank(alignment, discordant / (places + 1.0)))
-    harmonic = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, alignment.k + 1))))
-    tau: Floats = np.maximum(1.0 - divide(lost, (shared.count - 1) * harmonic[shared.count]), -1.0)
-    return tau
 
 
 @derive_once
