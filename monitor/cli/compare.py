@@ -38,25 +38,6 @@ if TYPE_CHECKING:
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
-_Metrics = Annotated[
-    list[str] | None, typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again.")
-]
-_By = Annotated[str | None, typer.Option(help="Also by segment: this column of the baseline's file, or of the --users file.")]
-_Worst = Annotated[
-    int, typer.Option(min=0, max=1000, help="Both lists of the N users that the first metric finds least alike.")
-]
-_Item = Annotated[str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores or both.")]
-_Rank = Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")]
-_ScoresColumn = Annotated[
-    str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
-]
-_UsersFile = Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")]
-_TitlesFile = Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")]
-_CatalogueSize = Annotated[
-    int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
-]
-
-
 _DRAWN = 6
 """Worst users of a file where --worst names no number."""
 _COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
@@ -68,17 +49,27 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV or JSONL.")],
     *,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
-    metric: _Metrics = None,
-    by: _By = None,
-    worst: _Worst = 0,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Also by segment: this column of the baseline's file, or of the --users file.")
+    ] = None,
+    worst: Annotated[
+        int, typer.Option(min=0, max=1000, help="Both lists of the N users that the first metric finds least alike.")
+    ] = 0,
     user: Annotated[str, typer.Option(help="Column with the user.")] = "user_id",
     items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
-    item: _Item = None,
-    rank: _Rank = None,
-    scores: _ScoresColumn = None,
-    users: _UsersFile = None,
-    titles: _TitlesFile = None,
-    catalogue: _CatalogueSize = None,
+    item: Annotated[str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores or both.")] = None,
+    rank: Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")] = None,
+    scores: Annotated[
+        str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
+    ] = None,
+    users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
+    titles: Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")] = None,
+    catalogue: Annotated[
+        int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write it to this HTML file too, with charts and worst users.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -44,9 +44,6 @@ alerts_app = typer.Typer(
     help="Show alerts, acknowledge and resolve them. Without a command: `ls`, whose options are those of `alerts`.",
 )
 
-OneAlert = Annotated[str | None, typer.Option("--alert", "-a", help="Only alerts of this name; default all.")]
-OneSegment = Annotated[str | None, typer.Option("--segment", "-s", help="Only this segment; default all of them.")]
-
 
 silence_app = typer.Typer(
     cls=ListingGroup,
@@ -126,8 +123,8 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
     comparison: OneComparison = None,
     *,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
+    alert: Annotated[str | None, typer.Option("--alert", "-a", help="Only alerts of this name; default all.")] = None,
+    segment: Annotated[str | None, typer.Option("--segment", "-s", help="Only this segment; default all of them.")] = None,
     by: Author = None,
     comment: Comment = "",
     config: Config = DEFAULT_CONFIG,

@@ -36,19 +36,6 @@ _Again = Annotated[
     bool,
     typer.Option("--again", help="Ask live sources anew for slots that are stored; what is stored stays as NAME@ATTEMPT."),
 ]
-_Textfile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
-]
-_Push = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", envvar=PUSH_VARIABLE, help="Push the same to a Pushgateway; user:password@ belongs into the variable."
-    ),
-]
-_PushInstance = Annotated[
-    str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
-]
 
 
 def run_once(  # noqa: PLR0913 - the command's options
@@ -57,9 +44,21 @@ def run_once(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
     again: _Again = False,
-    textfile: _Textfile = None,
-    push: _Push = None,
-    push_instance: _PushInstance = "",
+    textfile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
+    ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar=PUSH_VARIABLE,
+            help="Push the same to a Pushgateway; user:password@ belongs into the variable.",
+        ),
+    ] = None,
+    push_instance: Annotated[
+        str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Run one slot of each comparison, notify, and exit.
