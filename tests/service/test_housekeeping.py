@@ -1,24 +1,28 @@
-"""The daemon's housekeeping: comparisons of which no run succeeds, whatever clocks do, and what is deleted."""
+"""The daemon's housekeeping: comparisons of which no run succeeds, slots without a run by reason, and what is deleted."""
 
 import threading
 from contextlib import closing
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 from structlog.testing import CapturingLogger
 
+import published
 from alerts.test_conditions import condition
-from factories import DAY, SLOT, HeldClock, comparison, pull, rule
+from export.page import scraped
+from factories import DAY, MINUTE, SLOT, HeldClock, comparison, pull, rule
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.service.daemon import jobs
+from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
-from monitor.service.runner import Watched
+from monitor.service.runner import Runner, Watched
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore, open_store
@@ -126,11 +130,6 @@ def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world: World)
 NOW = SLOT + 50 * DAY
 
 
-def samples(publisher: PrometheusPublisher) -> dict[str, float]:
-    text = publisher.render()[0].decode()
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#")}
-
-
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
     found = CapturingLogger()
@@ -144,10 +143,10 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: Ca
         run(store, SLOT + days * DAY)
     jobs.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
 
-    shown = samples(publisher)
-    assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 3
-    assert shown["rankwatch_prune_last_success_timestamp_seconds"] == (SLOT + 50 * DAY).timestamp()
-    assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
+    shown = scraped(publisher)
+    assert shown.value("pruned_rows_total", kind="scores") == 3
+    assert shown.value("prune_last_success_timestamp_seconds") == (SLOT + 50 * DAY).timestamp()
+    assert (shown.value("database_size_bytes", kind="evidence") or 0) > 0
     assert [call.method_name for call in logs.calls] == ["info"]
 
 
@@ -173,4 +172,62 @@ def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(store: SqlSt
 
     (logged,) = logs.calls
     assert (logged.method_name, "no run is newer than 2022-02-07T00:00:00Z" in logged.kwargs["reason"]) == ("warning", True)
-    assert "rankwatch_prune_last_success_timestamp_seconds" not in samples(publisher)
+    assert scraped(publisher).value("prune_last_success_timestamp_seconds") is None
+
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Stored:
+    """Runs of which the last slot alone is known."""
+
+    last: datetime | None = START
+
+    @property
+    def history(self) -> "Stored":
+        return self
+
+    def runs(self, **_: object) -> list[Any]:
+        return [] if self.last is None else [published.run(slot=self.last)]
+
+
+def chooser(store: Stored) -> SlotChooser:
+    only: Any = store
+    return SlotChooser(runner=Runner(store=only, clock=HeldClock(START + 4 * MINUTE + timedelta(seconds=3))))
+
+
+def watched() -> Watched:
+    nothing: Any = None
+    return Watched(comparison=comparison(name="feed"), arms=nothing, schedule=Every(MINUTE))
+
+
+@pytest.mark.parametrize(
+    ("due_s", "overlapped", "counts"),
+    [
+        (None, (), {"missed": 3}),
+        (None, (0,), {"missed": 3}),
+        (None, (1, 2), {"overlap": 2, "missed": 1}),
+        (None, (1, 2, 3, 4), {"overlap": 3}),
+        (4 * 60 + 1, (), {"missed": 3}),
+        (2 * 60 + 59, (), {"missed": 1, "busy": 2}),
+        (60, (), {"busy": 3}),
+        (2 * 60 + 30, (1, 2), {"overlap": 2, "busy": 1}),
+    ],
+)
+def test_slots_passed_while_a_run_was_at_work_are_overlap_while_one_waited_for_a_place_busy_and_others_missed(
+    due_s: int | None, overlapped: tuple[int, ...], counts: dict[str, int]
+) -> None:
+    slots = chooser(Stored())
+    slots.note_overlap("feed", [START + minutes * MINUTE for minutes in overlapped])
+    slots.note_overlap("other", [START + 3 * MINUTE])
+    if due_s is not None:
+        slots.note_due("feed", START + timedelta(seconds=due_s))
+    choice = slots.choose(watched())
+    assert (choice.slot, choice.is_rerun, choice.skipped) == (START + 4 * MINUTE, False, counts)
+    assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
+
+
+@pytest.mark.parametrize("last", [None, START + 3 * MINUTE, START + 4 * MINUTE])
+def test_no_slot_passed_means_no_count(last: datetime | None) -> None:
+    assert chooser(Stored(last)).choose(watched()).skipped == {}
