@@ -116,7 +116,8 @@ class SqlPageStore:
 
     def changes(self, comparison: str, segment: str | None, *, since: datetime, until: datetime) -> tuple[FiringChange, ...]:
         is_start, key = transitions.c.to_state == State.FIRING, func.coalesce(transitions.c.incident, transitions.c.dedup_key)
-        query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, is_start, key).where(
+        columns = (transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for)
+        query = select(*columns, is_start.label("is_start"), key.label("key")).where(
             transitions.c.comparison == comparison,
             transitions.c.scheduled_for.between(since, until),
             is_start != (transitions.c.from_state == State.FIRING),
@@ -124,10 +125,7 @@ class SqlPageStore:
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
         with self._database.read() as connection:
-            return tuple(
-                FiringChange(alert=alert, segment=of_segment, slot=slot, is_start=starts, key=of_incident)
-                for alert, of_segment, slot, starts, of_incident in connection.execute(query.order_by(transitions.c.id))
-            )
+            return tuple(from_row(FiringChange, row) for row in connection.execute(query.order_by(transitions.c.id)))
 
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         with self._database.read() as connection:
