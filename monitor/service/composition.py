@@ -24,7 +24,6 @@ from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import ScoreFiles
 from monitor.sources import (
-    SourceOptions,
     open_item_titles,
     open_item_weights,
     open_joined,
@@ -115,7 +114,8 @@ def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> 
 
 def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None = None) -> Watched:
     """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one."""
-    again = _second_lists(options)
+    floor = options.noise_floor
+    again = None if floor is None else options.baseline if floor.serve else floor.retrain
     relevance = open_relevance(options.relevance) if options.relevance else None
     arms = Arms(
         baseline=open_source(options.baseline),
@@ -141,11 +141,6 @@ def _installed(comparison: Comparison, settings: Settings) -> Comparison:
     rules = tuple(replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules)
     shows_items = settings.privacy.items == "shown"
     return replace(comparison, judging=replace(comparison.judging, rules=rules, shows_items=shows_items))
-
-
-def _second_lists(options: ComparisonOptions) -> SourceOptions | None:
-    floor = options.noise_floor
-    return None if floor is None else options.baseline if floor.serve else floor.retrain
 
 
 def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
