@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +24,6 @@ Config = Annotated[
     typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True),
 ]
 DEFAULT_CONFIG = Path("rankwatch.yaml")
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
 OneComparison = Annotated[str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison.")]
@@ -83,17 +82,13 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
 
 
 def parse_instant(text: str) -> datetime:
-    """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC."""
+    """Read an instant, see `read_instant`; wrong usage where it is none."""
+    from monitor.model.instants import read_instant
+
     try:
-        given = datetime.fromisoformat(text)
-        instant = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
-    except (ValueError, OverflowError):
-        msg = f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z"
-        raise typer.BadParameter(msg) from None
-    if instant < EARLIEST:
-        msg = f"{text!r} lies before {EARLIEST:%Y-%m-%d}, where slots begin"
-        raise typer.BadParameter(msg)
-    return instant
+        return read_instant(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:

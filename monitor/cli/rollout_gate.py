@@ -18,7 +18,6 @@ from monitor.cli.output import (
     indented_json,
     instant,
     number,
-    pick,
     print_error,
     print_json,
     print_line,
@@ -109,9 +108,11 @@ def gate(  # noqa: PLR0913 - the command's options
     Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal failure, 74 output, 3 a source,
     4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.
     """
-    from monitor.service.gate import decide, make_question
+    from monitor.service.clock import SystemClock
+    from monitor.service.gate import decide, describe_certificate, make_question
     from monitor.settings.loader import load_settings
     from monitor.settings.translation import to_comparison
+    from monitor.storage import opened_store
 
     settings = load_settings(config)
     question = make_question(
@@ -126,10 +127,11 @@ def gate(  # noqa: PLR0913 - the command's options
     )
     for path in filter(None, (certificate, html)):
         require_writable(path)
-    found = decide(settings, question, most_looks=0 if html is None else _MOST_LOOKS)
+    with opened_store(settings.database) as store:
+        found = decide(store.history, settings, question, SystemClock(), most_looks=0 if html is None else _MOST_LOOKS)
     if html is not None:
         write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])
-    content = _as_dict(found)
+    content = describe_certificate(found)
     if certificate is not None:
         write_whole(certificate, indented_json(content))
     if as_json:
@@ -210,35 +212,3 @@ def _row(each: GateResult) -> tuple[str, ...]:
     verdict = each.verdict.value if each.verdict != "inconclusive" else f"{each.verdict.value} ({each.reason.value})"
     figures = (number(each.low), number(each.high), number(each.evidence_safe, 2), number(each.evidence_breach, 2))
     return (each.segment, f"{each.users:,}", f"{each.missing:,}", " to ".join(means), *figures, verdict)
-
-
-def _as_dict(found: Certificate) -> dict[str, object]:
-    question, excess = found.question, found.question.excess
-    return {
-        "comparison": question.comparison.name,
-        **pick(found, "verdict", "reason", "words"),
-        "metric": str(question.metric),
-        **pick(question, "margin", "alpha"),
-        "judged": excess.yardstick,
-        **pick(excess, "series", "reference"),
-        "range": [excess.scale.low, excess.scale.high],
-        "design": "rotating" if not question.is_census else "fixed" if question.comparison.measuring.sample else "census",
-        "looks": found.looks,
-        "since": question.since,
-        "config_hash": question.comparison.config_hash,
-        "users": sum(run.users for run in found.runs),
-        "missing": sum(run.missing for run in found.runs),
-        "runs": [pick(run, "run_id", "slot", "users", "missing") for run in found.runs],
-        "left_out": found.left_out,
-        "segments": [_segment_dict(each, found.level) for each in found.segments],
-        **pick(found, "version", "at"),
-    }
-
-
-def _segment_dict(each: GateResult, level: float) -> dict[str, object]:
-    return {
-        **pick(each, "segment", "verdict", "reason", "users", "missing"),
-        "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},
-        "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": level},
-        "log10_e_value": {"safe": each.evidence_safe, "breach": each.evidence_breach},
-    }

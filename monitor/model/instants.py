@@ -1,4 +1,4 @@
-"""How an instant is written for people and machines alike."""
+"""How an instant is written and read, for people and machines alike."""
 
 from __future__ import annotations
 
@@ -8,3 +8,17 @@ from datetime import UTC, datetime
 def format_instant(instant: datetime) -> str:
     """ISO 8601 (RFC 3339) in UTC, to the second where that is exact: ``2024-01-08T06:00:00Z``."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def read_instant(text: str) -> datetime:
+    """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC. ValueError says what is wrong."""
+    try:
+        given = datetime.fromisoformat(text)
+        instant = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+    except (ValueError, OverflowError):
+        msg = f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z"
+        raise ValueError(msg) from None
+    if instant.timestamp() < 0:
+        msg = f"{text!r} lies before 1970-01-01, where slots begin"
+        raise ValueError(msg)
+    return instant

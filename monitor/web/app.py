@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from monitor.errors import ConfigError, DatabaseError
+from monitor.errors import ConfigError, DatabaseError, InputError, SourceError
 from monitor.web.forms import OUTCOMES, Form, FormTokens, act, read_form
+from monitor.web.gate import GATE, answer_gate, describe_gate
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import alert_url
@@ -62,13 +63,14 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
     # Pages wait for few threads of their own: two hundred that are opened at once do not hold up a scrape or a run.
     threads, tokens = CapacityLimiter(_READERS), FormTokens()
-    form = _form(site, tokens, CapacityLimiter(1))
+    form, html = _form(site, tokens, CapacityLimiter(1)), partial(_render, tokens)
+    gate = _reader(site, CapacityLimiter(_READERS), partial(answer_gate, site), as_json=True)
     pages = [
         route
         for page in PAGES
         for route in (
-            Route(page.path, _page(page, site, threads, partial(_render, tokens)), name=page.template),
-            Route(page.api, _page(page, site, threads, _to_json), name=page.api),
+            Route(page.path, _reader(site, threads, partial(_page, page, site, html), as_json=False), name=page.template),
+            Route(page.api, _reader(site, threads, partial(_page, page, site, _to_json), as_json=True), name=page.api),
         )
     ]
 
@@ -76,6 +78,7 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
         routes=[
             *pages,
             *(Route(path, form, methods=["POST"]) for path in ("/alerts", "/alerts/{key}")),
+            Route(GATE, gate, methods=["GET", "POST"]),
             Route("/api/v1/openapi.json", lambda _: JSONResponse(describe_api(), headers=PLAIN_HEADERS)),
             Route("/static/{name}", _static),
             Route("/metrics", _scraper(metrics)),
@@ -88,19 +91,26 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     return app
 
 
-def _page(page: Page, site: Site, threads: CapacityLimiter, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-    def read(request: Request) -> Response:
-        query = Query(path=request.path_params, chosen=request.query_params)
-        return answer(page, site, request, page.read(site, query))
+def _page(page: Page, site: Site, answer: Answer, request: Request) -> Response:
+    query = Query(path=request.path_params, chosen=request.query_params)
+    return answer(page, site, request, page.read(site, query))
 
+
+def _reader(
+    site: Site, threads: CapacityLimiter, read: Callable[[Request], Response], *, as_json: bool
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        fail = partial(_fail, site, as_json=answer is _to_json)
+        fail = partial(_fail, site, as_json=as_json)
         try:
             with move_on_after(_PAGE_S):
                 return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
-            return fail(504, "this page took too long", f"it was not read within {_PAGE_S:g} s: choose a shorter period")
+            return fail(504, "this took too long", f"not read within {_PAGE_S:g} s: choose a shorter period, or ask again")
         except AbsentPageError as error:
             return fail(404, "not here", str(error))
+        except (ConfigError, InputError) as error:
+            return fail(400, "this cannot be asked", str(error))
+        except SourceError as error:
+            return fail(503, "a source is away", str(error))
         except DatabaseError as error:
             return fail(503, "the database is away", f"{error}. The overview shows what was last known.")
 
@@ -155,8 +165,8 @@ def _adapter(shows: type) -> TypeAdapter[Any]:
 
 @cache
 def describe_api() -> dict[str, Any]:
-    """The OpenAPI description of the pages as JSON."""
-    paths: dict[str, Any] = {}
+    """The OpenAPI description of the pages as JSON, and of the gate."""
+    paths: dict[str, Any] = {GATE: describe_gate()}
     schemas: dict[str, Any] = {}
     for page in PAGES:
         schema = _adapter(page.shows).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")

@@ -353,7 +353,6 @@ def test_segments_kept_with_the_lists_outlive_the_users(world: Gated) -> None:
         ({}, {"metric": "overlap"}, InputError, "does not measure overlap: it has extended_tau, rbo"),
         ({}, {"metric": "nonsense"}, MetricError, "unknown metric 'nonsense'"),
         ({}, {"alpha": 0.0}, InputError, "alpha 0 is no error rate"),
-        ({}, {"alpha": 1.0}, InputError, "alpha 1 is no error rate"),
         ({}, {"margin": 2.0}, InputError, "margin 2 lies outside of what is possible: write one between -2 and 2"),
         ({}, {"margin": math.nan}, InputError, "margin nan lies outside"),
         ({"noise_floor": None}, {"margin": -0.1}, InputError, "write one between 0 and 2"),

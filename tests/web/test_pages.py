@@ -238,9 +238,9 @@ def test_while_the_database_is_away_the_overview_stays(store: SqlStore, monkeypa
         raise DatabaseError(msg, permanent=False)
 
     monkeypatch.setattr(store.pages, "series", fail)
-    with browsing(application(store)) as ask:
-        answer, overview = ask("/c/home-feed"), ask("/")
-    assert answer.status == 503
+    with browsing(application(store, judge=fail)) as ask:
+        answer, overview, gate = ask("/c/home-feed"), ask("/"), ask("/api/v1/gate/home-feed?margin=0.5&verdict=safe")
+    assert (answer.status, gate.status) == (503, 503)
     assert "does not answer since 03:00" in answer.text
     assert "home-feed" in overview.text
 

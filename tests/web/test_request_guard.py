@@ -25,7 +25,7 @@ def site(health: Any) -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/", "/comparisons/feed", "/no-such-page", "/-/ready/", "/-/", "//-/healthy"])
+@pytest.mark.parametrize("path", ["/metrics", "/", "/api/v1/gate/feed", "/no-such-page", "/-/ready/", "/-/", "//-/healthy"])
 def test_pages_need_a_password(site: Site, path: str) -> None:
     status, headers, body = site.get(path)
 

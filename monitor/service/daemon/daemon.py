@@ -32,6 +32,7 @@ from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.titles import TitleCache
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
+from monitor.service.gate import GateAnswers
 from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
@@ -199,6 +200,7 @@ class Daemon:
             status=self._status,
             policy=lambda: self._wiring.policy,
             message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
+            judge=GateAnswers(self._store.history, self._clock, lambda: self.settings),
             find_user=lambda asked: self._wiring.find_user(asked),  # noqa: PLW0108 - a reload replaces the wiring
             prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
         )

@@ -5,20 +5,23 @@ From stored runs to a certificate, which holds all that the answer rests on. The
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from monitor import __version__
 from monitor.errors import InputError
+from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL
+from monitor.model.runs import Watermark
 from monitor.ports import Clock, History
 from monitor.sequential.gate import GateReason, GateResult, GateVerdict, UserSample, gate_samples, tally
-from monitor.service.clock import SystemClock
 from monitor.service.gate.judged_runs import (
     LEFT_OUT_TEXTS,
     LeftOut,
@@ -29,12 +32,12 @@ from monitor.service.gate.judged_runs import (
     read_run,
     select_runs,
 )
-from monitor.service.gate.question import EACH, Question
+from monitor.service.gate.question import EACH, Question, make_question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
-from monitor.storage import opened_store
 
 _NAMED = 5
+_KEPT_S, _MOST_KEPT = 600, 32
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
 
@@ -135,15 +138,14 @@ def _prefix(each: GateResult) -> str:
     return "" if each.segment == "all" else f"{each.segment}: "
 
 
-def decide(settings: Settings, question: Question, *, most_looks: int = 0) -> Certificate:
-    """Answer the question by what is stored now, see `judge_stored`."""
+def decide(history: History, settings: Settings, question: Question, clock: Clock, *, most_looks: int = 0) -> Certificate:
+    """Answer the question by what is stored now, see `judge_stored`. The source of users is asked where it names segments."""
+    judge = partial(judge_stored, history, question, clock, most_looks=most_looks)
+    if question.segments == (ALL,):
+        return judge()
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
-    with opened_store(settings.database) as store:
-        judge = partial(judge_stored, store.history, question, SystemClock(), most_looks=most_looks)
-        if question.segments == (ALL,):
-            return judge()
-        users = open_users(options.users, options.baseline)
-        return judge(lambda slot: users.users(slot, tuple(options.users.segments)))
+    users = open_users(options.users, options.baseline)
+    return judge(lambda slot: users.users(slot, tuple(options.users.segments)))
 
 
 def judge_stored(
@@ -224,3 +226,55 @@ def _run(sampled: SampledRun) -> JudgedRun:
     whole = sampled.segments[ALL]
     users = len(whole.unit) + whole.missing
     return JudgedRun(run_id=sampled.run.id, slot=sampled.run.slot, users=users, missing=whole.missing)
+
+
+def describe_certificate(found: Certificate) -> dict[str, object]:
+    """The certificate as JSON has it, for files, the command and the pages."""
+    question, excess = found.question, found.question.excess
+    return {
+        "comparison": question.comparison.name,
+        **{name: getattr(found, name) for name in ("verdict", "reason", "words", "looks", "left_out", "version", "at")},
+        "metric": str(question.metric),
+        **{name: getattr(question, name) for name in ("margin", "alpha", "since")},
+        "judged": excess.yardstick,
+        **{name: getattr(excess, name) for name in ("series", "reference")},
+        "range": [excess.scale.low, excess.scale.high],
+        "design": "rotating" if not question.is_census else "fixed" if question.comparison.measuring.sample else "census",
+        "config_hash": question.comparison.config_hash,
+        **{name: sum(getattr(run, name) for run in found.runs) for name in ("users", "missing")},
+        "runs": [asdict(run) for run in found.runs],
+        "segments": [_segment_dict(each, found.level) for each in found.segments],
+    }
+
+
+def _segment_dict(each: GateResult, level: float) -> dict[str, object]:
+    return {
+        **{name: getattr(each, name) for name in ("segment", "verdict", "reason", "users", "missing")},
+        "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},
+        "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": level},
+        "log10_e_value": {"safe": each.evidence_safe, "breach": each.evidence_breach},
+    }
+
+
+class GateAnswers:
+    """Certificates by question, under the settings in force, kept until a comparison's newest run is another one.
+
+    Judging reads the scores of all runs that count: one question at a time. Changes of older runs are seen in ten minutes.
+    """
+
+    def __init__(self, history: History, clock: Clock, settings: Callable[[], Settings]) -> None:
+        self._history, self._clock, self._settings = history, clock, settings
+        self._judging = Lock()
+        self._kept: dict[tuple[object, ...], Mapping[str, object]] = {}
+
+    def __call__(self, comparisons: Mapping[str, Comparison], name: str, asked: Mapping[str, Any]) -> Mapping[str, object]:
+        """The certificate as JSON has it. ConfigError or InputError for a question that can have no answer."""
+        settings, now = self._settings(), self._clock.now()
+        question = make_question(comparisons, name, **asked)
+        newest = self._history.changes([name], Watermark(), until=now)[1].runs.get(name)
+        key = (name, question.comparison.config_hash, newest, now.timestamp() // _KEPT_S, *asked.values())
+        if (found := self._kept.get(key)) is None:
+            with self._judging:
+                found = self._kept.get(key) or describe_certificate(decide(self._history, settings, question, self._clock))
+                self._kept = {**dict(list(self._kept.items())[1 - _MOST_KEPT :]), key: found}
+        return found

@@ -14,7 +14,7 @@ from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.rankings import ALL
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
-from monitor.sequential.gate import Scale
+from monitor.sequential.gate import Scale, require_level
 from monitor.service.runner import pick_comparison
 
 EACH = "each"
@@ -143,9 +143,7 @@ def make_question(  # noqa: PLR0913 - the words of the command
     if comparison.measuring.keep_scores is not Keep.ALL:
         msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
         raise ConfigError(msg)
-    if not 0 < alpha < 1:
-        msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
-        raise InputError(msg)
+    require_level(alpha)
     question = Question(
         comparison=comparison,
         metric=_choose(comparison, metric),

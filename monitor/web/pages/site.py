@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import InputError
 from monitor.model.comparison import Comparison
-from monitor.model.instants import format_instant
+from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
 from monitor.model.runs import LatestRun, Run
 from monitor.ports import Clock, Store
@@ -55,7 +55,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What pages are made from, by default without a daemon. All but ``store`` and ``titles`` answer from memory at once."""
+    """What pages are made from, by default without a daemon. All but ``store``, ``titles``, ``judge`` answer from memory."""
 
     store: Store
     clock: Clock
@@ -66,6 +66,8 @@ class Site:
     status: Callable[[], Status] = _no_daemon
     policy: Callable[[], NotificationPolicy] = NotificationPolicy
     message_text: Callable[[Message], str] = _no_daemon
+    judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = _no_daemon
+    """The certificate, as JSON has it, of the gate on one of the comparisons, asked with the options of `rankwatch gate`."""
     find_user: Callable[[str], str] = str
     """What a user goes by in all that is stored, of the id that a person asks for."""
     prefix: str = ""
@@ -113,13 +115,10 @@ class Query:
 def require_slot(text: str) -> datetime:
     """The slot that an address names; AbsentPageError where it is none."""
     try:
-        slot = datetime.fromisoformat(text)
+        return read_instant(text)
     except ValueError:
-        slot = None
-    if slot is None or slot.tzinfo is None:
         msg = f"{text} is no slot: write it as 2024-01-08T00:00:00Z"
-        raise AbsentPageError(msg)
-    return slot
+        raise AbsentPageError(msg) from None
 
 
 def comparison_url(name: str, **chosen: object) -> str:
