@@ -21,7 +21,7 @@ from monitor.web.gate import GATE, answer_gate, describe_gate
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import alert_url
-from monitor.web.request_guard import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
+from monitor.web.server import IS_AUTHENTICATED, MUST_AUTHENTICATE, PLAIN_HEADERS, RELOAD, USER
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
