@@ -154,18 +154,14 @@ def make_question(  # noqa: PLR0913 - the words of the command
         reference=reference,
     )
     question.excess.scale.margin(margin)  # raises for a margin that the metric cannot have
-    _require_floor_of_rotating(question)
-    return question
-
-
-def _require_floor_of_rotating(question: Question) -> None:
-    is_temporal = question.comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
+    is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
     if is_temporal and question.has_floor and not question.is_census:
         msg = (
             "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
             "take {serve: true} or {retrain: SOURCE}, or give with --reference VALUE what counts as no excess"
         )
         raise ConfigError(msg)
+    return question
 
 
 def _choose(comparison: Comparison, metric: str | None) -> Metric:
