@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection
@@ -26,10 +27,12 @@ import redis
 import requests
 from requests.adapters import HTTPAdapter
 
+from monitor.model.rankings import Pull
 from monitor.model.runs import PullRequest
 from monitor.sources import SourceOptions, open_source
 from servers.proxy import proxying
 from servers.redis import emptied_redis, shared_redis
+from servers.saturated import CAPACITY, SERVICE_S, Saturated
 
 USERS = 6000
 OTHERS_USERS = 2000
@@ -69,11 +72,11 @@ def _list_of(user: str, arm: str) -> list[int]:
     return [first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)]
 
 
-def _serve(port: Connection, core: int | None) -> None:
+def _serve(port: Connection, core: int | None, answers: type[asyncio.Protocol]) -> None:
     _pin(core)
 
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(Lists, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.get_running_loop().create_server(answers, "127.0.0.1", 0, backlog=512)
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -86,10 +89,10 @@ def _pin(core: int | None) -> None:
 
 
 @contextmanager
-def canned_server(core: int | None) -> Iterator[str]:
+def canned_server(core: int | None, answers: type[asyncio.Protocol] = Lists) -> Iterator[str]:
     """Address of a canned recommender in a process of its own."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core, answers), daemon=True)
     process.start()
     try:
         if not ours.poll(30):
@@ -180,6 +183,37 @@ def _with_gets(client: redis.Redis, users: pd.Index) -> int:
     return sum(1 for user in users if json.loads(client.get(user) or b"null"))
 
 
+SATURATING_USERS = 4000
+
+
+def _beside_a_neighbour(address: str, work: Callable[[], object]) -> float:
+    """Seconds that somebody else waits in the mean who asks one request after the other, while the work is done."""
+    took = []
+    with ThreadPoolExecutor(1) as threads, requests.Session() as neighbour:
+        working = threads.submit(work)
+        while not working.done():
+            begun = time.perf_counter()
+            while not neighbour.get(address, timeout=30).ok:
+                pass
+            took.append(time.perf_counter() - begun)
+        working.result()
+    return statistics.fmean(took)
+
+
+def _saturating(core: int | None, **limits: object) -> tuple[float, float, float]:
+    """Of a server that collapses: users answered, of what a neighbour leaves; users refused, of all; the neighbour's wait."""
+    with canned_server(core, Saturated) as address:
+        options = SourceOptions.model_validate({"http": {"url": address + "/{user}", "concurrency": 64} | limits})
+        users = pd.Index([f"user-{number}" for number in range(SATURATING_USERS)], dtype="str")
+        pulled, request = list[Pull](), PullRequest(users=users, k=10, slot=SLOT, timeout_s=60)
+        open_source(options).pull(replace(request, users=users[:1000]))  # in which it learns
+        alone_s = _beside_a_neighbour(address, partial(time.sleep, 3))
+        begun = time.perf_counter()
+        wait_s = _beside_a_neighbour(address, lambda: pulled.append(open_source(options).pull(request)))
+        answered, took = len(pulled[0].rankings), time.perf_counter() - begun
+    return answered / took * SERVICE_S / (CAPACITY - 1), 1 - answered / SATURATING_USERS, wait_s / alone_s
+
+
 def run() -> Iterator[tuple[str, float, str, float, str]]:
     """Yield (what, ours, other, theirs, unit); medians of three rounds, both in each round."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -196,6 +230,9 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
         mine, many, other = (statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs))
         yield "HTTP pull, one client core", mine, "requests, 32 threads", other, unit
         yield f"HTTP pull, one client core, {BATCH} users a request", many, "requests, 32 threads", other, unit
+    told = "users answered, of what it can", "users refused, of all", "a neighbour's wait, of that alone"
+    for what, held, free in zip(told, _saturating(server, max_in_flight="adaptive"), _saturating(server), strict=True):
+        yield f"server that collapses: {what}", held, "without a limit", free, ""
     fast, slow = [], []
     with distant_redis() as (address, redis_client), _on_core(client):
         for _ in range(ROUNDS):

@@ -20,6 +20,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from monitor.sources.http.hosts import HOSTS
+
 MEGABYTE = b" " * 2**20
 GIGABYTE = 2**30
 
@@ -271,6 +273,7 @@ def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommend
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
         loop.close()
+        HOSTS.pop(f"127.0.0.1:{recommender.port}", None)  # another server may get the port, and be free of its pauses
 
 
 @pytest.fixture

@@ -173,6 +173,14 @@ class HttpSourceOptions(Options):
         default=None, description="PEM file of its key, without a password; left out where `cert_file` holds it too."
     )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512, description="Most requests under way at once.")
+    max_in_flight: Annotated[Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH] = Field(
+        default=None,
+        description="How many requests may be under way at once to the host of `url`, from all comparisons of the daemon, when "
+        "one of this source begins. `adaptive` finds out how many it answers before they queue there.",
+    )
+    max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
+        default=None, gt=0, le=1e6, description="How many requests a second that host may get, likewise."
+    )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5), description="Longest time for one request, from connecting to the last byte."
     )
@@ -180,11 +188,22 @@ class HttpSourceOptions(Options):
         default=2,
         ge=0,
         le=10,
-        description="How often a request is repeated after a failed connection, a timeout, 429 (Retry-After is kept) or 5xx.",
+        description="How often a request is repeated after a failed connection, a timeout, 429 or 5xx. "
+        "For a pause that it asks for (Retry-After) nobody asks that host.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2**20, ge=1024, le=2**30, description="Largest answer, in bytes after decompression; longer ones are cut off."
     )
+
+    @property
+    def host(self) -> str:
+        """Name and port of who is asked."""
+        return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it limits what its host is asked by all."""
+        return self.max_in_flight is not None or self.max_rate is not None
 
     @property
     def address(self) -> str:

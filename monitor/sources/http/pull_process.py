@@ -14,6 +14,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
@@ -93,18 +95,24 @@ _lock = threading.Lock()
 _current: PullProcess | None = None
 _not_before_s = 0.0
 """One that cannot live is not begun again and again."""
+_limited_here = Counter[str]()
+"""Pulls with limits under way in this process, by host: their limits are those of all, and so others stay with them."""
 
 
-def pull_elsewhere(options: HttpSourceOptions, request: PullRequest) -> Pull | None:
-    """The pull of a process of its own; None where there is none that works, or it ended in the midst."""
+def pull_in_place(options: HttpSourceOptions, request: PullRequest, pull_here: Callable[..., Pull]) -> Pull:
+    """The pull of a process of its own; ``pull_here`` where there is none that works, or it ended in the midst."""
+    deadline, host = Deadline.after(request.timeout_s), options.host
     with _lock:
-        process = _living()
-    if process is None or not process.is_ready:
-        return None
+        process = None if _limited_here[host] else _living()
+        _limited_here[host] += (is_counted := process is None and options.is_limited)
     try:
-        return process.pull(options, request)
-    except ConnectionError:
-        return None
+        if process is not None:
+            with suppress(ConnectionError):
+                return process.pull(options, request)
+        return pull_here(options, replace(request, timeout_s=deadline.remaining_s))
+    finally:
+        with _lock:
+            _limited_here[host] -= is_counted
 
 
 def _living() -> PullProcess | None:
@@ -116,7 +124,7 @@ def _living() -> PullProcess | None:
         _not_before_s = time.monotonic() + _IDLE_S
         with suppress(OSError, RuntimeError):  # no more processes, files or threads are to be had
             _current = PullProcess()
-    return _current
+    return _current if _current is not None and _current.is_ready else None
 
 
 def _forget() -> None:

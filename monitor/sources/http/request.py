@@ -25,6 +25,7 @@ from monitor.sources.http.body import body_for_batch, body_for_user, fill_body
 _CHUNK = 64 * 1024
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}").fullmatch
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
+_SILENT = {CoverageReason(reason) for reason in ("unreachable", "timeout", "server_error", "rate_limited")}
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 
@@ -32,14 +33,20 @@ _NOT_IN_PATH = frozenset({"", ".", ".."})
 class RequestFailure:
     """Why a request gave no list. ``is_retried``: another attempt may do better, not before ``retry_after_s``.
 
-    ``is_too_large``: one for fewer users may do better.
+    ``is_too_large``: one for fewer users may do better. ``is_of_host``: nobody can connect to its host.
     """
 
     reason: CoverageReason
     note: str
     is_retried: bool = False
     is_too_large: bool = False
+    is_of_host: bool = False
     retry_after_s: float = 0.0
+
+    @property
+    def is_silence(self) -> bool:
+        """Whether the source was away, refused or failed, and so gave no answer about users."""
+        return self.reason in _SILENT
 
 
 @dataclass(frozen=True, slots=True)

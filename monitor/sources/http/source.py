@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import ssl
 import time
@@ -14,13 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from multidict import CIMultiDict
@@ -32,7 +33,8 @@ from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.authentication import TokenError, authentication
 from monitor.sources.http.connection_pool import run_pull, trust
-from monitor.sources.http.pull_process import pull_elsewhere
+from monitor.sources.http.hosts import HOSTS
+from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
@@ -68,19 +70,19 @@ class PullPace:
             return None
         return f"is not at fault: rankwatch or its machine was too busy, for {busy_s:.1f} of {elapsed_s:.1f} s"
 
-    def late(self) -> RequestFailure:
-        """Why users were not asked before the deadline: a source that was quick is not at fault."""
+    def late(self, *, is_limited: bool = False) -> RequestFailure:
+        """Why users were not asked before the deadline: a source that was quick is not at fault, nor one with limits."""
         if (busy := self.busy(with_own_work=True)) is not None:
             return RequestFailure(CoverageReason.TOO_SLOW, busy)
-        if not self._spent_s:
+        if not self._spent_s and not is_limited:
             return RequestFailure(CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed")
         answers = self._answered_s
         others = f" (the others had theirs after {median(answers):.2g} s in the median)" if answers else ""
         elapsed_s = time.monotonic() - self._begun_at
         passed = f"the run's deadline passed, {elapsed_s:.1f} s after the first was asked"
         told = f"left {self._users - len(answers):,} of {self._users:,} users without an answer{others} when {passed}"
-        if self._slow_s < self._spent_s / 2:
-            advice = "raise deadline or concurrency, or ask fewer users"
+        if self._slow_s < self._spent_s / 2 or (is_limited and self._spent_s < elapsed_s / 2):
+            advice = f"raise deadline or {'max_rate or max_in_flight' if is_limited else 'concurrency'}, or ask fewer users"
             return RequestFailure(CoverageReason.TOO_SLOW, f"was quick, but {told}: {advice}")
         return RequestFailure(CoverageReason.TIMEOUT, told)
 
@@ -105,9 +107,6 @@ _LIKELY_OURS = {
 }
 """What to look at where all users share the reason."""
 _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's deadline passed")
-_NO_ANSWER = frozenset(
-    {CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT, CoverageReason.SERVER_ERROR, CoverageReason.RATE_LIMITED}
-)
 
 
 class HttpSource:
@@ -125,9 +124,7 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        deadline = Deadline.after(request.timeout_s)
-        pull = pull_elsewhere(self._options, request)
-        return pull_here(self._options, replace(request, timeout_s=deadline.remaining_s)) if pull is None else pull
+        return pull_in_place(self._options, request, pull_here)
 
     def close(self) -> None:
         """Connections are shared, and close by themselves."""
@@ -144,14 +141,15 @@ class _HttpPull:
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None) -> None:
         self._options = options
-        self._host = urlsplit(options.url.get_secret_value()).netloc.rpartition("@")[2]
+        self._what = f"{options.method} {options.address} {json.dumps(options.body, default=str)}"
         self._deadline = Deadline.after(request.timeout_s)
         self._of_each_request = _request_options(options, tls, self._deadline)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
         self._count, self._waiting = len(request.users), self._askable(request.users.tolist())
         self._batch = options.batch or 1
-        self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic
+        self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic, not counting the wait for their turn
+        self._queued: dict[tuple[str, ...], float] = {}  # those of them that wait for it now
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
         self._late: dict[str, str] = {}  # whose fault these are is known at the end
         self._silent_requests = 0
@@ -159,7 +157,8 @@ class _HttpPull:
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
-        self._pace = PullPace(self._count)
+        await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter: pulls of one slot begin apart
+        self._pace, self._host = PullPace(self._count), HOSTS[self._options.host]
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
         _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
         for worker in late:
@@ -190,7 +189,7 @@ class _HttpPull:
                 self._record(users, outcome, seconds)
 
     def _record(self, users: tuple[str, ...], outcome: AnswersByUser | RequestFailure, seconds: float) -> None:
-        has_answered = not isinstance(outcome, RequestFailure) or outcome.reason not in _NO_ANSWER
+        has_answered = not isinstance(outcome, RequestFailure) or not outcome.is_silence
         self._pace.add(seconds, answered=has_answered * len(users))
         self._silent_requests = 0 if has_answered else self._silent_requests + 1
         for user in users:
@@ -201,6 +200,7 @@ class _HttpPull:
                 self._fail(user, answer)
         if isinstance(outcome, RequestFailure) and self._silent_requests >= _DEAD_AFTER * self._options.concurrency:
             self._given_up = outcome
+            self._host.breakers["" if outcome.is_of_host else self._what].is_open = True
 
     async def _ask_patiently(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
@@ -217,6 +217,16 @@ class _HttpPull:
         return outcome
 
     async def _ask(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
+        self._queued[users] = time.monotonic()
+        outcome = await self._host.ask(partial(self._ask_now, session, users), self._what, self._options, self._deadline)
+        if self._queued.pop(users, None) is not None and isinstance(outcome, RequestFailure):  # nobody is asked now
+            self._given_up = self._given_up or outcome
+        return outcome
+
+    async def _ask_now(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
+        self._under_way[users] += time.monotonic() - self._queued.pop(users)
+        if self._given_up:
+            return self._given_up
         asking = self._asking
         try:
             async with session.request(
@@ -238,8 +248,9 @@ class _HttpPull:
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
-        is_slow = {users: self._pace.add(time.monotonic() - begun_at) for users, begun_at in self._under_way.items()}
-        late = self._pace.late()
+        now = time.monotonic()
+        is_slow = {users: users not in self._queued and self._pace.add(now - at) for users, at in self._under_way.items()}
+        late = self._pace.late(is_limited=self._options.is_limited)
         hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
         for users in self._under_way:
             for user in users:
@@ -266,7 +277,7 @@ class _HttpPull:
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
             told = ", ".join(f"{cause} ({count:,} times)" for cause, count in causes) if len(causes) > 1 else note
-            notes[reason] = f"{self._host} {told}" if causes else f"{self._host}: {told}"
+            notes[reason] = f"{self._options.host}{'' if causes else ':'} {told}"
             if len(pull.failures) == self._count and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys():
                 notes[reason] += f", for everybody: {_LIKELY_OURS[reason]}"
         return replace(pull, notes=notes)
@@ -292,11 +303,11 @@ def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
         return RequestFailure(CoverageReason.MISSING, note)
+    retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
         return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=retry_after_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True)
+        return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True, retry_after_s=retry_after_s)
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         is_too_large = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return RequestFailure(CoverageReason.HTTP_ERROR, note, is_too_large=is_too_large)
@@ -305,16 +316,16 @@ def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
 
 def _retry_after_s(value: str) -> float:
     """Seconds from a Retry-After header in either of its forms, 0 when it is none."""
-    with suppress(ValueError, OverflowError):
-        return max(0.0, float(int(value)))
     with suppress(ValueError, OverflowError, TypeError):
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+        is_count = value.strip().isdigit()
+        return float(value) if is_count else max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     return 0.0
 
 
 def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
     # Notes never repeat an address: it may hold a secret.
     reason, is_retried = CoverageReason.UNREACHABLE, True
+    is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError)
     match error:
         case TokenError():
             note = f"was not asked: token_url {error}"
@@ -334,4 +345,4 @@ def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
             reason, note, is_retried = CoverageReason.MALFORMED, "answered, but not in HTTP", False
         case _:
             note = f"refused or lost the connection: {getattr(error, 'strerror', None) or 'its end was not seen'}"
-    return RequestFailure(reason, note, is_retried)
+    return RequestFailure(reason, note, is_retried, is_of_host=is_of_host)

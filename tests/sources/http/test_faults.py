@@ -10,7 +10,6 @@ import pytest
 
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http.source import PullPace
-from servers import free_port
 from servers.lists import as_lists, request, source_of
 from servers.recommender import BEHAVIOURS, Recommender
 
@@ -131,18 +130,6 @@ def test_every_fault_at_once_stays_within_the_deadline(recommender: Recommender)
     assert as_lists(pull).keys() <= {"good"}
 
 
-def test_a_source_that_is_down_is_given_up_early() -> None:
-    users = [f"u{number}" for number in range(2000)]
-    source = source_of(http={"url": f"http://127.0.0.1:{free_port()}/recs/{{user}}"})
-    started = time.monotonic()
-
-    pull = source.pull(request(*users, timeout_s=60))
-
-    assert time.monotonic() - started < 20
-    assert pull.failures == dict.fromkeys(users, CoverageReason.UNREACHABLE)
-    assert len(pull.rankings) == 0
-
-
 def test_a_source_that_only_fails_is_not_hammered(recommender: Recommender) -> None:
     recommender.otherwise = "unavailable"
     users = [f"u{number}" for number in range(500)]
@@ -190,17 +177,6 @@ def test_retry_after_is_kept(recommender: Recommender) -> None:
     assert "u" in as_lists(pull)
     assert time.monotonic() - started >= 1
     assert recommender.attempts["u"] == 2
-
-
-def test_retry_after_beyond_the_deadline_is_not_waited_for(recommender: Recommender) -> None:
-    recommender.otherwise = "limited_for_hours"
-    started = time.monotonic()
-
-    pull = source_of(http={"url": recommender.url}).pull(request("u", timeout_s=60))
-
-    assert pull.failures == {"u": CoverageReason.RATE_LIMITED}
-    assert time.monotonic() - started < 20
-    assert recommender.attempts["u"] == 1
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,23 @@ def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None
 
 
 @pytest.mark.usefixtures("busy")
+def test_pulls_stay_with_a_limited_one_of_their_host(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    recommender.otherwise, pulled = "slow", list[str]()
+    source = source_of(http={"url": recommender.url, "max_in_flight": 3})
+    monkeypatch.setattr(PullProcess, "pull", lambda *_: pulled.append("elsewhere"))
+    with ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(PullProcess, "is_ready", False)
+        first = threads.submit(source.pull, request(*USERS, timeout_s=2))
+        wait_for(lambda: recommender.asked, "the first request")
+        monkeypatch.setattr(PullProcess, "is_ready", True)
+        source.pull(request("b", timeout_s=0.1))
+        assert not pulled
+        first.result()
+    source.pull(request("c"))
+    assert pulled == ["elsewhere"]
+
+
+@pytest.mark.usefixtures("busy")
 def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> None:
     source = source_of(http={"url": recommender.url, "ca_file": "/nowhere.pem"})
     with pytest.raises(SourceError, match="cannot read certificates from ca_file /nowhere") as caught:

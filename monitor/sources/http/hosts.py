@@ -1,0 +1,175 @@
+"""What all pulls from one host share: its limits, the pause it asked for, and whether it was given up.
+
+Pulls run in one process, or in another that takes the next ones (`pull_process`), those of a limited host all in one of
+both. All here belongs to the thread that pulls. What is learnt of a host lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from math import inf, sqrt
+from statistics import quantiles
+
+from monitor.deadline import Deadline
+from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.request import AnswersByUser, RequestFailure
+
+_Outcome = AnswersByUser | RequestFailure
+_Request = Callable[[], Awaitable[_Outcome]]
+_Sleep = Callable[[float], Awaitable[None]]
+_Probe = asyncio.Future[RequestFailure | None]  # ends with None by an answer, or where it was not made to its end
+
+
+class Knee:
+    """How many requests at once a host answers before they queue there, learnt from its answers in windows.
+
+    Latency is held against that without a queue (Envoy's adaptive concurrency, Netflix's Gradient2). Where it grows, or
+    requests are refused, there are fewer by a factor, else one more (AIMD); at first more by a factor, too.
+    """
+
+    _TOLERATED = 1.05  # times the latency without a queue, beyond the sampling errors of both medians
+    _REFUSED = 0.05  # of a window
+    _MORE, _FEWER, _MUCH_FEWER = 1.5, 0.85, 0.7
+
+    def __init__(self) -> None:
+        self.limit = 2.0
+        self.is_reached = False  # else there is no reason for a higher one
+        self._since_s, self._is_starting = 0.0, True
+        self._unqueued_s = self._slow_s = inf
+        self._answered_s, self._refused = list[float](), 0
+
+    def add(self, begun_s: float, ended_s: float, *, is_refused: bool) -> None:
+        """Learn from a request; one that began under another limit tells nothing of this one."""
+        if begun_s < self._since_s:
+            return
+        size = max(16, 2 * self.limit)  # of a window
+        if is_refused:
+            self._refused += 1
+        else:
+            self._answered_s.append(ended_s - begun_s)
+        if self._refused > size * self._REFUSED:
+            self._is_starting = False
+            limit = self.limit * self._MUCH_FEWER
+        elif len(self._answered_s) >= size:
+            limit = self._judged()
+        else:
+            return
+        self.limit, self._since_s = max(1.0, limit), ended_s
+        self.is_reached, self._refused = False, 0
+        self._answered_s.clear()
+
+    def _judged(self) -> float:
+        low_s, median_s, high_s = quantiles(self._answered_s, n=4)
+        error_s = (high_s - low_s) / sqrt(len(self._answered_s))
+        is_slow = median_s - error_s > self._TOLERATED * self._unqueued_s
+        if is_slow and median_s + error_s < self._slow_s:
+            factor = 1 / self._MORE if self._is_starting else self._FEWER
+            self._slow_s, self._is_starting = median_s, False
+            return self.limit * factor
+        # Where fewer made it no quicker, it is slow for other reasons.
+        self._unqueued_s = median_s if is_slow else min(self._unqueued_s, median_s + error_s)
+        self._slow_s = inf
+        if not self.is_reached:
+            return self.limit
+        return self.limit * self._MORE if self._is_starting else self.limit + 1
+
+
+class Breaker:
+    """Whether somebody was given up; until an answer comes from there, one request at a time tries."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._probe: _Probe | None = None
+
+    async def admit(self) -> _Probe | RequestFailure | None:
+        """A probe to end for the one who is to try, what that one found for all who come meanwhile; None where it is closed."""
+        while self.is_open:
+            if self._probe is None or self._probe.done():
+                self._probe = asyncio.get_running_loop().create_future()
+                return self._probe
+            if (found := await asyncio.shield(self._probe)) is not None:
+                return replace(found, note=f"{found.note}: given up, one request at a time tries again", is_retried=False)
+        return None
+
+    def close(self) -> None:
+        """It answers."""
+        self.is_open = False
+        if self._probe is not None and not self._probe.done():
+            self._probe.set_result(None)
+
+
+class Host:
+    """Admits requests, each by the limits of its source, counting those of all sources."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, sleep: _Sleep = asyncio.sleep) -> None:
+        self._monotonic, self._sleep = monotonic, sleep
+        self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
+        self._knee, self._under_way, self._next_s = Knee(), 0, 0.0
+        self._turn, self._left = asyncio.Lock(), asyncio.Event()
+        self._pause: RequestFailure | None = None
+        self._paused_until_s = 0.0
+
+    async def ask(self, request: _Request, what: str, options: HttpSourceOptions, deadline: Deadline) -> _Outcome:
+        """Make the request for ``what`` in its turn, and learn from it; or tell why it was not made."""
+        breakers = self.breakers[""], self.breakers[what]
+        given_up = [breaker for breaker in breakers if breaker.is_open]
+        probe = await given_up[0].admit() if given_up else None
+        if isinstance(probe, RequestFailure):
+            return probe
+        failure = None
+        try:
+            if options.is_limited or self._paused_until_s:
+                async with self._turn if options.is_limited else nullcontext():
+                    if (refusal := await self._admit(options, deadline)) is not None:
+                        return refusal
+            self._under_way += 1
+            begun_s = self._monotonic()
+            try:
+                outcome = await request()
+            finally:
+                self._under_way -= 1
+                self._left.set()
+            if isinstance(outcome, RequestFailure):
+                failure = outcome if outcome.is_silence else None
+                self._put_off(outcome)
+            if options.max_in_flight == "adaptive":
+                self._knee.add(begun_s, self._monotonic(), is_refused=failure is not None)
+            for breaker in () if failure else breakers:
+                breaker.close()
+            return outcome
+        finally:
+            if probe is not None and not probe.done():
+                probe.set_result(failure)
+
+    async def _admit(self, options: HttpSourceOptions, deadline: Deadline) -> RequestFailure | None:
+        most = options.max_in_flight or inf
+        while self._under_way >= (int(self._knee.limit) if most == "adaptive" else most):
+            self._knee.is_reached = True
+            self._left.clear()
+            await self._left.wait()
+        apart_s = 1 / options.max_rate if options.max_rate else 0.0
+        if apart_s and (early_s := self._next_s - self._monotonic()) > 0:
+            await self._sleep(early_s)
+        while (pause_s := self._paused_until_s - self._monotonic()) > 0:
+            if pause_s >= deadline.remaining_s:
+                return self._pause
+            await self._sleep(pause_s * random.uniform(1, 1.1))  # noqa: S311 - jitter
+        self._next_s = max(self._next_s, self._monotonic()) + apart_s
+        return None
+
+    def _put_off(self, failure: RequestFailure) -> None:
+        pause_s = min(failure.retry_after_s, 3600.0)  # whatever a host asks for
+        if pause_s and (until_s := self._monotonic() + pause_s) > self._paused_until_s:
+            note = f"{failure.note} and asked for a pause of {pause_s:,.0f} s (Retry-After), beyond the run's deadline"
+            self._paused_until_s, self._pause = until_s, replace(failure, note=note, is_retried=False)
+
+
+HOSTS = defaultdict[str, Host](Host)  # by name and port
+os.register_at_fork(after_in_child=HOSTS.clear)  # they belong to the loop of the process that forked this one

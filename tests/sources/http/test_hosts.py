@@ -1,0 +1,153 @@
+"""What pulls from one host share: limits, pauses, what was learnt of its capacity, and that it was given up."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from monitor.deadline import Deadline
+from monitor.model.rankings import CoverageReason, Pull
+from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.hosts import Host, Knee
+from monitor.sources.http.request import RequestFailure
+from servers import free_port
+from servers.lists import as_lists, request, source_of
+from servers.recommender import Recommender
+from servers.saturated import CAPACITY, seconds_for
+
+USERS = [f"u{number}" for number in range(60)]
+OK: dict[str, Any] = {}
+LIMITED = RequestFailure(CoverageReason.RATE_LIMITED, "answered 429", is_retried=True, retry_after_s=7200)
+
+
+class Clock:
+    now_s = 100.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def asked_at(outcomes: list[Any], timeout_s: float = 60, **limits: Any) -> tuple[list[float], list[Any]]:
+    """When each of these requests was made, from the first on, and what became of it."""
+    clock, made = Clock(), list[float]()
+    host, options = (
+        Host(lambda: clock.now_s, clock.sleep),
+        HttpSourceOptions.model_validate({"url": "http://recs/{user}"} | limits),
+    )
+
+    async def make() -> Any:
+        made.append(clock.now_s)
+        return outcomes[len(made) - 1]
+
+    async def run() -> list[Any]:
+        return await asyncio.gather(*(host.ask(make, "", options, Deadline.after(timeout_s)) for _ in outcomes))
+
+    found = asyncio.run(run())
+    return [at - made[0] for at in made], found
+
+
+def test_no_more_are_asked_a_second_than_the_rate() -> None:
+    made, _ = asked_at([OK] * 20, max_rate=4)
+    assert made == pytest.approx([number / 4 for number in range(20)])
+
+
+@pytest.mark.parametrize(("asked_for_s", "kept_s"), [(30.0, 30.0), (1e9, 3600.0)])
+def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s: float, kept_s: float) -> None:
+    limited = replace(LIMITED, retry_after_s=asked_for_s)
+    made, outcomes = asked_at([OK, limited, OK, OK], timeout_s=1e6, max_in_flight=1)
+    assert outcomes == [OK, limited, OK, OK]
+    assert made[1] == 0
+    assert all(kept_s <= at <= 1.2 * kept_s for at in made[2:])
+
+
+def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at_once(recommender: Recommender) -> None:
+    recommender.otherwise = "limited_for_hours"
+    source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(*USERS, timeout_s=3000))
+    other = source_of(http={"url": recommender.url + "&model=b"}).pull(request(*USERS, timeout_s=3000))
+    assert len(recommender.asked) == 1
+    assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
+    told = "answered 429 Too Many Requests and asked for a pause of 3,600 s (Retry-After), beyond the run's deadline"
+    assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
+
+
+def pulls_at_once(*sources: dict[str, Any]) -> list[Pull]:
+    with ThreadPoolExecutor(len(sources)) as threads:
+        return list(threads.map(lambda options: source_of(http=options).pull(request(*USERS, k=1)), sources))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_no_more_are_in_flight_from_all_pulls_together(most: int, recommender: Recommender) -> None:
+    recommender.otherwise = "chunked"
+    pulls = pulls_at_once(*[{"url": recommender.url, "concurrency": 16, "max_in_flight": most}] * 3)
+    assert [as_lists(pull) for pull in pulls] == [{user: ["0"] for user in USERS}] * 3
+    assert recommender.most_at_once <= most
+
+
+def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(recommender: Recommender) -> None:
+    pull = source_of(http={"url": recommender.url, "max_rate": 0.01}).pull(request(*USERS, timeout_s=3))
+    assert len(pull.rankings) == 1
+    assert set(pull.failures.values()) == {CoverageReason.TOO_SLOW}
+    assert "raise deadline or max_rate or max_in_flight" in pull.notes[CoverageReason.TOO_SLOW]
+
+
+def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recommender) -> None:
+    recommender.otherwise = "unavailable"
+    source = {"url": recommender.url, "concurrency": 8}
+    source_of(http=source).pull(request(*USERS))
+    asked, recommender.most_at_once = len(recommender.asked), 0
+
+    pulls = pulls_at_once(*[source] * 10)
+
+    assert recommender.most_at_once == 1
+    assert len(recommender.asked) - asked <= 3 * len(pulls)
+    assert [pull.failures for pull in pulls] == [dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)] * 10
+    assert all("given up, one request at a time tries" in pull.notes[CoverageReason.SERVER_ERROR] for pull in pulls)
+
+    recommender.otherwise = "ok"
+    assert [len(pull.rankings) for pull in pulls_at_once(*[source] * 10)] == [len(USERS)] * 10
+
+
+def test_what_one_address_lacks_is_no_fault_of_its_host(recommender: Recommender) -> None:
+    recommender.otherwise = "unavailable"
+    source_of(http={"url": recommender.url, "concurrency": 2, "retries": 0}).pull(request(*USERS))
+    recommender.otherwise, recommender.most_at_once = "chunked", 0
+    assert len(source_of(http={"url": recommender.url + "&b"}).pull(request(*USERS)).rankings) == len(USERS)
+    assert recommender.most_at_once > 1
+
+
+def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addresses() -> None:
+    url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(2000)]
+    pulls = [source_of(http={"url": f"{url}/{path}/{{user}}"}).pull(request(*users, timeout_s=3000)) for path in "ab"]
+    assert [pull.failures for pull in pulls] == [dict.fromkeys(users, CoverageReason.UNREACHABLE)] * 2
+    assert ["given up, one request at a time" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls] == [False, True]
+
+
+def limits_of(knee: Knee, answers: int, seconds: Callable[[int], float], refuses_at: int = 99) -> list[int]:
+    """Of the moment of each request, where a host answers as many at once in so many seconds."""
+    limits = list[int]()
+    for _ in range(answers):
+        limits.append(at_once := int(knee.limit))
+        knee.is_reached = True
+        knee.add(0.0, seconds(at_once), is_refused=at_once >= refuses_at)
+        knee._since_s = 0.0
+    return limits
+
+
+def test_a_limit_settles_at_the_knee_of_a_server_that_collapses_above_it() -> None:
+    limits = limits_of(Knee(), 6000, seconds_for)
+    settled = limits[1000:]
+    assert 0.8 * CAPACITY <= min(settled) <= max(settled) <= 1.15 * CAPACITY
+    assert sum(limit > CAPACITY for limit in settled) < len(settled) / 3
+    assert max(limits) < 2 * CAPACITY, "where it refuses"
+
+
+def test_a_limit_follows_a_server_that_became_slower_and_one_that_refuses() -> None:
+    limits_of(knee := Knee(), 2000, seconds_for)
+    settled = limits_of(knee, 5000, lambda at_once: 3 * seconds_for(at_once))
+    assert min(settled) >= 0.6 * CAPACITY
+    assert 0.8 * CAPACITY <= min(settled[1000:]) <= max(settled) <= 1.15 * CAPACITY
+    refused = limits_of(knee, 2000, lambda _: 0.01, refuses_at=5)[-500:]
+    assert 2 <= min(refused) <= max(refused) <= 5
