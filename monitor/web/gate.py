@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from monitor.errors import InputError
 from monitor.model.instants import read_instant
 from monitor.web.pages.site import Site
-from monitor.web.request_guard import PLAIN_HEADERS
+from monitor.web.server import PLAIN_HEADERS
 
 GATE = "/api/v1/gate/{name}"
 
