@@ -126,9 +126,6 @@ class HttpSource:
         """Lists of the requested users."""
         return pull_in_place(self._options, request, pull_here)
 
-    def close(self) -> None:
-        """Connections are shared, and close by themselves."""
-
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
     """Lists of the requested users, asked for by this process."""
