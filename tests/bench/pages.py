@@ -11,6 +11,7 @@ whole. Every run of `wide` has the scores of 200 users, the newest ones those of
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import tempfile
 import time
@@ -259,6 +260,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--requests", type=int, default=40, help="of each page")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), nargs="*", default=("sqlite", "postgresql"))
     given = parser.parse_args(arguments)
+    gc.set_threshold(50_000, 20, 20)  # as the daemon does
     for kind in given.database:
         with database(kind) as url, closing(open_store(url, create=True)) as store:
             started = time.perf_counter()

@@ -170,7 +170,7 @@ def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
 
 def _got(url: str) -> bytes | None:
     answer = requests.get(url, auth=LOOKER, timeout=60)
-    return answer.content + repr(answer.headers).encode() if answer.status_code in {200, 404} else None
+    return answer.content + repr(answer.headers).encode() if answer.status_code in {200, 400, 404} else None
 
 
 def process_of(process: BaseProcess) -> dict[str, bytes]:
