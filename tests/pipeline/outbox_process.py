@@ -5,53 +5,44 @@ import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from factories import SLOT, HeldClock, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
 from monitor.model.alerts import Transition
 from monitor.model.comparison import Comparison
-from monitor.model.runs import RunResult, RunStatus
+from monitor.model.runs import Summary
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Store
 from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.storage import open_store
+from monitor.storage import SqlStore, open_store
+from storage.worked import run
 
 WATCHED = comparison(rules=(rule(for_runs=1),))
 
 
-def store_run(  # noqa: PLR0913 - each with a default
-    store: Store,
+def store_run(
+    store: SqlStore,
     mean: float,
     *,
     slot: datetime = SLOT,
     to: Sequence[str] = ("fake",),
     watched: Comparison = WATCHED,
     segments: Sequence[str] = ("all",),
-    rerun: bool = False,
 ) -> tuple[Transition, ...]:
     """One run in which every segment has this mean, judged and stored; the transitions are owed to the receivers ``to``."""
-    claim = store.runs.claim(
-        watched.name, slot, owner="run", now=slot, until=slot + timedelta(hours=1), config_hash=watched.config_hash, rerun=rerun
-    )
-    assert claim is not None
-    found = tuple(summary(mean=mean, segment=segment) for segment in segments)
+    return store_judged(store, watched, slot, tuple(summary(mean=mean, segment=segment) for segment in segments), to=to)
+
+
+def store_judged(
+    store: SqlStore, watched: Comparison, slot: datetime, found: tuple[Summary, ...], *, to: Sequence[str]
+) -> tuple[Transition, ...]:
+    """The same of a run with these summaries."""
     before = store.alerts.states(watched.name)
     states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
     states, transitions = assign_incidents(states, transitions, before, watched.judging)
-    result = RunResult(
-        claim=claim,
-        status=RunStatus.OK,
-        reason=None,
-        finished_at=slot,
-        config_hash=watched.config_hash,
-        k=watched.measuring.k,
-        summaries=found,
-        states=states,
-        transitions=transitions,
-    )
-    assert store.runs.finish(result, receivers=to)
+    told: dict[str, Any] = {"summaries": found, "states": states, "transitions": transitions, "receivers": tuple(to)}
+    run(store, slot, comparison=watched.name, coverage=None, scores=None, evidence=(), **told)
     return transitions
 
 

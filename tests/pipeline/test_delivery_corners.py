@@ -194,7 +194,7 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_
     alerts.retire(
         retire_alerts(alerts.states(), alerts.firing(), [comparison(rules=())], at=SLOT + MINUTE), receivers=("fake",)
     )
-    scene.fire(rerun=True)
+    scene.fire()
     scene.deliver(after=2 * MINUTE)
     assert (scene.receiver.segments, scene.held(), len(alerts.firing())) == ([STARTS], 0, 1)
     scene.end(DAY)

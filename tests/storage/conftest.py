@@ -44,7 +44,10 @@ def migrated_url(postgres_server: PostgresServer, postgres_template: str) -> Ite
 @pytest.fixture(params=["sqlite", "postgres"], ids=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest) -> SqlStore:
     """An empty store over each database in turn."""
-    shared: SqlStore = request.getfixturevalue(f"{request.param}_store")
+    return emptied(request.getfixturevalue(f"{request.param}_store"))
+
+
+def emptied(shared: SqlStore) -> SqlStore:
     with shared.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())  # with so few rows faster than TRUNCATE, which makes new files

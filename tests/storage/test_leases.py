@@ -20,6 +20,7 @@ from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
+from storage.conftest import emptied
 from storage.worked import attempt, claimed, fired, lease, prune, result, run
 
 LASTS = timedelta(seconds=5)
@@ -41,10 +42,7 @@ def opened() -> Iterator[Opener]:
 
 @pytest.fixture
 def postgres(postgres_store: SqlStore) -> SqlStore:
-    with postgres_store.database.write() as connection:
-        for table in ("leases", "deliveries", "transitions", "alert_states", "runs"):
-            connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608 - names of ours
-    return postgres_store
+    return emptied(postgres_store)
 
 
 def won(leases: Leases) -> Lease:
@@ -150,12 +148,9 @@ def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: 
         claimed(held)
 
 
-def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore) -> None:
-    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
-        both = [
-            stack.enter_context(closing(open_leases(postgres.database.url, holder=name, lasts=LASTS)))
-            for name in ("a:1", "b:2")
-        ]
+def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore, opened: Opener) -> None:
+    both = [opened(postgres, name) for name in ("a:1", "b:2")]
+    with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
             gate = threading.Barrier(2)
 

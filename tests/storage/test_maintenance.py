@@ -18,11 +18,7 @@ from monitor.storage import SqlStore, maintenance, open_store
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
-from storage.worked import NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run
-
-
-def scored(store: SqlStore, run_id: int) -> int:
-    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
+from storage.worked import NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run, scored
 
 
 def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from sqlalchemy import select
 
-from factories import HOUR, MINUTE, SLOT, comparison, evaluate, summary
+from factories import HOUR, MINUTE, SLOT, comparison, summary
 from factories import rule as alert_rule
-from monitor.alerts.incidents import assign_incidents
 from monitor.errors import DatabaseError, DeliveryError
 from monitor.model.alerts import Transition
 from monitor.model.notifications import DeliveryStatus, Message, Silence, Treatment, Updates
-from monitor.model.runs import RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, rows
 from monitor.storage.tables.alert_tables import notifications
-from pipeline.outbox_process import CountingPublisher
+from pipeline.outbox_process import CountingPublisher, store_judged
 from statements import count_statements
 from storage.test_alert_store import OverAFile
 from storage.worked import claimed, fired, lease, note, resolved, result, run
@@ -368,12 +366,7 @@ class Told(OverAFile):
     def _run(self, means: tuple[float, ...]) -> None:
         self.at += 15 * MINUTE
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
-        before = self.store.alerts.states(WATCHED.name)
-        judged: dict[str, Any] = {"status": RunStatus.OK, "run_reason": None, "summaries": found, "states": before}
-        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, **judged), before, WATCHED.judging)
-        plain: dict[str, Any] = {"coverage": None, "scores": None, "evidence": (), "summaries": found}
-        done = result(claimed(self.store, self.at), states=states, transitions=changes, **plain)
-        assert self.store.runs.finish(done, receivers=("hook",))
+        store_judged(self.store, WATCHED, self.at, found, to=("hook",))
 
     @rule(failures=st.lists(FAILURES, max_size=3))
     def deliver(self, failures: list[str]) -> None:

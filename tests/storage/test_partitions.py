@@ -5,6 +5,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from multiprocessing.synchronize import Barrier
 from typing import Any
@@ -17,13 +18,12 @@ from factories import DAY, HOUR, SLOT
 from forking import context
 from monitor.errors import DatabaseError
 from monitor.model.retention import DataKind
-from monitor.model.runs import Claim
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage import prune as pruning
 from monitor.storage.tables.run_tables import daily
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled
-from storage.worked import claimed, cutoffs, prune, result, run, user_scores
+from storage.worked import claimed, cutoffs, prune, result, run, scored, user_scores
 
 pytestmark = pytest.mark.early
 
@@ -64,10 +64,6 @@ def name(days: int) -> str:
 def names(store: SqlStore) -> list[str]:
     with store.database.read() as connection:
         return [each.name for each in partitions.read_partitions(connection)]
-
-
-def scored(store: SqlStore, run_id: int) -> int:
-    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
 
 
 def in_default(other: psycopg.Connection) -> int:
@@ -210,21 +206,10 @@ def test_a_partition_that_was_detached_by_hand_is_left_alone(store: SqlStore, ot
 
 def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> None:
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
-    failed: list[BaseException] = []
 
-    def finish(claim: Claim) -> None:
-        try:
-            assert store.runs.finish(result(claim), receivers=())
-        except BaseException as error:  # noqa: BLE001 - shown by the test's own thread
-            failed.append(error)
+    with ThreadPoolExecutor(len(claims)) as pool:
+        assert all(pool.map(lambda claim: store.runs.finish(result(claim), receivers=()), claims))
 
-    threads = [threading.Thread(target=finish, args=(claim,)) for claim in claims]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert failed == []
     assert [scored(store, claim.run_id) for claim in claims] == [3] * 6
 
 

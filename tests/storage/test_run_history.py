@@ -192,21 +192,11 @@ def stored_split(store: SqlStore, day: int, *, membership: float = 0.1, config_h
 
 
 def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
-    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=before, splits=limit)
-    return store.history.memory_of(request).splits
+    return store.history.memory_of(replace(request(before, 0), splits=limit)).splits
 
 
 def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
-    rule = factories.rule()
-    return store.history.past_runs(
-        MemoryRequest(
-            comparison="home-feed",
-            config_hash="hash",
-            before=SLOT + day * DAY,
-            runs=limit,
-            series={rule.alert: describe_series(rule)},
-        )
-    )
+    return store.history.past_runs(request(SLOT + day * DAY, limit, factories.rule()))
 
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:

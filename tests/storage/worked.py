@@ -53,6 +53,10 @@ def user_scores(store: SqlStore, user: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(text(query), {"user": user})]
 
 
+def scored(store: SqlStore, run_id: int) -> int:
+    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
+
+
 def coverage() -> Coverage:
     reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
     return Coverage(
