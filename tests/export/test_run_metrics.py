@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from prometheus_client.parser import text_string_to_metric_families
 
 import published
 from export.page import scraped
@@ -97,30 +96,26 @@ def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublishe
     assert [line.split()[-1] for line in lines] == ["0.75"]
 
 
+def segments_shown(*names: str) -> list[str]:
+    publisher = PrometheusPublisher(version="1")
+    summaries = tuple(published.summary(segment=name) for name in names)
+    publisher.publish([published.latest(summaries=summaries, coverage=None, states=())])
+    return [labels["segment"] for labels in scraped(publisher).labelled("similarity_mean")]
+
+
 @given(name=st.text(st.characters(codec="utf-8").filter(lambda each: escape_controls(each) == each), min_size=1, max_size=40))
 @example(name="back\\slash")
 def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
     """But for one that looks like a character spelled out, of which the next test knows."""
     assume(not re.search(r"\\[xutr]", name))
-    publisher = PrometheusPublisher(version="1")
-    publisher.publish([published.latest(summaries=(published.summary(segment=name),), coverage=None, states=())])
 
-    page = publisher.render()[0].decode()
-    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
-
-    assert [s.labels["segment"] for s in samples if s.name == "rankwatch_similarity_mean"] == [name]
+    assert segments_shown(name) == [name]
 
 
 @given(names=st.sets(st.text(r"a\tx09bs" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2))
 @example(names={"a\tb", r"a\tb"})
 def test_two_segments_are_two_series_whatever_characters_they_have(names: set[str]) -> None:
-    publisher = PrometheusPublisher(version="1")
-    summaries = tuple(published.summary(segment=name) for name in names)
-    publisher.publish([published.latest(summaries=summaries, coverage=None, states=())])
-
-    samples = [sample for family in text_string_to_metric_families(publisher.render()[0].decode()) for sample in family.samples]
-
-    assert len({s.labels["segment"] for s in samples if s.name == "rankwatch_similarity_mean"}) == 2
+    assert len(set(segments_shown(*names))) == 2
 
 
 def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(publisher: PrometheusPublisher) -> None:

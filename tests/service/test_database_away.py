@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,7 @@ from monitor.service.daemon import outage
 from monitor.service.daemon.daemon import Daemon
 from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
 from monitor.storage import schema_version
-from pipeline.test_delivery import FakeReceiver
+from pipeline.test_delivery import DOWN, REFUSED, SILENT, FakeReceiver
 from servers.daemon import wait_for
 from servers.disk import small_disk
 from servers.proxy import Proxy, proxying
@@ -166,12 +167,9 @@ def test_on_a_full_disk_nothing_is_stored_by_halves_and_once_there_is_space_work
 
 
 def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096):
-                pass
-        except OSError:
-            return
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
 
 
 AWAY = DatabaseError("PostgreSQL database x at y:5432 cannot be reached", permanent=False, trouble=DatabaseTrouble.UNREACHABLE)
@@ -236,28 +234,28 @@ def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world:
     assert len(heard(alertmanager)) == 4
 
 
-def test_a_message_that_may_have_arrived_is_sent_again_and_its_end_is_told(world: World) -> None:
-    pager = FakeReceiver("pager", errors=[DeliveryError("no answer", permanent=False, may_be_known=True)])
+@pytest.mark.parametrize(("error", "told"), [(SILENT, [RESOLVED]), (DOWN, [])], ids=["may have arrived", "never told"])
+def test_the_end_of_an_outage_is_told_to_who_may_have_heard_of_it_and_to_nobody_else(
+    world: World, error: DeliveryError, told: list[tuple[MessageStatus, bool]]
+) -> None:
+    pager = FakeReceiver("pager", errors=[error])
     world.database.failed(AWAY)
     world.after(121, pager)
     world.database.answered()
     world.after(CALM_S + 1, pager)
-    assert heard(pager) == [RESOLVED]
+    assert heard(pager) == told
 
 
 def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
     world: World,
 ) -> None:
-    pager = FakeReceiver(
-        "pager",
-        errors=[DeliveryError("no route", permanent=False), DeliveryError("no answer", permanent=False, may_be_known=True)],
-    )
+    pager = FakeReceiver("pager", errors=[DOWN, SILENT])
     world.database.failed(AWAY)
     for _ in range(3):
         world.after(121, pager)
 
     page = world.publisher.render()[0].decode()
-    assert heard(pager) == [(MessageStatus.FIRING, False)]
+    assert heard(pager) == [FIRING]
     for line in (
         'rankwatch_delivery_errors_total{reason="unreachable",receiver="pager"} 1.0',
         'rankwatch_delivery_errors_total{reason="no_answer",receiver="pager"} 1.0',
@@ -267,17 +265,8 @@ def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_
         assert line in page.splitlines()
 
 
-def test_of_an_outage_that_was_never_told_no_end_is_told(world: World) -> None:
-    pager = FakeReceiver("pager", errors=[DeliveryError("refused the connection", permanent=False)])
-    world.database.failed(AWAY)
-    world.after(121, pager)
-    world.database.answered()
-    world.after(CALM_S + 1, pager)
-    assert heard(pager) == []
-
-
 def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world: World) -> None:
-    pager = FakeReceiver("pager", errors=[DeliveryError("answered 404", permanent=True)])
+    pager = FakeReceiver("pager", errors=[REFUSED])
     world.database.failed(AWAY)
     world.after(121, pager)
     world.after(REFUSED_PAUSE_S - 10, pager)

@@ -225,18 +225,7 @@ def test_the_same_slots_run_twice_leave_the_same_rows_and_no_second_transition(t
 
 
 USERS, ITEMS, LENGTH, HEALTHY_DAYS = 1200, 300, 10, 10
-CONFIG = """
-database: sqlite:///{folder}/rankwatch.db
-comparisons:
-  - name: shop
-    every: 1d
-    k: 10
-    baseline: {{file: {{path: "{folder}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
-    candidate: {{file: {{path: "{folder}/candidate/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
-    users: {{all: true, segments: [shop]}}
-    metrics: [overlap]
-    rules: default
-"""
+BY_SHOP = "    users: {all: true, segments: [shop]}\n    metrics: [overlap]\n    rules: default\n"
 SHOPS = np.repeat(["cached", "fallback", "reversed", "well"], USERS // 4)
 
 
@@ -270,8 +259,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]
         write_day(folder, "baseline", day, baseline)
         write_day(folder, "candidate", day, candidate)
         before = candidate
-    config = folder / "rankwatch.yaml"
-    config.write_text(CONFIG.format(folder=folder))
+    config = write_config(folder, compare("shop", BY_SHOP, candidate=f"{folder}/candidate", baseline=f"{folder}/baseline"))
     run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", f"2024-01-{HEALTHY_DAYS + 1}", "--json")
     fired = [each for each in run_cli("alerts", "--config", str(config), "--json") if each["to"] == "firing"]
     assert {each["slot"][:10] for each in fired} == {f"2024-01-{HEALTHY_DAYS + 1}"}, fired

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from drift_lists import lists_folder
-from factories import DAY
+from drift_lists import compare, lists_folder, write_config
+from factories import DAY, HOUR, HeldClock
 from monitor import __version__
 from monitor.cli.main import app
 from monitor.export.publisher import PrometheusPublisher
@@ -34,16 +34,7 @@ K = 10
 DAYS = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 8)]
 NDCG, RECALL = ("ndcg(arm=candidate, gain=linear)@10", "recall(arm=baseline)@10")
 
-CONFIG = """
-database: {url}
-listen: 127.0.0.1:0
-comparisons:
-  - name: shop
-    every: 1d
-    k: 10
-    baseline: {{file: {{path: "{lists}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
-    candidate: {{file: {{path: "{lists}/ok-seed/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
-    users: {{all: true, segments: [country]}}
+MEASURED = """    users: {{all: true, segments: [country]}}
     metrics: [extended_tau, "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"]
     arm_metrics: [catalogue_coverage, self_churn, novelty]
     relevance:
@@ -52,17 +43,8 @@ comparisons:
 """
 
 
-@dataclass
-class Day:
-    """A clock that a test moves from day to day."""
-
-    today: datetime = DAYS[0]
-
-    def now(self) -> datetime:
-        return self.today + timedelta(hours=1)
-
-    def monotonic(self) -> float:
-        return self.today.timestamp()
+def clock_on(day: datetime) -> HeldClock:
+    return HeldClock(day + HOUR)
 
 
 @dataclass
@@ -72,7 +54,7 @@ class Shop:
     store: SqlStore
     wiring: Wiring
     bought: Path
-    clock: Day = field(default_factory=Day)
+    clock: HeldClock = field(default_factory=lambda: clock_on(DAYS[0]))
 
     @property
     def service(self) -> OneShot:
@@ -80,7 +62,7 @@ class Shop:
         return OneShot(wiring=self.wiring, store=self.store, publisher=publisher, clock=self.clock)
 
     def run(self, day: datetime) -> RunResult:
-        self.clock.today = max(self.clock.today, day)
+        self.clock.at = max(self.clock.at, day + HOUR)
         (result,) = self.service.run_once("shop", day)
         assert isinstance(result, RunResult), result
         return result
@@ -94,9 +76,8 @@ class Shop:
 
 def write(folder: Path, url: str, within: str = "7d") -> Path:
     (folder / "bought").mkdir()
-    config = folder / "rankwatch.yaml"
-    config.write_text(CONFIG.format(url=url, lists=lists_folder(), bought=folder / "bought", within=within))
-    return config
+    measured = MEASURED.format(bought=folder / "bought", within=within)
+    return write_config(folder, compare("shop", measured, candidate="ok-seed"), url=url)
 
 
 @contextmanager
@@ -168,7 +149,7 @@ def assert_labelled(store: SqlStore, day: datetime) -> None:
 def test_labels_that_arrive_two_days_later_are_measured_per_user_as_by_hand(shop: Shop) -> None:
     labelled: list[datetime] = []
     for day in DAYS:
-        shop.clock.today = day
+        shop.clock.at = day + HOUR
         if day - 2 * DAY in DAYS:
             shop.arrive(day - 2 * DAY)
         result = shop.run(day)
@@ -252,7 +233,7 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, data
         earlier.run(DAYS[0])
         earlier.arrive(DAYS[0])
     with closing(open_store(database_url, create=False)) as store:
-        with Daemon(tmp_path / "rankwatch.yaml", clock=Day(DAYS[1])) as daemon:
+        with Daemon(tmp_path / "rankwatch.yaml", clock=clock_on(DAYS[1])) as daemon:
             daemon.start()
             wait_for(
                 lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),

@@ -66,9 +66,9 @@ def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def access_of(**options: Any) -> Access:
+def access_of(*, old: Access | None = None, **options: Any) -> Access:
     """In force: Kim's password, and these options of a web configuration file."""
-    return open_access(AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}))
+    return open_access(AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}), old=old)
 
 
 @contextmanager

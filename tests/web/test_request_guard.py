@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from monitor.web.access import Access, Credentials, open_access
-from monitor.web.access_options import AccessOptions
-from web.sites import KIM, Site, basic, hashed, serving
+from web.sites import KIM, Site, access_of, basic, hashed, serving
 
 
 @pytest.fixture
@@ -179,14 +178,14 @@ def test_oversized_headers_are_refused_though_they_come_in_one_piece(client: Any
 
 def test_who_is_let_in_changes_at_once(site: Site) -> None:
     assert site.status("/metrics", KIM) == 200
-    site.server.follow(open_access(AccessOptions.model_validate({"basic_auth_users": {"joe": hashed("new")}})))
+    site.server.follow(access_of(basic_auth_users={"joe": hashed("new")}))
     assert (site.status("/metrics", KIM), site.status("/metrics", ("joe", "new"))) == (401, 200)
 
 
 def test_who_was_let_in_before_a_reload_does_not_wait_behind_a_flood_after_it(health: Any) -> None:
-    given = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
+    given: dict[str, Any] = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
     slow = Slow(given["basic_auth_users"])
-    first = replace(open_access(AccessOptions.model_validate(given)), credentials=slow)
+    first = replace(access_of(**given), credentials=slow)
     with ExitStack() as opened, serving(health, first) as site:
         opened.callback(slow.release.set)
         assert site.status("/metrics", KIM) == 200
@@ -194,20 +193,16 @@ def test_who_was_let_in_before_a_reload_does_not_wait_behind_a_flood_after_it(he
             opened.enter_context(closing(_ask(site, f"guess{number}")))
         assert slow.begun.acquire(timeout=10)
 
-        site.server.follow(open_access(AccessOptions.model_validate(given), old=site.server.access))
+        site.server.follow(access_of(old=site.server.access, **given))
 
         assert site.status("/metrics", KIM) == 200
 
 
 def test_a_reload_forgets_passwords_only_where_users_change() -> None:
     kim, joe = ({name: hashed("x")} for name in ("kim", "joe"))
-
-    def of(users: Mapping[str, SecretStr], old: Access | None = None) -> Access:
-        return open_access(AccessOptions.model_validate({"basic_auth_users": users}), old=old)
-
-    first = of(kim)
-    assert of(kim, first).credentials is first.credentials
-    assert of(joe, first).credentials is not first.credentials
+    first = access_of(basic_auth_users=kim)
+    assert access_of(old=first, basic_auth_users=kim).credentials is first.credentials
+    assert access_of(old=first, basic_auth_users=joe).credentials is not first.credentials
     assert not open_access(None, old=first).credentials
 
 

@@ -218,10 +218,7 @@ def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken
     health: Any, server_pair: Pair
 ) -> None:
     gone = _Gone(TlsOptions(cert_file=str(server_pair.cert), key_file=str(server_pair.key)))
-    with (
-        serving(health, Access(certificates=gone)) as site,
-        socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw,
-    ):
+    with serving(health, Access(certificates=gone)) as site, site.open() as raw:
         with suppress(ConnectionError):
             raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert raw.recv(1) == b""
@@ -288,18 +285,16 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
 
 def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:
     names = [authority.issue(f"turn{number}") for number in range(2)]
-    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
 
     def put(pair: Pair) -> None:
-        for source, target in ((pair.cert, cert), (pair.key, key)):
+        for source, target in ((pair.cert, shown.cert), (pair.key, shown.key)):
             shutil.copy(source, target.with_suffix(".new"))
             target.with_suffix(".new").replace(target)
 
     put(names[0])
     with (
-        serving(
-            health, tls=authority.client_context(), tls_server_config={"cert_file": str(cert), "key_file": str(key)}
-        ) as site,
+        serving(health, tls=authority.client_context(), tls_server_config=tls_of(shown)) as site,
         closing(site.connect()) as regular,
     ):
         before = serial_at(site.port, authority)
@@ -331,23 +326,16 @@ def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_conne
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "half", "plain"])
 def test_a_handshake_that_is_not_finished_is_ended_in_time(health: Any, server_pair: Pair, sent: bytes) -> None:
-    limits = Limits(handshake_s=0.3)
-    with (
-        serving(health, limits=limits, tls_server_config=tls_of(server_pair)) as site,
-        socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw,
-    ):
-        raw.sendall(sent)
-        try:
+    with serving(health, limits=Limits(handshake_s=0.3), tls_server_config=tls_of(server_pair)) as site, site.open(sent) as raw:
+        with suppress(ConnectionError):
             while raw.recv(4096):  # an alert may come first
                 pass
-        except ConnectionError:
-            pass
         wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
 def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -> None:
     with serving(health, tls_server_config=tls_of(server_pair)) as site:
-        with socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw:
+        with site.open() as raw:
             wait_for(lambda: site.server._front.connections, "the connection")
             started = time.monotonic()
             site.server.stop(timeout_s=60)
