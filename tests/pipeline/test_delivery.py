@@ -10,7 +10,6 @@ import pytest
 
 from factories import SLOT, HeldClock, comparison, rule
 from forking import ended, start
-from monitor.alerts.machine import retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model.alerts import Transition
@@ -476,18 +475,6 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene: Sc
     assert drained(scene, scene.receiver, budget_s=10).sent == 0
     assert scene.clock.seconds == pytest.approx(10)
     assert scene.owed() == 1
-
-
-def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(scene: Scene) -> None:
-    (firing,) = scene.fire()
-    scene.deliver()
-    alerts = scene.store.alerts
-    gone = retire_alerts(alerts.states(), alerts.firing(), [comparison(rules=())], at=SLOT + DAY)
-    alerts.retire(gone, receivers=["fake"])
-    scene.deliver(after=DAY)
-    first, second = scene.receiver.told
-    assert first.dedup_key == second.dedup_key == firing.dedup_key
-    assert (second.is_end, second.labels, alerts.firing()) == (True, firing.labels, ())
 
 
 @pytest.mark.parametrize(

@@ -63,16 +63,6 @@ def test_who_died_in_telling_of_one_comparison_holds_up_no_other(scene: Scene) -
     assert [change.comparison for change in scene.receiver.told] == ["search"]
 
 
-def test_it_stops_between_two_messages_and_the_rest_is_not_left_leased(scene: Scene) -> None:
-    scene.receiver.errors = [SILENT]
-    scene.fire()
-    scene.deliver()
-    scene.clock.pass_by(60)
-    scene.acknowledge("all")
-    assert scene.deliver(should_stop=lambda: len(scene.receiver.sent) > 0).sent == 1
-    assert scene.deliver(owner="another").sent == 1
-
-
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(scene: Scene) -> None:
     scene.fire(watched=EACH, segments=SEGMENTS)
     scene.deliver()
@@ -83,13 +73,17 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
         assert scene.receiver.sent[-1].status is status
 
 
-def test_an_acknowledgement_follows_in_its_own_message_what_it_would_be_lost_behind(scene: Scene) -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_an_acknowledgement_follows_what_it_would_be_lost_behind_and_is_not_left_leased_by_who_stops_between_the_two(
+    scene: Scene, *, stops: bool
+) -> None:
     scene.receiver.errors = [SILENT]
     scene.fire()
     scene.deliver()
     scene.clock.pass_by(60)
     scene.acknowledge("all")
-    scene.deliver()
+    assert scene.deliver(should_stop=lambda: stops and len(scene.receiver.sent) > 0).sent == (1 if stops else 2)
+    assert scene.deliver(owner="another").sent == (1 if stops else 0)
     assert [message.status for message in scene.receiver.sent] == [MessageStatus.FIRING, MessageStatus.ACKNOWLEDGED]
 
 
