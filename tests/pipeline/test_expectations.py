@@ -1,6 +1,6 @@
 """What rules that learn expect of a run, from hand-made histories and from simulated ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,16 +33,13 @@ def measured(mean: float | None, **changes: Any) -> Summary:
     return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
 
 
-def history(means: Sequence[float], states: dict[int, State] | None = None) -> list[PastRun]:
-    named = states or {}
-    return [
-        PastRun(
-            slot=SLOT + day * DAY,
-            summaries=(measured(mean),),
-            states={("SimilarityLow", "all"): named[day]} if day in named else {},
-        )
-        for day, mean in enumerate(means)
-    ]
+def history(means: Sequence[float]) -> list[PastRun]:
+    return taught(measured(mean) for mean in means)
+
+
+def taught(found: Iterable[Summary]) -> list[PastRun]:
+    """A run a day, of which nothing was told."""
+    return [PastRun(slot=SLOT + day * DAY, summaries=(each,), states={}) for day, each in enumerate(found)]
 
 
 def look(past: Sequence[PastRun], mean: float, what: Comparison | None = None) -> Expectation:
@@ -96,7 +93,7 @@ def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a
 def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
     far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
     none = {"statistics": {"share_below(0)": 0.0}}
-    past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, n=700 + day, **none),), states={}) for day in range(7)]
+    past = taught(measured(0.5, n=700 + day, **none) for day in range(7))
     (found,) = expect(watched(far), SLOT + 7 * DAY, [measured(0.5, n=690, **none)], past, ())
 
     assert found.expected == 0.0
@@ -108,10 +105,7 @@ def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
 def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
     far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
     shares = [0.06, 0.08, 0.07, 0.05, 0.06, 0.07]
-    past = [
-        PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, statistics={"share_below(0)": each}),), states={})
-        for day, each in enumerate(shares)
-    ]
+    past = taught(measured(0.5, statistics={"share_below(0)": each}) for each in shares)
     (found,) = expect(watched(far), SLOT + 6 * DAY, [measured(0.5, statistics={"share_below(0)": 0.2})], past, ())
 
     assert found.expected == pytest.approx(0.065, abs=2e-3)
@@ -122,7 +116,7 @@ def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
 
 
 def test_too_few_users_neither_teach_nor_are_judged() -> None:
-    past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(mean, n=20),), states={}) for day, mean in enumerate(MEANS)]
+    past = taught(measured(mean, n=20) for mean in MEANS)
 
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 

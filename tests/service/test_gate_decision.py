@@ -24,7 +24,7 @@ from monitor.model.statistics import DerivedMetric, NoiseFloor
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, judge_stored, make_question
 from monitor.storage import SqlStore, open_store
-from storage.worked import claimed, result
+from storage.worked import run
 
 METRIC = "extended_tau"
 OVER = DerivedMetric.OVER_FLOOR.of(METRIC)
@@ -91,17 +91,14 @@ class Gated:
         )
         if keeps_lists:
             changes["lists"] = _lists(panel, names)
-        hash_of_run = changes.pop("config_hash", self.comparison.config_hash)
-        claim = claimed(self.store, slot, comparison=self.comparison.name, config_hash=hash_of_run)
-        stored = result(claim, scores=scores, coverage=Coverage(rows=rows), config_hash=hash_of_run, summaries=(), **changes)
-        assert self.store.runs.finish(stored, receivers=())
+        told: dict[str, Any] = {"config_hash": self.comparison.config_hash, "coverage": Coverage(rows=rows), **changes}
+        run(self.store, slot, comparison=self.comparison.name, scores=scores, summaries=(), **told)
 
     def fail(self, reason: str = "candidate cannot be read") -> None:
         slot = SLOT + self.day * DAY
         self.day += 1
-        claim = claimed(self.store, slot, comparison=self.comparison.name, config_hash="hash")
-        failed = result(claim, status=RunStatus.FAILED, reason=reason, scores=None, coverage=None, summaries=(), evidence=())
-        assert self.store.runs.finish(failed, receivers=())
+        failed: dict[str, Any] = {"status": RunStatus.FAILED, "reason": reason, "scores": None, "coverage": None}
+        run(self.store, slot, comparison=self.comparison.name, summaries=(), evidence=(), **failed)
 
     def ask(self, *, margin: float = 0.05, alpha: float = 0.01, **asked: Any) -> Certificate:
         question = make_question(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,25 +129,10 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.
     assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
 
 
-class HeldUp:
-    """Jobs whose looks take as long as a test wants, or fail."""
-
-    def __init__(self, look: Callable[[], object]) -> None:
-        self.begin_repeated = look
-
-    def wake_up(self) -> None:
-        return
-
-    def overdue(self) -> tuple[str, ...]:
-        return ()
-
-    def is_stuck(self) -> bool:
-        return False
-
-
 def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
+    """Over jobs whose looks take as long as a test wants, or fail."""
     rest: Any = None
-    jobs: Any = HeldUp(look)
+    jobs: Any = SimpleNamespace(begin_repeated=look, wake_up=lambda: None, overdue=lambda: (), is_stuck=lambda: False)
     return Watchdog(
         jobs=jobs,
         runs=rest,

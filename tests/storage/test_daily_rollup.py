@@ -20,16 +20,9 @@ from storage.worked import claimed, prune, record, result, run
 
 
 def summary(**changes: Any) -> Summary:
-    base = factories.summary(
-        metric="extended_tau",
-        n=10,
-        n_undefined=1,
-        mean=0.5,
-        standard_error=0.1,
-        statistics={"p50": 0.5, "share_below(0.3)": 0.2},
-        histogram=Histogram(low=0.0, high=1.0, counts=(4, 6)),
-    )
-    return replace(base, **changes)
+    numbers: dict[str, Any] = {"n": 10, "n_undefined": 1, "mean": 0.5, "standard_error": 0.1}
+    shape = {"statistics": {"p50": 0.5, "share_below(0.3)": 0.2}, "histogram": Histogram(low=0.0, high=1.0, counts=(4, 6))}
+    return factories.summary(**{**numbers, **shape, **changes})
 
 
 def stored(store: SqlStore, slot: datetime, *summaries: Summary, comparison: str = "home-feed", **changes: Any) -> int:

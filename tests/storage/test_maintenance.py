@@ -3,7 +3,6 @@
 import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -189,10 +188,6 @@ def many(users: int) -> Scores:
     return Scores(users=names, by_metric={metric: np.full(users, 0.5) for metric in ("extended_tau", "rbo(p=0.9)")})
 
 
-def stored(store: SqlStore, days: int, users: int, comparison: str = "home-feed", **changes: Any) -> int:
-    return run(store, SLOT + days * DAY, comparison=comparison, scores=many(users), **changes)
-
-
 def test_every_table_is_of_one_kind() -> None:
     listed = [table.name for tables in maintenance.TABLES.values() for table in tables]
     assert sorted(listed) == sorted(metadata.tables)
@@ -200,7 +195,7 @@ def test_every_table_is_of_one_kind() -> None:
 
 def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> None:
     for days in range(3):
-        stored(store, days, users=2000)
+        run(store, SLOT + days * DAY, scores=many(2000))
     prune(store, now=SLOT + 3 * DAY)
 
     found = {each.kind: each for each in store.maintenance.measure().kinds}
