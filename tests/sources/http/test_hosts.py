@@ -1,6 +1,7 @@
-"""What pulls from one host share: limits, pauses, what was learnt of its capacity, and that it was given up."""
+"""What pulls from one host share: connections, limits, pauses, its capacity as learnt, and that it was given up."""
 
 import asyncio
+import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -78,12 +79,34 @@ def pulls_at_once(*sources: dict[str, Any]) -> list[Pull]:
         return list(threads.map(lambda options: source_of(http=options).pull(request(*USERS, k=1)), sources))
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_no_more_are_in_flight_from_all_pulls_together(most: int, recommender: Recommender) -> None:
+@pytest.mark.parametrize("most", [1, 3, 128])
+def test_no_more_are_in_flight_from_all_pulls_together_and_each_gets_its_own(most: int, recommender: Recommender) -> None:
     recommender.otherwise = "chunked"
-    pulls = pulls_at_once(*[{"url": recommender.url, "concurrency": 16, "max_in_flight": most}] * 3)
-    assert [as_lists(pull) for pull in pulls] == [{user: ["0"] for user in USERS}] * 3
+    recommender.lists.update({user: [user] for user in USERS})
+    pulls = pulls_at_once(*[{"url": recommender.url, "concurrency": 16, "max_in_flight": most}] * 8)
+    assert [as_lists(pull) for pull in pulls] == [{user: [user] for user in USERS}] * 8
     assert recommender.most_at_once <= most
+
+
+def test_a_pull_uses_the_connections_that_another_one_leaves(recommender: Recommender) -> None:
+    for token in ("one", "two", "three"):
+        source = source_of(http={"url": recommender.url, "token": token, "concurrency": 1})
+        assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
+    assert recommender.connections < 3
+    assert [asked.headers["authorization"] for asked in recommender.asked[:: len(USERS)]] == [
+        "Bearer one", "Bearer two", "Bearer three",
+    ]  # fmt: skip
+
+
+def _pull(url: str) -> list[str]:
+    return as_lists(source_of(http={"url": url}).pull(request("u", k=1)))["u"]
+
+
+def test_a_process_of_its_own_ends_by_itself_after_a_pull(recommender: Recommender) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_pull, (recommender.url,)) == ["0"]
+        pool.close()
+        pool.join()
 
 
 def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(recommender: Recommender) -> None:
@@ -96,7 +119,9 @@ def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(r
 def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recommender) -> None:
     recommender.otherwise = "unavailable"
     source = {"url": recommender.url, "concurrency": 8}
-    source_of(http=source).pull(request(*USERS))
+    first = source_of(http=source).pull(request(*USERS))
+    assert first.failures == dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)
+    assert len(recommender.attempts) <= 3 * 8
     asked, recommender.most_at_once = len(recommender.asked), 0
 
     pulls = pulls_at_once(*[source] * 10)

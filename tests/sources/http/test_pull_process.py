@@ -19,7 +19,7 @@ from servers.recommender import Recommender
 USERS = [f"u{number}" for number in range(40)]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that pulls a lot on more than one core."""
     monkeypatch.setattr(pull_process, "is_busy", lambda: True)
@@ -43,7 +43,6 @@ def begin() -> None:
     wait_for(lambda: current().is_ready, "the process")
 
 
-@pytest.mark.usefixtures("busy")
 def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:
     recommender.lists.update({user: [user] for user in USERS})
     with ThreadPoolExecutor(8) as threads:
@@ -52,7 +51,6 @@ def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None
     assert not current().is_gone
 
 
-@pytest.mark.usefixtures("busy")
 def test_pulls_stay_with_a_limited_one_of_their_host(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     recommender.otherwise, pulled = "slow", list[str]()
     source = source_of(http={"url": recommender.url, "max_in_flight": 3})
@@ -69,7 +67,6 @@ def test_pulls_stay_with_a_limited_one_of_their_host(recommender: Recommender, m
     assert pulled == ["elsewhere"]
 
 
-@pytest.mark.usefixtures("busy")
 def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> None:
     source = source_of(http={"url": recommender.url, "ca_file": "/nowhere.pem"})
     with pytest.raises(SourceError, match="cannot read certificates from ca_file /nowhere") as caught:
@@ -77,7 +74,6 @@ def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> 
     assert caught.value.permanent
 
 
-@pytest.mark.usefixtures("busy")
 def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender: Recommender) -> None:
     recommender.otherwise = "slow"
     source = source_of(http={"url": recommender.url})
@@ -95,7 +91,6 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
 
 
-@pytest.mark.usefixtures("busy")
 def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_process, "_LATE_S", 1)
     stopped = current()
@@ -107,7 +102,6 @@ def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeyp
     assert as_lists(source_of(http={"url": recommender.url}).pull(request("u", k=1))) == {"u": ["0"]}
 
 
-@pytest.mark.usefixtures("busy")
 def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommender: Recommender) -> None:
     source = source_of(http={"url": recommender.url})
     source.pull(request("u"))
