@@ -1,4 +1,4 @@
-"""Messages for tests, each complete, each field open to change, and names that try to be more than names."""
+"""Messages for tests, each complete, each field open to change, names that try to be more, and receivers that send them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +9,10 @@ from monitor.model.alerts import State, Transition
 from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, UserGroup
 from monitor.model.notifications import Briefing, Message
 from monitor.model.rules import Severity
+from monitor.ports import Receiver
+from monitor.receivers import ReceiverOptions, open_receivers
 
+URL = "http://rankwatch.test:29108"
 WHY = "No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %."
 INCIDENT = "home-feed:critical:2024-01-08"
 LABELS = {"alertname": "SimilarityLow", "comparison": "home-feed", "segment": "all", "severity": "critical"} | {
@@ -112,3 +115,17 @@ ENDED = transition(from_state=State.FIRING, to_state=State.QUIET, value=None, re
 SEEN = transition(from_state=State.FIRING, to_state=State.FIRING, reason="acknowledged by kim")
 OTHER = transition(segment="country=DE", dedup_key="fedcba9876543210fedcba9876543210")
 START, END = message(FIRING), message(ENDED)
+EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk")
+
+
+def opened(**options: Any) -> Receiver:
+    """The receiver of this entry, opened as the daemon opens it."""
+    (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
+    return receiver
+
+
+def send(*messages: Message, **options: Any) -> None:
+    """All of them through one receiver."""
+    receiver = opened(**options)
+    for each in messages:
+        receiver.send(each, now=SLOT)

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
-from messages import LABELS, message
+from messages import LABELS, message, opened, send
 from monitor.model.alerts import State, Transition
-from monitor.ports import Receiver
-from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
@@ -17,11 +15,6 @@ from servers.daemon import wait_for
 from servers.webhook import Collector
 
 Make = Callable[..., AlertmanagerServer]
-
-
-def receiving(*urls: str, **options: Any) -> tuple[Receiver, ...]:
-    entry = ReceiverOptions.model_validate({"alertmanager": {"urls": urls, **options}})
-    return open_receivers([entry], external_url="http://rankwatch.test:29108")
 
 
 def ended(firing: Transition, at: datetime, **changes: Any) -> Transition:
@@ -80,7 +73,7 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal() -> None:
 
 def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector: Collector) -> None:
     for resend, minutes in (("1m", 5), ("15m", 60)):
-        (receiver,) = receiving(collector.url, resend_every=resend)
+        receiver = opened(alertmanager={"urls": [collector.url], "resend_every": resend})
         receiver.send(message(transition()), now=SLOT + timedelta(hours=1))
         (sent,) = json.loads(collector.requests[-1].body)
         assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
@@ -96,8 +89,7 @@ def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_min
 def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(
     collector: Collector, options: dict[str, Any], header: str
 ) -> None:
-    (receiver,) = receiving(f"{collector.url}/prefix/", **options)
-    receiver.send(message(transition()), now=SLOT)
+    send(message(transition()), alertmanager={"urls": [f"{collector.url}/prefix/"], **options})
     (request,) = collector.requests
     assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)
 
@@ -109,7 +101,7 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
     server.start()
     now = datetime.now(UTC).replace(microsecond=0)
     firing = transition(at=now - timedelta(minutes=3), slot=now - timedelta(minutes=4), segment="country=UK")
-    (receiver,) = receiving(server.url)
+    receiver = opened(alertmanager={"urls": [server.url]})
     for _ in range(3):
         receiver.send(message(firing), now=datetime.now(UTC))
     (held,) = server.alerts()
@@ -134,7 +126,7 @@ def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
     firing = transition(
         at=datetime.now(UTC), segment=hostile, alert=hostile, reason=hostile, labels={hostile[:50]: hostile, "empty": ""}
     )
-    (receiver,) = receiving(server.url)
+    receiver = opened(alertmanager={"urls": [server.url]})
     receiver.send(message(firing), now=datetime.now(UTC))
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
-from messages import END, START, message
+from messages import END, START, message, opened
 from monitor.errors import DeliveryError
-from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.receivers.apprise import AppriseOptions, AppriseReceiver, defuse, notify_service, open_service
+from monitor.ports import Receiver
+from monitor.receivers.apprise import AppriseOptions, defuse, notify_service, open_service
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
 
@@ -17,12 +17,9 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
     return f"{collector.url.replace('http:', 'json:')}/{path}"
 
 
-def notifying(*urls: str, **options: Any) -> AppriseReceiver:
+def notifying(*urls: str, **options: Any) -> Receiver:
     named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
-    entry = ReceiverOptions.model_validate({"apprise": {"urls": named, **options}})
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
-    assert isinstance(receiver, AppriseReceiver)
-    return receiver
+    return opened(apprise={"urls": named, **options})
 
 
 def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector: Collector) -> None:

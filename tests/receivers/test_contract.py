@@ -10,26 +10,17 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT
-from messages import HOSTILE, hostile_message, message, start
+from messages import HOSTILE, URL, hostile_message, message, send, start
 from monitor.errors import DeliveryError
-from monitor.model.notifications import Message
-from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.receivers import ReceiverOptions
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
 from servers.smtp import Mail, MailServer
 from servers.webhook import Collector, Reply, Request, answer, hang
 
-URL = "http://rankwatch.test:29108"
 MOST_BYTES = 400_000
 ME, TO = "rankwatch@example.com", ["kim@example.com"]
 every_name = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-
-
-def send(hostile: Message, **options: Any) -> None:
-    """Through a receiver that was opened as the daemon opens it."""
-    (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
-    receiver.send(hostile, now=SLOT)
 
 
 PLACES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
@@ -142,7 +133,7 @@ def refuse(kind: str, reply: Reply, request: pytest.FixtureRequest, timeout: str
     [
         (401, {}, (True, False, None), "answered 401 Unauthorized: check its credentials"),
         (503, {"Retry-After": "9"}, (False, True, 9.0), "answered 503 Service Unavailable: it will be tried again"),
-        (302, {}, (False, False, None), "answered 302 Found: redirects are not followed: write the final URL"),
+        (302, {"Location": "/"}, (False, False, None), "answered 302 Found: redirects are not followed: write the final URL"),
     ],
 )
 def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(

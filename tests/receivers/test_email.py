@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
-from messages import END, FIRING, OTHER, SEEN, START, message
+from messages import END, FIRING, OTHER, SEEN, START, message, opened, send
 from monitor.errors import ConfigError, DeliveryError
-from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.receivers.email import Email, EmailOptions
+from monitor.receivers.email import EmailOptions
 from servers import free_port
 from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 
@@ -30,17 +29,9 @@ def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
     }
 
 
-def mailing(options: dict[str, Any], **more: Any) -> Email:
-    entry = ReceiverOptions.model_validate({"email": {**options, **more}})
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
-    assert isinstance(receiver, Email)
-    return receiver
-
-
 def failure(options: dict[str, Any], **more: Any) -> DeliveryError:
-    receiver = mailing(options, **more)
     with pytest.raises(DeliveryError) as caught:
-        receiver.send(START, now=SLOT)
+        send(START, email={**options, **more})
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     return caught.value
@@ -57,8 +48,7 @@ def part(mail: Mail, kind: str) -> str:
 
 
 def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: MailServer, options: dict[str, Any]) -> None:
-    receiver = mailing(options)
-    receiver.send(START, now=SLOT)
+    send(START, email=options)
     (mail,) = mail_server.mails
     assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == ("rankwatch@example.com", TO, True, False)
     headers = read(mail)
@@ -71,8 +61,7 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: Mai
 
 
 def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
-    receiver = mailing(options)
-    receiver.send(START, now=SLOT)
+    send(START, email=options)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
     for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z"):
         assert said in text
@@ -84,9 +73,8 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
 
 
 def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server: MailServer, options: dict[str, Any]) -> None:
-    receiver = mailing(options)
-    for each in (START, message(SEEN, firing=(FIRING,)), END, message(OTHER, firing=(OTHER,), incident="incident-2")):
-        receiver.send(each, now=SLOT)
+    other = message(OTHER, firing=(OTHER,), incident="incident-2")
+    send(START, message(SEEN, firing=(FIRING,)), END, other, email=options)
     mails = [read(mail) for mail in mail_server.mails]
     assert [str(mail["Subject"]).partition(" ")[0] for mail in mails] == [
         "[FIRING]",
@@ -102,8 +90,7 @@ def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server
 
 def test_the_same_message_sent_twice_has_the_same_message_id(mail_server: MailServer, options: dict[str, Any]) -> None:
     for _ in range(2):
-        receiver = mailing(options)
-        receiver.send(START, now=SLOT)
+        send(START, email=options)
     first, second = (read(mail)["Message-ID"] for mail in mail_server.mails)
     assert first == second
 
@@ -111,19 +98,16 @@ def test_the_same_message_sent_twice_has_the_same_message_id(mail_server: MailSe
 def test_a_login_is_sent_under_tls_only(mail_server: MailServer, options: dict[str, Any]) -> None:
     for offer in ("AUTH PLAIN", "AUTH LOGIN"):
         mail_server.offers = ("STARTTLS", offer)
-        receiver = mailing(options, username=LOGIN[0], password=LOGIN[1])
-        receiver.send(START, now=SLOT)
+        send(START, email={**options, "username": LOGIN[0], "password": LOGIN[1]})
     assert [mail.is_known for mail in mail_server.mails] == [True, True]
     assert mail_server.steps[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
 
 
 def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.offers = ()
-    receiver = mailing(options, tls="none")
-    receiver.send(START, now=SLOT)
+    send(START, email={**options, "tls": "none"})
     mail_server.is_implicit = True
-    receiver = mailing(options, tls="implicit")
-    receiver.send(START, now=SLOT)
+    send(START, email={**options, "tls": "implicit"})
     assert [mail.is_secure for mail in mail_server.mails] == [False, True]
 
 
@@ -150,7 +134,7 @@ def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opene
     empty.write_text("")
     for path in (tmp_path / "nowhere.pem", empty):
         with pytest.raises(ConfigError, match="cannot be read as PEM"):
-            mailing(options, ca_file=str(path))
+            opened(email={**options, "ca_file": str(path)})
 
 
 STEPS = ["EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
@@ -245,8 +229,7 @@ def test_what_is_no_answer_is_never_a_refusal_for_good(
 def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.plan("QUIT", hang)
     started = time.monotonic()
-    receiver = mailing(options, timeout="30s")
-    receiver.send(START, now=SLOT)
+    send(START, email={**options, "timeout": "30s"})
     assert len(mail_server.mails) == 1
     assert time.monotonic() - started < 25
 
@@ -268,7 +251,7 @@ def test_those_refused_for_good_are_named_once_the_others_have_the_mail(
 
 def test_those_refused_for_now_are_tried_again_alone(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
-    receiver = mailing(options)
+    receiver = opened(email=options)
     for _ in range(2):
         with pytest.raises(DeliveryError) as caught:
             receiver.send(START, now=SLOT)
@@ -280,8 +263,7 @@ def test_those_refused_for_now_are_tried_again_alone(mail_server: MailServer, op
 
 def test_a_line_of_a_single_dot_ends_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
     change = transition(reason="." * 200)
-    receiver = mailing(options)
-    receiver.send(message(change, firing=(change,)), now=SLOT)
+    send(message(change, firing=(change,)), email=options)
     assert "." * 200 in part(mail_server.mails[0], "plain")
 
 

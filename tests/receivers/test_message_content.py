@@ -8,7 +8,10 @@ from typer.main import get_command
 
 from factories import SLOT
 from messages import (
+    BRITISH,
+    EVERYBODY,
     HOSTILE,
+    URL,
     WHY,
     acknowledgement,
     briefing,
@@ -26,9 +29,6 @@ from monitor.model.explanation import Cause, Part
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rules import Severity
 from monitor.receivers.message.content import MessageContent, content_of
-
-URL = "http://rankwatch.test:29108"
-EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk", value=0.2)
 
 
 def content(sent: Message) -> MessageContent:

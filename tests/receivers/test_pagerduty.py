@@ -5,34 +5,24 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from factories import SLOT
-from messages import acknowledgement, briefing, end, message, repetition, start
+import messages
+from messages import BRITISH, EVERYBODY, acknowledgement, briefing, end, message, opened, repetition, start
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
-from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
+from monitor.receivers.pagerduty import PagerDutyOptions
 from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
 from servers.webhook import Reply, answer, trickle_body
 
-EVERYBODY = start()
-BRITISH = start(segment="country=UK", dedup_key="uk")
+
+def send(fake: FakePagerDuty, *sent: Message, **options: Any) -> None:
+    messages.send(*sent, pagerduty={"url": fake.url, "routing_key": KEY, **options})
 
 
-def paging(url: str, **options: Any) -> PagerDuty:
-    given = PagerDutyOptions.model_validate({"url": url, "routing_key": KEY, **options})
-    return PagerDuty(given, "pagerduty", external_url="http://rankwatch.test:29108")
-
-
-def send(fake: FakePagerDuty, *messages: Message, **options: Any) -> None:
-    receiver = paging(fake.url, **options)
-    for each in messages:
-        receiver.send(each, now=SLOT)
-
-
-def failure(fake: FakePagerDuty, *replies: Reply, **options: Any) -> DeliveryError:
-    fake.collector.replies.extend(replies)
+def failure(fake: FakePagerDuty, reply: Reply) -> DeliveryError:
+    fake.collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
-        send(fake, message(EVERYBODY), **options)
+        send(fake, message(EVERYBODY))
     assert not caught.value.of_message
     assert KEY not in str(caught.value)
     return caught.value
@@ -155,9 +145,8 @@ def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: Fake
 
 
 def test_the_fake_refuses_a_key_of_another_length_as_the_real_one_does(pagerduty: FakePagerDuty) -> None:
-    receiver = paging(pagerduty.url, routing_key="f" * 32)
     with pytest.raises(DeliveryError, match="Invalid routing key"):
-        receiver.send(message(EVERYBODY), now=SLOT)
+        send(pagerduty, message(EVERYBODY), routing_key="f" * 32)
     assert pagerduty.complaints.pop().startswith("Invalid routing key")
 
 
@@ -175,7 +164,7 @@ def test_a_url_that_is_more_than_the_place_is_refused(url: str) -> None:
 
 
 def test_by_default_nothing_is_notified_twice() -> None:
-    receiver = paging("http://127.0.0.1:1")
+    receiver = opened(pagerduty={"routing_key": KEY})
     assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment(updates=Updates.UNPAGED))
-    receiver = paging("http://127.0.0.1:1", repeat_every="4h")
+    receiver = opened(pagerduty={"routing_key": KEY, "repeat_every": "4h"})
     assert receiver.treatment == Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)

@@ -1,41 +1,41 @@
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import SLOT
-from messages import acknowledgement, briefing, end, hostile_message, many, message, start
+from messages import (
+    EVERYBODY,
+    URL,
+    acknowledgement,
+    briefing,
+    end,
+    hostile_message,
+    many,
+    message,
+    opened,
+    send,
+    start,
+)
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment
 from monitor.receivers.message.content import content_of
-from monitor.receivers.slack import Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
+from monitor.receivers.slack import bold, escape_mrkdwn, fence, link, slack_body, stack
 from servers.slack import PATH, FakeSlack, find_errors
 from servers.webhook import Reply, answer, trickle_body
 
-EVERYBODY = start()
-BRITISH = start(segment="country=UK", dedup_key="uk")
 LINK = "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
-
-
-def posting(url: str, **options: Any) -> Slack:
-    given = SlackOptions.model_validate({"url": url, **options})
-    return Slack(given, "slack", external_url="http://rankwatch.test:29108")
 
 
 def post(fake: FakeSlack, sent: Message) -> list[str]:
     """The texts of the blocks that were taken, fields behind their section."""
-    receiver = posting(fake.url)
-    receiver.send(sent, now=SLOT)
+    send(sent, slack={"url": fake.url})
     blocks = fake.posts[-1]["blocks"]
     return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
 
 
-def failure(fake: FakeSlack, *replies: Reply, **options: Any) -> DeliveryError:
-    fake.collector.replies.extend(replies)
-    receiver = posting(fake.url, **options)
+def failure(fake: FakeSlack, reply: Reply) -> DeliveryError:
+    fake.collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
-        receiver.send(message(EVERYBODY), now=SLOT)
+        send(message(EVERYBODY), slack={"url": fake.url})
     assert not caught.value.of_message
     assert "canary" not in str(caught.value)
     return caught.value
@@ -136,8 +136,7 @@ def test_a_200_that_does_not_say_ok_is_no_webhook(slack: FakeSlack, body: bytes)
 
 def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) -> None:
     slack.collector.replies.append(trickle_body)
-    receiver = posting(slack.url, timeout="300ms")
-    receiver.send(message(EVERYBODY), now=SLOT)
+    send(message(EVERYBODY), slack={"url": slack.url, "timeout": "300ms"})
 
 
 def test_what_slack_reads_as_markup_is_escaped() -> None:
@@ -155,12 +154,12 @@ def test_what_is_cut_cuts_no_escape_in_two() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=3000))
 def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
-    body = slack_body(content_of(hostile_message(text), "http://rankwatch.test:29108"))
+    body = slack_body(content_of(hostile_message(text), URL))
     assert list(find_errors(body)) == []
 
 
 def test_by_default_what_lasts_is_notified_again_once_a_day() -> None:
-    receiver = posting("https://hooks.slack.com/services/x")
+    hook = {"url": "https://hooks.slack.com/services/x"}
+    receiver = opened(slack=hook)
     assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
-    receiver = posting("https://hooks.slack.com/services/x", repeat_every=None)
-    assert receiver.treatment == Treatment()
+    assert opened(slack={**hook, "repeat_every": None}).treatment == Treatment()

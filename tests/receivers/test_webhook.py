@@ -6,41 +6,34 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 import requests
 
 from factories import SLOT
-from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, message
-from monitor.errors import DeliveryError
+from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, URL, message, opened, send
 from monitor.model.notifications import Message, Updates
-from monitor.receivers import ReceiverOptions, open_receivers, verify
+from monitor.receivers import verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import idempotency_key, label_fingerprint
-from monitor.receivers.webhook import MAX_BYTES, Webhook
+from monitor.receivers.webhook import MAX_BYTES
 from servers.alertmanager import AlertmanagerServer
-from servers.webhook import Collector, answer, serve
+from servers.webhook import Collector, Request, serve
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
 
 
-def receiving(url: str, **options: Any) -> Webhook:
-    entry = ReceiverOptions.model_validate({"webhook": {"url": url, **options}})
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
-    assert isinstance(receiver, Webhook)
-    return receiver
-
-
-def posted(collector: Collector, message: Message, **options: Any) -> Any:
+def posted(collector: Collector, message: Message) -> Any:
     """The body of the request that tells this message."""
-    receiver = receiving(collector.url, **options)
-    receiver.send(message, now=SLOT)
-    return json.loads(collector.requests[-1].body)
+    return json.loads(asked(collector, message).body)
+
+
+def asked(collector: Collector, *messages: Message, **options: Any) -> Request:
+    """The last of the requests that tell these messages."""
+    send(*messages, webhook={"url": collector.url, **options})
+    return collector.requests[-1]
 
 
 def test_a_message_has_the_documented_shape(collector: Collector) -> None:
-    receiver = receiving(f"{collector.url}/hook", name="pager")
-    receiver.send(START, now=SLOT)
-    (request,) = collector.requests
+    request = asked(collector, START, url=f"{collector.url}/hook", name="pager")
     assert (request.method, request.path, request.headers["Content-Type"]) == ("POST", "/hook", "application/json")
     body = json.loads(request.body)
     (alert,) = body["alerts"]
@@ -79,7 +72,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "receiver": "pager",
         "groupLabels": {"comparison": "home-feed", "severity": "critical"},
         "commonLabels": LABELS,
-        "externalURL": "http://rankwatch.test:29108",
+        "externalURL": URL,
     }
 
 
@@ -118,22 +111,12 @@ def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector:
     worse = posted(collector, message(OTHER, pages=2, worse="its severity rose from info to critical"))
     assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
     for updates, treated in ((False, Updates.NONE), (True, Updates.UNPAGED)):
-        receiver = receiving(collector.url, updates=updates)
+        receiver = opened(webhook={"url": collector.url, "updates": updates})
         assert receiver.treatment.updates is treated
 
 
-def test_what_is_too_large_by_its_changes_alone_is_refused_at_once(collector: Collector) -> None:
-    collector.default = answer(413)
-    receiver = receiving(collector.url)
-    with pytest.raises(DeliveryError) as caught:
-        receiver.send(START, now=SLOT)
-    assert (caught.value.permanent, caught.value.of_message, len(collector.requests)) == (True, True, 1)
-
-
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
-    receiver = receiving(collector.url)
-    for each in (START, START, END):
-        receiver.send(each, now=SLOT)
+    asked(collector, START, START, END)
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert keys[0] == keys[1] != keys[2]
     assert all(key.startswith(f"{INCIDENT}:") for key in keys)
@@ -145,7 +128,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
     for theirs in serve():
         server = AlertmanagerServer(tmp_path / "alertmanager", f"{theirs.url}/hook")
         server.start()
-        alert = alert_of(FIRING, datetime.now(UTC) + timedelta(hours=1), "http://rankwatch.test:29108")
+        alert = alert_of(FIRING, datetime.now(UTC) + timedelta(hours=1), URL)
         try:
             assert requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=60).status_code == 200
             (request,) = theirs.wait_for(1)
@@ -159,9 +142,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
 
 
 def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector) -> None:
-    receiver = receiving(collector.url, secret=SECRET, headers={"X-Team": "ranking"})
-    receiver.send(START, now=SLOT)
-    (request,) = collector.requests
+    request = asked(collector, START, secret=SECRET, headers={"X-Team": "ranking"})
     assert request.headers["X-Team"] == "ranking"
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
     digest = hmac.new(SECRET.encode(), b"1704672000." + request.body, hashlib.sha256).hexdigest()
@@ -170,15 +151,12 @@ def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector)
 
 
 def test_without_a_secret_nothing_is_signed(collector: Collector) -> None:
-    receiver = receiving(collector.url)
-    receiver.send(START, now=SLOT)
-    assert "X-Rankwatch-Signature" not in collector.requests[0].headers
+    assert "X-Rankwatch-Signature" not in asked(collector, START).headers
 
 
 def test_what_was_changed_replayed_or_made_up_does_not_verify(collector: Collector) -> None:
-    receiver = receiving(collector.url, secret=SECRET)
-    receiver.send(START, now=SLOT)
-    body, headers = collector.requests[0].body, {name.lower(): value for name, value in collector.requests[0].headers.items()}
+    request = asked(collector, START, secret=SECRET)
+    body, headers = request.body, {name.lower(): value for name, value in request.headers.items()}
     assert verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5))
     assert not verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5, seconds=1))
     assert not verify(SECRET, headers, body, now=SLOT - timedelta(minutes=6))
