@@ -163,10 +163,9 @@ def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
 ) -> None:
     odd = kind == "odd"
     baseline, candidate, again = (write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3))
-    asked = FileUsersOptions(path=baseline.path, user="user")
+    asked = asked_of(baseline)
     if users == "of a file":
-        listed = write(tmp_path / f"users.{kept}", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell)
-        asked = FileUsersOptions(path=listed.path, user="user")
+        asked = asked_of(write(tmp_path / f"users.{kept}", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell))
     arms = arms_of(baseline, candidate, asked, again)
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
@@ -177,8 +176,11 @@ def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     assert list(spill.iterdir()) == []
 
 
+Files = tuple[FileSourceOptions, FileSourceOptions]
+
+
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[FileSourceOptions, FileSourceOptions]:
+def files(tmp_path: Path) -> Files:
     """Baseline and candidate, clean and wide."""
     baseline, candidate = (write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str) for seed in (1, 2))
     return baseline, candidate
@@ -186,9 +188,6 @@ def files(tmp_path: Path) -> tuple[FileSourceOptions, FileSourceOptions]:
 
 def asked_of(options: FileSourceOptions) -> FileUsersOptions:
     return FileUsersOptions(path=options.path, user="user")
-
-
-Files = tuple[FileSourceOptions, FileSourceOptions]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import PLAN, arms_of, found, lists_of, rows_of, write
+from sources.file.test_joined import PLAN, Files, arms_of, asked_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -54,14 +54,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)
-Files = tuple[FileSourceOptions, FileSourceOptions]
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    """Baseline and candidate, clean and wide."""
-    baseline, candidate = (write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str) for seed in (1, 2))
-    return baseline, candidate
 
 
 def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions | None, **conf: str) -> Arms:
@@ -74,7 +66,7 @@ def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions
 
 
 def there(port: int, files: Files, **conf: str) -> Arms:
-    asked = FileUsersOptions(path=files[0].path, user="user")
+    asked = asked_of(files[0])
     return in_spark(arms_of(*files, asked), port, *files, asked, None, **conf)
 
 
@@ -92,7 +84,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(
         write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, spell) for seed in (1, 2, 3)
     )
     listed = write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", spell)
-    asked = FileUsersOptions(path=listed.path, user="user")
+    asked = asked_of(listed)
     arms = arms_of(baseline, candidate, asked, again)
     # More parts than are sent back as they are.
     monkeypatch.setattr(joined, "PARTS_HERE", 10)
@@ -106,10 +98,9 @@ def test_spark_finds_what_files_give_to_the_last_bit(
 
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
     plan = replace(PLAN, measuring=replace(PLAN.measuring, keep_scores=5, keep_lists=6, deadline=timedelta(minutes=5)))
-    asked = FileUsersOptions(path=files[0].path, user="user")
     runs = [
         measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=70, sampled_users=50).run
-        for arms in (arms_of(*files, asked), there(spark, files))
+        for arms in (arms_of(*files, asked_of(files[0])), there(spark, files))
     ]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
@@ -131,8 +122,7 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spar
     # In a process whose main module is no file, pyspark wants to be imported by us first.
     from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415
 
-    asked = FileUsersOptions(path=files[0].path, user="user")
-    arms, name = in_spark(arms_of(*files, asked), spark, *files, asked, None), "lists_{slot:%Y%m%d}"
+    arms, name = arms_of(*files, asked_of(files[0])), "lists_{slot:%Y%m%d}"
     session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
     session.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
     session.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
@@ -141,7 +131,7 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spar
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **shared)
     users = SparkUsersOptions(table=f"default.{name}", **shared)
     joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
-    assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms_of(*files, asked)))
+    assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms))
     session.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
         measure(replace(arms, joined=joined_there))
@@ -177,8 +167,7 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
     with_fault(monkeypatch, die_once)
     measured = measure(there(spark, files), 50)
     monkeypatch.undo()
-    asked = FileUsersOptions(path=files[0].path, user="user")
-    assert found(measured) == found(measure(arms_of(*files, asked)))
+    assert found(measured) == found(measure(arms_of(*files, asked_of(files[0]))))
     assert os.path.exists(mark)  # noqa: PTH110
 
 

@@ -1,0 +1,1 @@
+from sources.file.test_joined import files  # noqa: F401 - a fixture
