@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
+from kernels.reference import padded
 from monitor.arm_metrics import ARM_METRICS, ArmNeed, LastLists, measure_arms, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.kernels.exposure import catalogue_coverage, churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
@@ -29,13 +30,9 @@ def places(*rows: list[float]) -> np.ndarray:
 
 
 def last(lists: list[list[int]], exposed: list[int] | None = None) -> LastLists:
-    codes = np.array([row + [-1] * (4 - len(row)) for row in lists], dtype=np.int32)
+    codes, lengths = padded(lists)
     shown = sorted({code for row in lists for code in row}) if exposed is None else exposed
-    return LastLists(
-        codes=codes,
-        lengths=np.array([len(row) for row in lists], dtype=np.int32),
-        exposed=np.array(shown, dtype=np.int32),
-    )
+    return LastLists(codes=codes, lengths=lengths, exposed=np.array(shown, dtype=np.int32))
 
 
 def values(
@@ -266,11 +263,6 @@ def test_no_lists_list_nothing() -> None:
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)
 UNKNOWN = -7
-
-
-def padded(rows: list[list[int]], k: int) -> tuple[np.ndarray, np.ndarray]:
-    codes = np.array([row + [-1] * (k - len(row)) for row in rows], dtype=np.int32).reshape(-1, k)
-    return codes, np.array([len(row) for row in rows], dtype=np.int32)
 
 
 def test_churn_of_worked_lists() -> None:

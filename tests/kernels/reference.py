@@ -36,6 +36,12 @@ def draw(
     return pairs
 
 
+def padded(rows: Sequence[Sequence[int]], k: int = 4) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Codes, filled up with -1, and lengths."""
+    codes = np.array([[*row, *[-1] * (k - len(row))] for row in rows], dtype=np.int32).reshape(-1, k)
+    return codes, np.array([len(row) for row in rows], dtype=np.int32)
+
+
 def alignments(
     count: int, seed: int, *, even: bool, lengths: Sequence[int] = SHORT, tops: Sequence[int] = (0,)
 ) -> list[tuple[Alignment, list[tuple[list[int], list[int]]]]]:

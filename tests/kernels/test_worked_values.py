@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 
 from kernels import reference, reference_rbo
 from kernels.conftest import limit_all_pairs
+from kernels.reference import padded
 from kernels.reference_kendall import with_weights
 from kernels.reference_rbo import tied
 from monitor.kernels import Alignment, align
@@ -239,11 +240,6 @@ def test_a_long_list_reversed_inverts_every_pair(k: int) -> None:
 
 
 RANKING = st.lists(st.integers(0, 4), unique=True, max_size=4)
-
-
-def padded(rows: list[list[int]], k: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    codes = np.array([row + [-1] * (k - len(row)) for row in rows], dtype=np.int32).reshape(-1, k)
-    return codes, np.array([len(row) for row in rows], dtype=np.int32)
 
 
 @given(st.lists(RANKING, max_size=12))

@@ -90,12 +90,6 @@ def scored(lists: dict[str, tuple[list[Any], list[float]]]) -> Pull:
     return replace(plain, rankings=replace(plain.rankings, scores=scores))
 
 
-def listed(pairing: Pairing, row: int = 0) -> tuple[list[str], list[str]]:
-    batch = pairing.batch
-    baseline, candidate = (list(decode(codes[row], pairing.vocabulary)) for codes in (batch.baseline, batch.candidate))
-    return baseline, candidate
-
-
 def same(found: Any, expected: Any) -> bool:
     return np.array_equal(np.asarray(found), np.asarray(expected, dtype=np.float64), equal_nan=True)
 
@@ -137,7 +131,7 @@ def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text() -> None:
 
     pairing = pair(panel("a"), baseline, candidate, k=6)
 
-    assert listed(pairing) == (["7", "10", "100", "9", "1", "2"], ["b", "x", "10", "9"])
+    assert lists_of(pairing) == [(("7", "10", "100", "9", "1", "2"), ("b", "x", "10", "9"))]
     assert pairing.batch.scores is not None
     assert same(pairing.batch.scores.baseline, [[3.0, 2.0, 2.0, 2.0, 1.0, 1.0]])
 
