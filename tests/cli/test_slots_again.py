@@ -1,6 +1,5 @@
 """Slots that are run again: what live sources answered at their time stays, over both databases."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from forking import Done, rankwatch
+from cli.test_commands import objects
+from forking import rankwatch
 from monitor.storage import open_store
 from servers.postgres import PostgresServer
 from servers.recommender import Recommender, running_recommender
@@ -71,13 +71,8 @@ def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
     return {table: sorted(rows, key=repr) for table, rows in found.items()}
 
 
-def run_of(done: Done) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
-
-
 def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(world: Path, candidate: Recommender) -> None:
-    incident = run_of(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))
+    (incident,) = objects(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))
     before = stored(world)
     assert all(before[table] for table in TABLES if table != "coverage_reasons")
     candidate.behaviour = dict.fromkeys(list(LISTS)[::3], "unavailable")
@@ -94,15 +89,16 @@ def test_an_incident_that_is_replayed_during_a_later_outage_stays_as_it_is(world
 
     done = rankwatch("replay", *PERIOD, "--again", "--json", cwd=world)
 
-    assert run_of(done)["paired"] == 26
+    assert [each["paired"] for each in objects(done)] == [26]
     assert done.stderr.strip() == (
         f"rankwatch: feed: the run of {SLOT} asked anew; what was stored stays: rankwatch show feed@1 --slot {SLOT}"
     )
     assert stored(world, "feed@1") == before
-    assert run_of(rankwatch("show", "feed@1", "--slot", SLOT, "--json", cwd=world))["paired"] == incident["paired"]
-    assert run_of(rankwatch("show", "feed", "--json", cwd=world))["earlier_attempts"] == ["feed@1"]
+    (earlier,) = objects(rankwatch("show", "feed@1", "--slot", SLOT, "--json", cwd=world))
+    (shown,) = objects(rankwatch("show", "feed", "--json", cwd=world))
+    assert (earlier["paired"], shown["earlier_attempts"]) == (incident["paired"], ["feed@1"])
     assert f"an earlier attempt is kept: rankwatch show feed@1 --slot {SLOT}" in rankwatch("show", "feed", cwd=world).stdout
-    (newest,) = (json.loads(line) for line in rankwatch("runs", "feed", "--json", cwd=world).stdout.splitlines())
+    (newest,) = objects(rankwatch("runs", "feed", "--json", cwd=world))
     assert (newest["attempt"], newest["paired"]) == (2, 26)
 
 
@@ -112,5 +108,5 @@ def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(world
     failed = stored(world)
     candidate.otherwise = "ok"
 
-    assert run_of(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))["status"] == "ok"
+    assert [each["status"] for each in objects(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))] == ["ok"]
     assert stored(world, "feed@1") == failed
