@@ -67,25 +67,6 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryCounts:
-    """Deliveries by what came of them."""
-
-    sent: int = 0
-    retry: int = 0
-    dead: int = 0
-    held: int = 0
-    dropped: int = 0
-    retry_at: datetime | None = None  # when the receiver that failed may be tried again
-    asked_s: float = 0.0  # the pause that it asked for, whatever else waits for it
-
-    def __add__(self, other: DeliveryCounts) -> DeliveryCounts:
-        names = ("sent", "retry", "dead", "held", "dropped")
-        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
-        retry_at, asked_s = other.retry_at or self.retry_at, max(self.asked_s, other.asked_s)
-        return DeliveryCounts(**counts, retry_at=retry_at, asked_s=asked_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
     """What is known of the run in which something began to fire, beyond its transitions."""
 

@@ -17,7 +17,7 @@ from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
 from monitor.model.alerts import Transition
-from monitor.model.notifications import Briefing, Delivery, DeliveryCounts, DeliveryStatus, Message, Notification, Updates
+from monitor.model.notifications import Briefing, Delivery, DeliveryStatus, Message, Notification, Updates
 from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
@@ -33,6 +33,14 @@ _LONGEST_ASKED_S = 3600.0
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Until when a receiver that failed is left alone, and the pause in seconds that it asked for, whatever else waits for it."""
+
+    until: datetime
+    asked_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +61,15 @@ class OutboxSender:
     draw: Callable[[], float] = random.random
     picture_of: Callable[[Message], bytes | None] = lambda _: None
 
-    def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> DeliveryCounts:
+    def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> Pause | None:
         """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
 
-        Ends early when ``should_stop`` is true, and at the first failure that may pass. Any error but DeliveryError is a
-        defect: the deliveries are put off and it is raised.
+        Ends early when ``should_stop`` is true, and with a pause at the first failure that may pass. Any error but
+        DeliveryError is a defect: the deliveries are put off and it is raised.
         """
-        counts = DeliveryCounts()
+        pause = None
         # A receiver that is down is not tried with everything that waits for it.
-        while not (counts.retry or should_stop()):
+        while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
                 self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
@@ -69,8 +77,8 @@ class OutboxSender:
             # What was claimed and is not sent is free again when its lease runs out.
             if not claimed or not self.is_sure():
                 break
-            counts += self._deliver(claimed, now, should_stop)
-        return counts
+            pause = self._deliver(claimed, now, should_stop)
+        return pause
 
     def repeat_due(self) -> int:
         """Repeat firings that last and are not acknowledged; how many. DeliveryError when they were not accepted."""
@@ -110,14 +118,16 @@ class OutboxSender:
             self.receiver.send(message, now=now)
         return len(delivered)
 
-    def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
+    def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> Pause | None:
         comparison = claimed[0].transition.comparison
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
         by_outcome: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in dispatch.decide(claimed):
             by_outcome.setdefault((status, reason), []).append(delivery)
         sending = {_change_key(each.transition): each for each in by_outcome.pop((DeliveryStatus.PENDING, None), ())}
-        counts = sum((self._set_aside(of_it, *outcome) for outcome, of_it in by_outcome.items()), DeliveryCounts())
+        for (status, reason), of_it in by_outcome.items():
+            again = self.clock.now() + RECHECK_AFTER if status is DeliveryStatus.HELD else None
+            self._record(of_it, status, reason=reason, again=again)
         messages = compose_messages(
             [each.transition for each in sending.values()], dispatch.snapshot, self.policy.group_for.get(comparison, GROUP_FOR)
         )
@@ -126,28 +136,25 @@ class OutboxSender:
                 self._record(list(sending.values()), DeliveryStatus.PENDING, again=now)
                 break
             of_it = [sending.pop(_change_key(change)) for change in message.changes]
-            counts += self._send(brief_message(message, self.outbox, self.policy), of_it)
-            if counts.retry:
+            if (pause := self._send(brief_message(message, self.outbox, self.policy), of_it)) is not None:
                 # What was not tried waits as long as what failed.
-                self._record(list(sending.values()), DeliveryStatus.PENDING, again=counts.retry_at)
-                break
-        return counts
+                self._record(list(sending.values()), DeliveryStatus.PENDING, again=pause.until)
+                return pause
+        return None
 
     def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
         receiver = self.receiver
         snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
         return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
 
-    def _set_aside(self, deliveries: Sequence[Delivery], status: DeliveryStatus, reason: str | None) -> DeliveryCounts:
-        is_held = status is DeliveryStatus.HELD
-        self._record(deliveries, status, reason=reason, again=self.clock.now() + RECHECK_AFTER if is_held else None)
-        return DeliveryCounts(held=len(deliveries)) if is_held else DeliveryCounts(dropped=len(deliveries))
-
-    def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
+    def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
         if not self.is_sure():
-            return DeliveryCounts(retry=len(deliveries), retry_at=self.clock.now())
+            return Pause(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
-            return self._record_sent(deliveries, "joined an incident that was sent before: no message of its own")
+            self._record(
+                deliveries, DeliveryStatus.SENT, reason="joined an incident that was sent before: no message of its own"
+            )
+            return None
         # Marked first: if the process dies while it sends, the message may have arrived.
         self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
         try:
@@ -158,7 +165,8 @@ class OutboxSender:
             what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
             self._failed(message, deliveries, DeliveryError(what, permanent=False, may_be_known=True))
             raise
-        return self._record_sent(deliveries)
+        self._record(deliveries, DeliveryStatus.SENT)
+        return None
 
     def _hand_over(self, message: Message) -> None:
         """Have the receiver send it: with its picture, unless the receiver shows none, or rejects the message for it."""
@@ -170,26 +178,22 @@ class OutboxSender:
                 raise
             self.receiver.send(message, now=self.clock.now())
 
-    def _record_sent(self, deliveries: Sequence[Delivery], reason: str | None = None) -> DeliveryCounts:
-        self._record(deliveries, DeliveryStatus.SENT, reason=reason)
-        return DeliveryCounts(sent=len(deliveries))
-
-    def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> DeliveryCounts:
+    def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> Pause | None:
         # One change that is rejected must not keep the others from arriving.
         if error.permanent and error.of_message and len(deliveries) > 1:
             middle = len(deliveries) // 2
             halves = slice(None, middle), slice(middle, None)
-            sent = (self._send(replace(message, changes=message.changes[half]), deliveries[half]) for half in halves)
-            return sum(sent, DeliveryCounts())
+            pauses = [self._send(replace(message, changes=message.changes[half]), deliveries[half]) for half in halves]
+            return next(filter(None, reversed(pauses)), None)
         self.publisher.count("delivery_errors_total", self.receiver.name, error.trouble)
         if error.permanent:
             self._record(deliveries, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
-            return DeliveryCounts(dead=len(deliveries))
+            return None
         # The delivery with most attempts sets the pace, so that new ones do not restart the backoff.
         attempts = max(each.attempts for each in deliveries)
         again = next_attempt(attempts, now=self.clock.now(), draw=self.draw(), retry_after_s=error.retry_after_s)
         self._record(deliveries, DeliveryStatus.PENDING, reason=str(error), may_be_known=error.may_be_known, again=again)
-        return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
+        return Pause(until=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         now = self.clock.now()
@@ -283,24 +287,23 @@ def drain(
     *,
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
-) -> DeliveryCounts:
+) -> None:
     """Deliver until nothing waits or the time is over; what is left stays in the outbox.
 
     Receivers take turns; the last attempt may outlast the time by the receiver's own timeout.
     """
     if not senders:
-        return DeliveryCounts()
+        return
     clock, outbox = senders[0].clock, senders[0].outbox
     ends_at = clock.monotonic() + budget_s
-    counts = DeliveryCounts()
     while True:
         for sender in senders:
-            counts += sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
+            sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
         # Retries that come due within the time are waited for: the process ends afterwards.
         waiting = outbox.pending(clock.now())
         left = ends_at - clock.monotonic()
         if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):
-            return counts
+            return
         pause(min(_PAUSE_S, left))
 
 

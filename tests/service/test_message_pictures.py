@@ -41,8 +41,10 @@ def pictures(store: SqlStore) -> MessagePictures:
 def deliver(pictures: MessagePictures, **receiver: Any) -> Any:
     """The receiver, once it has what is owed to it."""
     (opened,) = open_receivers([ReceiverOptions.model_validate(receiver)], external_url="http://rankwatch.test")
-    parts: Any = {"outbox": pictures._store.outbox, "clock": HeldClock(), "publisher": CountingPublisher(), "owner": "me"}
-    assert OutboxSender(receiver=opened, picture_of=pictures.draw, **parts).deliver_due().sent == 1
+    counting = CountingPublisher()
+    parts: Any = {"outbox": pictures._store.outbox, "clock": HeldClock(), "publisher": counting, "owner": "me"}
+    OutboxSender(receiver=opened, picture_of=pictures.draw, **parts).deliver_due()
+    assert counting.counts == {(opened.name, "sent"): 1}
     return opened
 
 

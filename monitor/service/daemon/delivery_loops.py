@@ -86,11 +86,10 @@ class DeliveryLoop:
 
     def _deliver(self) -> float:
         """Deliver what is due; seconds until the next look."""
-        counts = self.sender.deliver_due(should_stop=self._must_stop)
-        self._pause(counts.asked_s)
-        if counts.retry_at is None:
+        if (pause := self.sender.deliver_due(should_stop=self._must_stop)) is None:
             return POLL_S
-        return min(max((counts.retry_at - self.sender.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)
+        self._pause(pause.asked_s)
+        return min(max((pause.until - self.sender.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)
 
     def _pause(self, asked_s: float) -> None:
         if asked_s > 0:
