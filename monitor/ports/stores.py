@@ -13,7 +13,7 @@ from typing import Protocol
 
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
-from monitor.model.memory import Memory, MemoryRequest, PastRun
+from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, FiringSnapshot, Notification, Silence
 from monitor.model.pages import FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
 from monitor.model.rankings import CoverageRow
@@ -189,12 +189,6 @@ class History(Protocol):
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
-
-    def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
-        """The newest ok runs of this configuration and of slots before this one, as many as requested, oldest first.
-
-        With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
-        """
 
     def record(self, run_id: int) -> RunRecord | None:
         """One run with what it measured, but for an explanation that this version cannot read; None where there is none."""

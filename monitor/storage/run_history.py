@@ -89,10 +89,6 @@ class SqlHistory:
         former_lists = last_lists if former == last else read_lists(former, "lists from before the alerts")
         return replace(memory, last_lists=last_lists, former_lists=former_lists, former_slot=slot, unreadable=tuple(unreadable))
 
-    def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
-        with self._database.read() as connection:
-            return _past_runs(connection, request)
-
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self._database.read() as connection:
             newest = [_newest_finished(connection, name, until) for name in dict.fromkeys(comparisons)]

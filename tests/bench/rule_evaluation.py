@@ -132,9 +132,8 @@ def _seconds(
     slot = START + RUNS * DAY
     started = time.process_time()
     series = {rule.alert: describe_series(rule) for rule in what.judging.rules if is_learned(rule)}
-    past = store.history.past_runs(
-        MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
-    )
+    request = MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
+    past = store.history.memory_of(request).past
     expected = expect(what, slot, summaries, past, states)
     evaluate(what, slot=slot, summaries=summaries, states=states, expectations=expected)
     return time.process_time() - started

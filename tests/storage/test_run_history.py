@@ -48,7 +48,7 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
 
     worked.run(store, SLOT)
     (latest,) = store.history.latest(["home-feed"])
-    (run,) = store.history.past_runs(request(SLOT + DAY, 5))
+    (run,) = store.history.memory_of(request(SLOT + DAY, 5)).past
     assert latest.expectations == ()
     assert run.lessons == {}
 
@@ -71,7 +71,7 @@ def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(stor
 
 def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
+    (run,) = store.history.memory_of(request(SLOT + DAY, 5, LOW)).past
 
     lesson = run.lessons["Low"]
     assert (lesson.series, lesson.segments) == (describe_series(LOW), ("all", "country=DE"))
@@ -84,7 +84,7 @@ def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlS
     stored(store, 1, expectations=SEEN)
 
     def read(*rules: SimilarityRule) -> list[int]:
-        runs = store.history.past_runs(request(SLOT + 2 * DAY, 5, *rules))
+        runs = store.history.memory_of(request(SLOT + 2 * DAY, 5, *rules)).past
         return [len(run.summaries) for run in runs]
 
     assert read(LOW) == [1, 0]
@@ -97,7 +97,7 @@ def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
     with store.database.write() as connection:
         connection.execute(lessons.update().values(numbers=b"short"))
 
-    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
+    (run,) = store.history.memory_of(request(SLOT + DAY, 5, LOW)).past
     assert run.lessons == {}
     assert len(run.summaries) == 1
 
@@ -196,7 +196,7 @@ def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ..
 
 
 def past_runs(store: SqlStore, day: int, limit: int) -> tuple[PastRun, ...]:
-    return store.history.past_runs(request(SLOT + day * DAY, limit, factories.rule()))
+    return store.history.memory_of(request(SLOT + day * DAY, limit, factories.rule())).past
 
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:

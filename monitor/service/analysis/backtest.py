@@ -171,7 +171,7 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
         runs=REMEMBERED,
         series={"none": ""},  # of this no run has a lesson, so that all come with summaries
     )
-    past = history.past_runs(request)
+    past = history.memory_of(request).past
     if not past:
         msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
         raise ConfigError(msg)
