@@ -22,7 +22,6 @@ from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeight
 class Footrule(OrderDistance):
     """How far the items in common move among each other, summed up."""
 
-    name = "footrule"
     kernel = staticmethod(footrule)
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
@@ -39,7 +38,6 @@ class Footrule(OrderDistance):
 class FootruleNormalized(OrderDistance):
     """How far the items in common move among each other, as a share of the most they could."""
 
-    name = "footrule_normalized"
     kernel = staticmethod(footrule_normalized)
     high = 1.0
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
@@ -53,7 +51,6 @@ class FootruleNormalized(OrderDistance):
 class TopkFootrule(Distance):
     """How far the items of either list move, absent ones ranked right behind the list."""
 
-    name = "topk_footrule"
     kernel = staticmethod(topk_footrule)
     disjoint = None
     one_empty = math.nan
@@ -72,7 +69,6 @@ class TopkFootrule(Distance):
 class TopkFootruleNormalized(Distance):
     """`topk_footrule` divided by its value on disjoint lists of the same lengths."""
 
-    name = "topk_footrule_normalized"
     kernel = staticmethod(topk_footrule_normalized)
     high = 1.0
     disjoint = 1.0
@@ -88,14 +84,12 @@ class TopkFootruleNormalized(Distance):
 class ElementWeightedFootrule(WeightedOrderDistance):
     """How much weight the items in common move past, each counting its own weight."""
 
-    name = "element_weighted_footrule"
     kernel = staticmethod(element_weighted_footrule)
 
 
 class ElementWeightedFootruleNormalized(WeightedOrderDistance):
     """How much weight the items in common move past, as a share of the most they could."""
 
-    name = "element_weighted_footrule_normalized"
     kernel = staticmethod(element_weighted_footrule_normalized)
     high = 1.0
 
@@ -103,6 +97,5 @@ class ElementWeightedFootruleNormalized(WeightedOrderDistance):
 class GeneralizedFootrule(PositionWeighted):
     """How far the items in common move, weighted by the items and by how near the top they move."""
 
-    name = "generalized_footrule"
     kernel = staticmethod(generalized_footrule)
     need = Need.ITEM_WEIGHTS

@@ -46,7 +46,6 @@ _NEGLIGIBLE = 1e-12
 class KendallTau(OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
-    name = "kendall_tau"
     kernel = staticmethod(kendall_tau)
     ties = "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a list's are; none without scores"
     source = "Kendall (1938, 1945)"
@@ -55,7 +54,6 @@ class KendallTau(OrderCorrelation):
 class KendallDistance(OrderDistance):
     """Pairs of common items that the lists order in opposite ways."""
 
-    name = "kendall_distance"
     kernel = staticmethod(kendall_distance)
     source = "Kendall, A new measure of rank correlation (1938)"
 
@@ -72,7 +70,6 @@ class KendallDistance(OrderDistance):
 class KendallDistanceNormalized(OrderDistance):
     """Share of the pairs of common items that the lists order in opposite ways."""
 
-    name = "kendall_distance_normalized"
     kernel = staticmethod(kendall_distance_normalized)
     high = 1.0
     source = "Kendall, A new measure of rank correlation (1938)"
@@ -107,7 +104,6 @@ class TopkPairs(Distance, ABC):
 class TopkKendall(TopkPairs):
     """Pairs of items of either list that the lists order in opposite ways."""
 
-    name = "topk_kendall"
     kernel = staticmethod(topk_kendall)
     disjoint = None
     one_empty = math.nan
@@ -124,7 +120,6 @@ class TopkKendall(TopkPairs):
 class TopkKendallNormalized(TopkPairs):
     """`topk_kendall` divided by its value on disjoint lists of the same lengths, at the same ``penalty``."""
 
-    name = "topk_kendall_normalized"
     kernel = staticmethod(topk_kendall_normalized)
     high = 1.0
     disjoint = 1.0
@@ -138,7 +133,6 @@ class TopkKendallNormalized(TopkPairs):
 class WeightedTau(OrderCorrelation):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
-    name = "weighted_tau"
     kernel = staticmethod(weighted_tau)
     ties = "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
     source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
@@ -147,7 +141,6 @@ class WeightedTau(OrderCorrelation):
 class TauAp(OrderCorrelation):
     """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
 
-    name = "tau_ap"
     kernel = staticmethod(tau_ap)
     is_symmetric = False
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
@@ -156,7 +149,6 @@ class TauAp(OrderCorrelation):
 class TauApSymmetric(OrderCorrelation):
     """Mean of `tau_ap` with either list as the truth."""
 
-    name = "tau_ap_symmetric"
     kernel = staticmethod(tau_ap_symmetric)
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
@@ -164,7 +156,6 @@ class TauApSymmetric(OrderCorrelation):
 class PositionWeightedKendallDistance(PositionWeighted):
     """Pairs of common items in opposite order, those that move at the top counting most."""
 
-    name = "position_weighted_kendall_distance"
     kernel = staticmethod(position_weighted_kendall_distance)
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -184,14 +175,12 @@ class PositionWeightedKendallDistance(PositionWeighted):
 class ElementWeightedKendallDistance(WeightedOrderDistance):
     """Pairs of common items in opposite order, each counting the product of the items' weights."""
 
-    name = "element_weighted_kendall_distance"
     kernel = staticmethod(element_weighted_kendall_distance)
 
 
 class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
     """Share of the weight of pairs of common items that stands in opposite order."""
 
-    name = "element_weighted_kendall_distance_normalized"
     kernel = staticmethod(element_weighted_kendall_distance_normalized)
     high = 1.0
 
@@ -199,7 +188,6 @@ class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
 class GeneralizedKendallDistance(PositionWeighted):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
 
-    name = "generalized_kendall_distance"
     kernel = staticmethod(generalized_kendall_distance)
     need = Need.ITEM_WEIGHTS
 
@@ -207,7 +195,6 @@ class GeneralizedKendallDistance(PositionWeighted):
 class ExtendedTau(Correlation):
     """Order and membership together, every rank alike."""
 
-    name = "extended_tau"
     kernel = staticmethod(extended_tau)
     disjoint = -1.0
     one_empty = -1.0
@@ -223,7 +210,6 @@ class ExtendedTau(Correlation):
 class ExtendedTauUnscaled(Correlation):
     """Extended tau as published, its lowest value depending on the lengths."""
 
-    name = "extended_tau_unscaled"
     kernel = staticmethod(extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
@@ -238,7 +224,6 @@ class ExtendedTauUnscaled(Correlation):
 class AppendedTau(Correlation):
     """Tau-b over the items of both lists, each list's mismatches tied behind the other's end."""
 
-    name = "appended_tau"
     kernel = staticmethod(appended_tau)
     disjoint = None
     one_empty = math.nan
@@ -258,7 +243,6 @@ class AppendedTau(Correlation):
 class ElementWeightedTau(Correlation):
     """Order and membership together, an item of weight w counting as w items."""
 
-    name = "element_weighted_tau"
     kernel = staticmethod(element_weighted_tau)
     disjoint = -1.0
     one_empty = -1.0

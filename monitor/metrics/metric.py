@@ -45,11 +45,11 @@ class Metric(ABC):
     ``depth``: lists are cut to their first ``depth`` items before measuring; None for as long as they are. ``str(metric)`` is
     the canonical name: all parameters written out, then ``@depth``. Later duplicates in a list never reach a metric.
 
-    Every metric declares its ``kernel``, whose docstring has the formula and every corner; ``low`` and ``high``, the range over
-    all parameters and lists (infinite where it grows with the lists; `bounds` narrows it for lists of at most k); and its exact
-    value on ``identical`` and ``disjoint`` lists of one length, on ``one_empty`` and ``both_empty``: NaN where undefined, None
-    where it depends on the lists or parameters. ``uneven`` and ``ties`` say what lists of unequal length and items of equal
-    score mean to it.
+    Every metric declares its ``kernel``, whose docstring has the formula and every corner, and whose name it goes by unless it
+    declares a ``name``; ``low`` and ``high``, the range over all parameters and lists (infinite where it grows with the lists;
+    `bounds` narrows it for lists of at most k); and its exact value on ``identical`` and ``disjoint`` lists of one length, on
+    ``one_empty`` and ``both_empty``: NaN where undefined, None where it depends on the lists or parameters. ``uneven`` and
+    ``ties`` say what lists of unequal length and items of equal score mean to it.
     """
 
     depth: int | None = None
@@ -69,6 +69,11 @@ class Metric(ABC):
     need: ClassVar[Need | None] = None
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     source: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Name the metric as its kernel is named."""
+        if "kernel" in vars(cls) and "name" not in vars(cls):
+            cls.name = cls.kernel.__name__
 
     def __post_init__(self) -> None:
         """MetricError for a parameter out of range."""

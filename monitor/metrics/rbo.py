@@ -51,7 +51,6 @@ class TieAware(Persistent, ABC):
 class Rbo(Persistent):
     """Agreement at every depth, the top weighing most."""
 
-    name = "rbo"
     kernel = staticmethod(rbo)
     uneven = "exact, by equation 32: agreement seen is taken to go on below the shorter list; a prefix scores 1"
     source = "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
@@ -67,7 +66,6 @@ class RboA(TieAware):
     A list with ties scores under 1 against itself.
     """
 
-    name = "rbo_a"
     kernel = staticmethod(rbo_a)
     identical = None
     ties = "the mean over all orders of the tied items; the part of a tied group that the cut at k leaves is the group"
@@ -80,7 +78,6 @@ class RboB(TieAware):
     A list scores 1 against itself, ties and all; never below `rbo_a`.
     """
 
-    name = "rbo_b"
     kernel = staticmethod(rbo_b)
     ties = "chances of each order, normalised by the ties; the part of a tied group that the cut at k leaves is the group"
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
@@ -89,7 +86,6 @@ class RboB(TieAware):
 class RboMax(Persistent):
     """The most RBO that the lists can have, however they go on."""
 
-    name = "rbo_max"
     kernel = staticmethod(rbo_max)
     disjoint = None
     one_empty = 1.0
@@ -108,7 +104,6 @@ class RboMax(Persistent):
 class RboMin(Persistent):
     """The least RBO that the lists can have, however they go on."""
 
-    name = "rbo_min"
     kernel = staticmethod(rbo_min)
     identical = None
     uneven = "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
@@ -131,7 +126,6 @@ class RboRes(Persistent):
     No similarity: it falls as lists grow and as they share more items. Read it as the width of what `rbo` guesses in.
     """
 
-    name = "rbo_res"
     kernel = staticmethod(rbo_res)
     higher_is_more_alike = False
     identical = None
@@ -155,7 +149,6 @@ class RboTruncated(Persistent):
     Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does not.
     """
 
-    name = "rbo_truncated"
     kernel = staticmethod(rbo_truncated)
     identical = None
     uneven = "exact: depths down to the end of the shorter list; a prefix of s items scores 1 - p^s"
@@ -176,7 +169,6 @@ class RboW(TieAware):
     A list scores 1 against itself, ties and all.
     """
 
-    name = "rbo_w"
     kernel = staticmethod(rbo_w)
     ties = "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
     source = (

@@ -114,7 +114,6 @@ class NdcgVsBaseline(Similarity):
 
     gain: str = LINEAR
 
-    name = "ndcg_vs_baseline"
     kernel = staticmethod(ndcg_vs_baseline)
     is_symmetric = False
     uneven = "exact: a candidate cut short loses what it lacks; items beyond the baseline's length add nothing"

@@ -11,7 +11,6 @@ from monitor.metrics.metric import Similarity
 class AverageOverlap(Similarity):
     """Overlap averaged over the depths, so that the top counts more."""
 
-    name = "average_overlap"
     kernel = staticmethod(average_overlap)
     uneven = "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix scores under 1"
     source = "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
@@ -24,7 +23,6 @@ class AverageOverlap(Similarity):
 class Jaccard(Similarity):
     """Membership alone: common items by the items of both lists together."""
 
-    name = "jaccard"
     kernel = staticmethod(jaccard)
     uneven = "exact: common items by all items; a prefix scores its share of the longer list"
     source = "Jaccard (1901), Étude comparative de la distribution florale"
@@ -38,7 +36,6 @@ class Jaccard(Similarity):
 class Overlap(Similarity):
     """Membership alone: common items by the length of the longer list."""
 
-    name = "overlap"
     kernel = staticmethod(overlap)
     uneven = "exact: common items by the longer length; a prefix scores under 1"
     source = "overlap@k, |A ∩ B| / k"

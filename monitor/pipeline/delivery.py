@@ -37,7 +37,7 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Until when a receiver that failed is left alone, and the pause in seconds that it asked for, whatever else waits for it."""
+    """Until when a receiver that failed is left alone, and the pause that it asked for, whatever else waits for it."""
 
     until: datetime
     asked_s: float = 0.0
