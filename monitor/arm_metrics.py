@@ -3,8 +3,6 @@
 What is measured pair by pair lives in `monitor.metrics`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

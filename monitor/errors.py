@@ -18,8 +18,6 @@ A failure of one user is no exception: it is counted in Coverage. I/O errors car
 may succeed later. Messages say what failed, which one, what was expected, and what to do; they never hold a secret.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import ClassVar
 

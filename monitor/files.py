@@ -1,7 +1,5 @@
 """Reads a small file whole, so that nothing about it can hold anybody up; replaces one of any size. Knows no setting."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """The grammar all options share: strict keys, secrets, durations, paths. What can be set stands beside the code it sets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

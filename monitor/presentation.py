@@ -1,7 +1,5 @@
 """What terminals, pages and messages show of a run, as text and small tables. Escaping is theirs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Scratch databases: a DuckDB in bounded memory that spills to a directory of its own. Knows no table and no file format."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Placeholders in paths, URLs and bodies: ``{slot:%Y-%m-%d}``, ``{user}``, ``{k}``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import datetime

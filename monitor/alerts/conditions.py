@@ -1,7 +1,5 @@
 """Whether drift can be judged after a run, and if not, why; `stale`, judged by time for want of runs; arms that stand still."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

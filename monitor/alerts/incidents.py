@@ -3,8 +3,6 @@
 The rule in words stands in `monitor/alerts/README.md`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

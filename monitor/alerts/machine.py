@@ -1,7 +1,5 @@
 """The state machine of one alert on one segment: quiet, pending, firing; and the end of those that nothing watches any more."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

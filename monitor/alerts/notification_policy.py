@@ -3,8 +3,6 @@
 Pure; decided anew at each attempt.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What one run measured as rules read it, and the evaluation of all rules of a comparison over all segments."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What one rule concludes about one segment of one run: how its value is held against its limit, with what uncertainty."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

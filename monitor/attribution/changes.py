@@ -1,7 +1,5 @@
 """How each user's pair changed against the same user's pair of an earlier run, by arm and part, and the kinds of change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A drop of the mean as what each user adds to it: by part, by segment, and where: which segment fell more than the others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

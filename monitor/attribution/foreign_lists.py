@@ -1,7 +1,5 @@
 """Lists that are not their users' own: shared by many, those of other users, or nobody's."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

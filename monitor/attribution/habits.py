@@ -1,7 +1,5 @@
 """How an arm changes its own lists from run to run: shares of users by how much they changed, and what is beyond it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Items that gained and lost exposure, weighted by rank."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Each pair's distance split into membership, order and length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias

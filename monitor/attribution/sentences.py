@@ -1,7 +1,5 @@
 """The sentences of an explanation and of an alert's message about it: one line each, the same for the same figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from monitor.attribution.decomposition import AND, MeanDrop

@@ -3,8 +3,6 @@
 A histogram, or a heat map of them over time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

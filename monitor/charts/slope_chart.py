@@ -1,7 +1,5 @@
 """Two lists side by side: items that both have are joined by a line, items of one stand alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """SVG elements as escaped markup, scales from values to places, and charts outside the pages with their style."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

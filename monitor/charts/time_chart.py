@@ -1,7 +1,5 @@
 """Values over time: a line with its normal band, limits, spans of alerts, and each run a point that leads to it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One GET of a daemon's health page, without TLS or with it, and its answer within a time that the server cannot stretch."""
 
-from __future__ import annotations
-
 import http.client
 import ssl
 from contextlib import closing, suppress

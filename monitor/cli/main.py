@@ -1,7 +1,5 @@
 """The command `rankwatch`: its commands in the order of its help, and what becomes of errors."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import io

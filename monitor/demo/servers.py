@@ -1,7 +1,5 @@
 """The shop that the demo recommends for, and its web servers: both recommenders, and the on-call who receives webhooks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

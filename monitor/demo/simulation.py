@@ -1,7 +1,5 @@
 """Days pass while the daemon watches: the story, what happened, read from its store, and whether exactly that story did."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

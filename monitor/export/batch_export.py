@@ -1,7 +1,5 @@
 """What a process leaves behind for Prometheus when it ends: its gauges, as a textfile or as a group of a Pushgateway."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Counters, histograms and gauges of the daemon itself, for the comparisons, receivers and pings that it knows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Gauges of what a comparison's newest run found. No clock, no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Every series that rankwatch shows, in one table. The collectors and the README's reference are built from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Pairs of lists of any length, in chunks of like width that the metrics can measure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

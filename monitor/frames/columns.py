@@ -1,7 +1,5 @@
 """Lists from frames and Arrow tables, long or wide, and from whichever shape else they come in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`compare` and `compare_many`: two lists, or many users' lists, to scores."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence

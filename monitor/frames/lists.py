@@ -4,8 +4,6 @@ Tables and record batches of pyarrow keep their list columns as they are, withou
 the Arrow PyCapsule protocol (polars, duckdb, nanoarrow) is read through pandas. Nothing here imports Arrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 from functools import wraps

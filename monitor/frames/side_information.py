@@ -1,7 +1,5 @@
 """What is known beside the lists: weights of items, and what users found relevant."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any

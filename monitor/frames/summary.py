@@ -1,7 +1,5 @@
 """Summaries and charts of a frame of scores, over all users and by segment."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any

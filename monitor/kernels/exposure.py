@@ -1,7 +1,5 @@
 """Items of one arm's lists: how often each is listed, how evenly, and how much of a list was replaced since last time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

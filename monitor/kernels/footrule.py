@@ -1,7 +1,5 @@
 """Spearman's footrule: plain, between top-k lists, and with weights of items and ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

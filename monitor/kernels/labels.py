@@ -1,7 +1,5 @@
 """Labels: what is known of items or of a user's items, brought to the places of lists. Knows codes and rows only, no ids."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -1,7 +1,5 @@
 """Lists of unequal length into one padded matrix: cut to k, drop duplicates. Knows codes and offsets only, no users, no ids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Measures of relevance of one arm, taken from graded items: gains, recall, reciprocal rank, average precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Shares of items in common: of the whole lists, on average over the depths, and by chance."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Lists as wholes: which users have one and the same, who has the list of the last run, and how first items are ordered."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from monitor.model.arrays import Codes, Floats, Integers

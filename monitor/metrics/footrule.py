@@ -1,7 +1,5 @@
 """Spearman's footrule: how far items move."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kendall's tau and distances: order by pairs of items, every pair alike or weighted, and extended tau with membership."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC
 from dataclasses import dataclass

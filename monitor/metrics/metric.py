@@ -3,8 +3,6 @@
 What computes it lives in `monitor.kernels`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from abc import ABC

@@ -1,7 +1,5 @@
 """Rank-biased overlap: extrapolated, bounds, and its variants for ties."""
 
-from __future__ import annotations
-
 from abc import ABC
 from dataclasses import dataclass
 

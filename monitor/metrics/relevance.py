@@ -1,7 +1,5 @@
 """Measures of one arm's lists against what users found relevant."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Scores of many pairs by many metrics: one alignment a block, blocks shared out among the processors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Measures of the items that two lists have in common."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from monitor.kernels.sets import average_overlap, common_by_chance, jaccard, overlap

@@ -1,7 +1,5 @@
 """Expectations, verdicts, alert states and transitions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A comparison: what is watched, how it is measured, and how it is judged. Immutable configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """How an instant is written and read, for people and machines alike."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 

@@ -1,7 +1,5 @@
 """The outbox and what it sends: deliveries, notifications, messages, silences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum

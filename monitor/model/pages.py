@@ -1,7 +1,5 @@
 """What pages show beyond one run: series over runs, one user over runs, and how an incident was notified."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Retention: what is too old, what was pruned, and what the rest takes on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Rules: what is watched, with which limit, and when it alerts. A rule is one of four kinds, each with fields of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What rules may ask for, by names that parse and print: statistics, series of the noise floor, shares of coverage."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Protocol
 

@@ -3,8 +3,6 @@
 Every source translates its vendor's errors into SourceError at its edge, and holds nothing that would have to be closed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime

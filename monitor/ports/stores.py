@@ -5,8 +5,6 @@ transaction unless it says otherwise; DatabaseError when it cannot be done, and 
 All are safe to share between threads, and several processes may work on one database.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from monitor.options import OneOf, with_kinds

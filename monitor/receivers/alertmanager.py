@@ -6,8 +6,6 @@ it by itself, and it survives a restart of this daemon. The label ``incident`` i
 share it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What options of receivers share: the base of every entry, URLs, header values, time-outs. Messages never echo a secret."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated

@@ -5,8 +5,6 @@ a body are read and none of it is ever unpacked. Redirects are not followed, cer
 the environment's proxies and .netrc are not used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The adapter that requests brings cannot do without this: its time-outs begin ane
 the headers have come. Here the connection's socket is at hand, and is shut down at the deadline.
 """
 
-from __future__ import annotations
-
 import io
 import socket
 from collections.abc import Mapping

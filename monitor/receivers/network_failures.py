@@ -1,7 +1,5 @@
 """What kept an answer from coming, in words for whoever mends it; nothing of the address."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@ and whatever happens afterwards updates that one; both are acknowledged and reso
 https://developer.pagerduty.com/docs/events-api-v2-overview
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime

@@ -7,8 +7,6 @@ ends with no ping. Several comparisons may share a URL, but then the pings of on
 each its own. Pings are sent one after the other from a thread of their own, so that no run waits for them.
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections import deque

@@ -3,8 +3,6 @@
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ permanent, but for what a server answers before MAIL or a login; 4xx, silence an
 name the step, the code and the enhanced code; never the rest of its text, which may echo anything.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

@@ -26,8 +26,6 @@ is more than five minutes off, compute the HMAC-SHA256, keyed with the secret, o
 ``"sha256=" + hex digest`` with ``X-Rankwatch-Signature`` in constant time, on the raw bytes of the body. `verify` does this.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

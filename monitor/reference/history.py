@@ -1,7 +1,5 @@
 """Past values of m series as arrays: which of them count, and how they lie."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from monitor.model.arrays import Floats, Integers

@@ -1,7 +1,5 @@
 """What is normal for a series, and the range that its next healthy run should fall into."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Sampling error of any statistic of one run; rare shares of users as what they are, counts: how surprising the next one is."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Effects of the weekday or of the hour on a series, removed where they show, and evidence, run by run, that it drifts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Weighted location and run-to-run variance of past runs, outliers rejected, and levels: where what is normal moved."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass

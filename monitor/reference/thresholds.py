@@ -1,7 +1,5 @@
 """How often a page may be false, thresholds that keep to it, and the drops that a run of so many users shows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The clocks that the service hands out, and jumps of the wall clock."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """From settings to opened parts: the one place that knows which adapter stands behind which port."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

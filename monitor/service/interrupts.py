@@ -1,7 +1,5 @@
 """Signals that end a command (SIGINT, SIGTERM): raised to leave things in order, held back where they would tear."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

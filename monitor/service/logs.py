@@ -1,7 +1,5 @@
 """Logs: one line an occurrence, for people on a terminal, as JSON elsewhere; tracebacks without local variables."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from typing import Literal, TextIO

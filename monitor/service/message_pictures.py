@@ -3,8 +3,6 @@
 Needs the extra ``pictures``. A child process draws: resvg holds up all threads, and cannot be interrupted.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

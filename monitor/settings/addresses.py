@@ -1,7 +1,5 @@
 """Addresses that a server listens at, ``host:port``. Loads no options: probes that only ask a daemon start quickly."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 

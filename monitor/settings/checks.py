@@ -1,7 +1,5 @@
 """What several settings must agree on. Each check reads what could be read, so that all problems are found at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The configuration file as typed, frozen options. What several settings must agree on is in `checks`."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta

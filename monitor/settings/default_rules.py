@@ -1,7 +1,5 @@
 """The default rules, `rules: default`: they need no thresholds, since each learns what is normal for its comparison."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Iterator
 from functools import cache

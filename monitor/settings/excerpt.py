@@ -1,7 +1,5 @@
 """The database and the names of a configuration, for commands that need no more: quick to load, whatever the other keys are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The JSON Schema of the configuration file, made from the options themselves: editors complete and check by it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Configuration files as typed settings, or as an error that lists every problem with its line."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Collection, Mapping
 from dataclasses import replace

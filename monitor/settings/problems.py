@@ -1,7 +1,5 @@
 """Errors of a configuration as lines that a person can act on, and the keys that a model knows. Knows no setting."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What the keys of one rule must agree on, among themselves and with their comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from monitor.metrics import Need

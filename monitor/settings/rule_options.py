@@ -1,7 +1,5 @@
 """Options of one rule, the rule that they make, and the word that stands for the default rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -7,8 +7,6 @@ cron is content with either; hence this reading.
 
 # ruff: noqa: D102 - the base's docstrings are the contract
 
-from __future__ import annotations
-
 import calendar
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """From options to what the program runs on: `Comparison` with its hash, its schedule, and the notification policy."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Validation of a document against a model: every problem with its key path and line. Knows no setting."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Types of values of settings: each checks a text and stores its canonical form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import date, timedelta

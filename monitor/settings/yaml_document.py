@@ -5,8 +5,6 @@ plain decimal numbers and ``null``/``~`` are more than text. Keys are always tex
 ``$${`` stands for ``${`` itself; a ``$`` before anything else is a ``$``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

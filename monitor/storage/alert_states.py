@@ -5,8 +5,6 @@ A run is judged on states that were read when it began. Another run of the compa
 ends that does not follow from the stored state. What is refused is judged again by the next run.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

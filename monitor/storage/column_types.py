@@ -7,8 +7,6 @@ Both are written as an escape that starts with U+2400, on every database, and re
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -4,8 +4,6 @@ Texts of drivers and of SQLAlchemy may hold statements, parameters and connectio
 the first line of an unforeseen error.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """Database URLs: parsing them, and naming the database without its secrets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pydantic import SecretStr

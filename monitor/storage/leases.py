@@ -2,8 +2,6 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from __future__ import annotations
-
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the baseline's pieces ``segments``: for each user the numbers of the segments th
 file's metadata. A CRC-32 stands before each piece: bytes that are not what was written are refused with a ValueError.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

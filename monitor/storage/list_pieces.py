@@ -1,7 +1,5 @@
 """Kept lists as rows of ``kept_lists``, each a piece of one arm's lists: storing, reading, and which are still needed."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -2,8 +2,6 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

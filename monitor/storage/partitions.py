@@ -4,8 +4,6 @@ A partition is dropped once all its runs are older than the retention. Rows whos
 have had to wait for long, lie in the default partition and are deleted row by row. On SQLite ``scores`` is one table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

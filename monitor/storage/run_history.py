@@ -2,8 +2,6 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta

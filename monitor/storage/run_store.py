@@ -2,8 +2,6 @@
 
 # ruff: noqa: D102 - the port's docstrings are the contract
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Scores that wait to be stored, in a table outside of memory that is read back by user."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 

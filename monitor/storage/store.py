@@ -1,7 +1,5 @@
 """SqlStore: one database with its six ports, and how it is opened."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 from pydantic import SecretStr

@@ -1,7 +1,5 @@
 """Connections and transactions of one database, fenced by the lease, with the driver's errors translated."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """Options of a web configuration file: those keys of Prometheus' exporter-toolkit that are kept to here. Others are errors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self

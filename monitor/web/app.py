@@ -1,7 +1,5 @@
 """The routes: pages for people, the same as JSON, /metrics, /-/healthy, /-/ready and /-/reload."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import Any, Protocol

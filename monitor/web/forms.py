@@ -3,8 +3,6 @@
 HTTPException for what is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

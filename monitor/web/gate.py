@@ -1,7 +1,5 @@
 """The rollout gate over HTTP: what may be asked, and the answers that deployment controllers act on."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any, Literal
 

@@ -3,8 +3,6 @@
 Before the application ASGI middleware asks for credentials, and refuses oversized requests.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import errno

@@ -11,8 +11,6 @@ to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logg
 To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import subprocess

@@ -10,8 +10,6 @@ To compile takes ten to twenty seconds, to load what was compiled 0.8 s, numba's
 `monitor.kernels.engines.choice` decides who waits for that and when.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 

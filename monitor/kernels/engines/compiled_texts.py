@@ -7,8 +7,6 @@ or not at home, are settled one by one. Nanoseconds a text on one core of a Xeon
 for ``item-<number>``: 5, 13 and 39; Arrow's dictionary encoding takes 15, 42 and 149.
 """
 
-from __future__ import annotations
-
 import secrets
 
 import numpy as np

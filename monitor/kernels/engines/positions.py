@@ -1,7 +1,5 @@
 """Where each baseline item stands in the candidate's list, by all pairs or by sorting, and what stands ahead out of order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

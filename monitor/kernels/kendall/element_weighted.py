@@ -1,7 +1,5 @@
 """Kendall's measures in which items, and ranks, have weights: generalized distances between rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kendall's tau and distance of the items in common, Fagin's distance between top-k lists, and extended tau."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rank-biased overlap of lists with tied items: three answers to what a tie means."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Rank-biased overlap of what was seen, extrapolated, and the least and the most that it can become once the lists go on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

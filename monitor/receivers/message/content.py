@@ -1,7 +1,5 @@
 """The content of a message as short bounded text that receivers render: title, changes, causes, examples, links, commands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """How other programs know alerts and messages: labels and annotations, as Alertmanager has them, and idempotency keys."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The content of a message as plain text of short lines, for mail and for services that take nothing but text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain
 

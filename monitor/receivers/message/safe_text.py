@@ -1,7 +1,5 @@
 """Text, links and commands that are bounded and safe to show anywhere, whatever names they are made of."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 import unicodedata

@@ -1,7 +1,5 @@
 """What other rules would have made of a comparison's stored runs, and thresholds suggested from these. Stores nothing."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

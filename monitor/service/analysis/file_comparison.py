@@ -1,7 +1,5 @@
 """Comparison of two files of lists, without a configuration and a database. Stores and sends nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

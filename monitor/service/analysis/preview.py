@@ -1,7 +1,5 @@
 """Preview of a configured comparison: a few users asked of both arms. Stores and sends nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime

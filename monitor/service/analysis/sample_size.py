@@ -1,7 +1,5 @@
 """Users or runs that it takes to detect a drop of a given size, from stored runs or from given figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

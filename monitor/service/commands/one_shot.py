@@ -1,7 +1,5 @@
 """Slots run on demand for commands, one now or a past period in order, and their metrics, to a textfile or pushed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A test of receivers: each gets a firing that says it is a test, then its end; nothing is stored."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A report over stored runs: pages of a daemon, without one. Stores nothing; asks sources for titles alone, as `show` does."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The daemon: scheduler, delivery loops, web server; start, reload, stop."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack

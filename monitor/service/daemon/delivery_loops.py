@@ -1,7 +1,5 @@
 """Delivery loops: one thread a receiver, so that a slow receiver holds up no other."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The daemon's jobs: run a comparison's newest slot, back-fill relevance, prune, publish newest runs as they were last read."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Leadership: of all daemons on a database one leads, runs slots and delivers; the others stand by until the lease is free."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Outages of the database: when one began, by the steady clock, whether it has ended, and the alert DatabaseAway about it."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable

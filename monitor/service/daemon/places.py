@@ -1,7 +1,5 @@
 """Places for runs: few are at work at a time, the longest waiting one begins first, and what hangs takes no place for long."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The daemon's schedule: APScheduler over plans of jobs, slots as a trigger, one daemon thread a job, never two of one name."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

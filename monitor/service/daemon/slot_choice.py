@@ -1,7 +1,5 @@
 """Which slot of a comparison is run next, and how many slots were skipped before it, by reason."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Staleness of comparisons: no run has succeeded for too long, judged by clocks as there may be no run to judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """The daemon's threads: one that repeats a step, one a job for APScheduler, and the memory that all of them share."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Titles of items for pages: asked of a comparison's source once, and remembered."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime

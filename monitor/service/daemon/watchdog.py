@@ -1,7 +1,5 @@
 """The watchdog: looks twice a second at clocks and jobs by the steady clock, and restarts what hangs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 From stored runs to a certificate, which holds all that the answer rests on. The same data give the same certificate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The question that a gate answers, checked before anything is read, and the excess that is held against its margin."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tables of alerts: states, transitions, deliveries, notifications and silences."""
 
-from __future__ import annotations
-
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, PrimaryKeyConstraint, Table, UniqueConstraint, false
 
 from monitor.model.alerts import Outcome, State

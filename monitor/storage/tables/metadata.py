@@ -1,7 +1,5 @@
 """The schema's metadata: names of constraints, columns of closed sets, tables of what belongs to a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of runs and what they measured, of the daily roll-up and of the lease."""
 
-from __future__ import annotations
-
 from sqlalchemy import (
     Column,
     Date,

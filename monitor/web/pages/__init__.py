@@ -3,8 +3,6 @@
 A new page is a module with its reading function, a template, and a line in `PAGES`; a forgotten template fails a test.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What fires and what ended lately; one incident with who was notified of it and what can be done."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """A comparison over time: one metric of one segment, its distribution, segments, coverage, arms and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

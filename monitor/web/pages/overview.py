@@ -1,7 +1,5 @@
 """The overview: a row a comparison, worst first; and the daemon itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Templates: everything shown is escaped, what could turn the writing around is spelled out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache

@@ -1,7 +1,5 @@
 """A report: pages of one comparison, of some of its runs and of their users in one file, which needs no server."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One run: what happened, for whom, and the lists that show it; one user of it over runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

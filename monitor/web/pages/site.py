@@ -1,7 +1,5 @@
 """What pages are made from, and how they are addressed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
