@@ -13,8 +13,20 @@ from functools import cached_property
 import numpy as np
 
 from monitor.errors import MetricError
-from monitor.kernels.exposure import catalogue_coverage, churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
-from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, largest_group, number_repeated
+from monitor.kernels.exposure import (
+    catalogue_coverage,
+    churn,
+    compact_codes,
+    count_items,
+    entropy,
+    first_differs,
+    gini,
+    is_top_reversed,
+    is_unchanged,
+    kolmogorov_smirnov,
+    largest_group,
+    number_repeated,
+)
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.rankings import Arm, PairBatch
 from monitor.model.runs import ArmScore

@@ -13,7 +13,7 @@ import generated
 from monitor import errors
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
-from monitor.export.batch_export import DAEMON_GAUGES
+from monitor.export.exposition import DAEMON_GAUGES
 from monitor.export.series import PREFIX
 from monitor.metrics import METRICS
 from monitor.storage import schema_version

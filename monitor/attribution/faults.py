@@ -12,8 +12,7 @@ import numpy as np
 
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.foreign_lists import find_shared, judge_lists
-from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, share_bins, widest
+from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, find_shared, judge_lists, share_bins, widest
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch

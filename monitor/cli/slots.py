@@ -67,7 +67,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
     A slot whose live sources have answered before is left as it is: see --again.
     """
-    from monitor.export.batch_export import require_textfile
+    from monitor.export.exposition import require_textfile
     from monitor.service.commands.one_shot import gateway_at, open_one_shot, write_metrics
 
     wanted = parse_instant(slot) if slot is not None else None

@@ -32,9 +32,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble
-from monitor.export.batch_export import DAEMON_GAUGES, final_families
 from monitor.export.daemon_metrics import DaemonMetrics
-from monitor.export.exposition import Format, Gauges, Lines, Piece, SampleKey
+from monitor.export.exposition import DAEMON_GAUGES, Format, Gauges, Lines, Piece, SampleKey, final_families
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
 from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model.rankings import ALL
@@ -309,7 +308,7 @@ class PrometheusPublisher(DaemonMetrics):
         return body, headers
 
     def final(self) -> tuple[Metric, ...]:
-        """What a process leaves behind when it ends: see `monitor.export.batch_export`."""
+        """What a process leaves behind when it ends: see `monitor.export.exposition`."""
         return final_families((self._build, *self._publication.families(), *self.gauges().families()))
 
 

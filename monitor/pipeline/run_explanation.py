@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from monitor.attribution.changes import PairChanges, classify, compare_pairs, group_users, share_kinds
-from monitor.attribution.decomposition import MeanDrop, decompose_drop, rows_of_place
+from monitor.attribution.decomposition import ExposureShift, MeanDrop, compare_exposure, decompose_drop, rows_of_place
 from monitor.attribution.faults import Scene, find_fault
 from monitor.attribution.habits import pool_bins, share_bins
-from monitor.attribution.item_shifts import ExposureShift, compare_exposure
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding
 from monitor.metrics import Metric, Need, score_all

@@ -1,7 +1,10 @@
-"""From settings to opened parts: the one place that knows which adapter stands behind which port."""
+"""From settings to opened parts: the one place that knows which adapter stands behind which port.
+
+Titles of items for pages are asked of an opened source once, and remembered.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -13,7 +16,7 @@ from monitor.errors import ConfigError, DatabaseError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import Arms, pull_titles
 from monitor.ports import Clock, Receiver, Store
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched
@@ -175,3 +178,31 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
         msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
         raise ConfigError(msg)
     return new
+
+
+_WAIT_S = 2.0
+_PAUSE_S = 60.0
+"""How long a source that gave no titles is not asked again: pages, and all parts of a report, are made without."""
+_MOST = 50_000
+
+
+class TitleCache:
+    """Titles by comparison and item, of the wiring in force. An item without a title is asked for again with the next page."""
+
+    def __init__(self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wiring, self._monotonic = wiring, monotonic
+        self._known: dict[tuple[str, str], str] = {}
+        self._asked_again_at: dict[str, float] = {}
+
+    def __call__(self, comparison: str, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles of these items; those of a source that fails, or does not answer in two seconds, are left out."""
+        unknown = {item for item in items if (comparison, item) not in self._known}
+        watched = self._wiring().watched.get(comparison)
+        if unknown and watched is not None and self._monotonic() >= self._asked_again_at.get(comparison, 0.0):
+            found, trouble = pull_titles(watched.arms.titles, slot, unknown, _WAIT_S)
+            if trouble is not None:
+                self._asked_again_at[comparison] = self._monotonic() + _PAUSE_S
+            if len(self._known) + len(found) > _MOST:
+                self._known.clear()
+            self._known |= {(comparison, item): title for item, title in found.items()}
+        return {item: self._known[comparison, item] for item in items if (comparison, item) in self._known}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernels import reference
 from metrics import known_pairs
-from monitor.attribution.item_shifts import compare_exposure
+from monitor.attribution.decomposition import compare_exposure
 from monitor.attribution.parts import Parts, split_distances
 from monitor.kernels.relevance import rank_discounts
 from monitor.metrics import METRICS, Metric, Need, parse, score_all

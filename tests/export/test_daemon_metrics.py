@@ -12,7 +12,7 @@ import pytest
 import published
 from export.page import scraped
 from monitor.errors import ConfigError, DatabaseTrouble, DeliveryError, DeliveryTrouble
-from monitor.export.batch_export import (
+from monitor.export.exposition import (
     DAEMON_GAUGES,
     families_of_comparison,
     require_textfile,

@@ -19,6 +19,7 @@ from kernels.reference_kendall import with_weights
 from kernels.reference_rbo import tied
 from monitor.kernels import Alignment, align
 from monitor.kernels.engines.positions import inversions
+from monitor.kernels.exposure import first_differs, is_top_reversed, is_unchanged, largest_group, number_repeated
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -47,7 +48,6 @@ from monitor.kernels.kendall.unweighted import (
 )
 from monitor.kernels.kendall.weighted import rank_tied, tau_ap, tau_ap_symmetric, weighted_tau
 from monitor.kernels.sets import average_overlap, common_by_chance, jaccard, overlap
-from monitor.kernels.whole_lists import first_differs, is_top_reversed, is_unchanged, largest_group, number_repeated
 from monitor.model.arrays import Floats
 from monitor.model.rankings import PairBatch
 

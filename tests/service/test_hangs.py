@@ -16,8 +16,8 @@ from logs import captured
 from monitor.model.runs import RunStatus
 from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon import scheduler
-from monitor.service.daemon.places import Places, Ticket, next_runs, took_whole_deadline
 from monitor.service.daemon.scheduler import STUCK_S, JobPlan
+from monitor.service.daemon.threads import Places, Ticket, next_runs, took_whole_deadline
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.settings.schedule import Every
 from servers.daemon import wait_for

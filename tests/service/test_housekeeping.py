@@ -20,8 +20,7 @@ from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.service.daemon import jobs
-from monitor.service.daemon.slot_choice import SlotChooser
-from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
+from monitor.service.daemon.slots import PAUSE_S, SlotChooser, StalenessMonitor
 from monitor.service.runner import Runner, Watched
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every

@@ -153,7 +153,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_without_the_password_and_the_run
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
 ) -> None:
-    monkeypatch.setattr("monitor.export.batch_export.require_textfile", lambda path: path)
+    monkeypatch.setattr("monitor.export.exposition.require_textfile", lambda path: path)
     done = CliRunner().invoke(
         app, ["run-once", "--config", str(config), "--textfile", str(tmp_path / "gone" / "x.prom"), "--push", collector.url]
     )

@@ -15,7 +15,7 @@ import factories
 import published
 from factories import HeldClock
 from monitor.errors import SourceError
-from monitor.service.daemon.titles import TitleCache
+from monitor.service.composition import TitleCache
 from monitor.storage import SqlStore
 from monitor.web.pages.report import make_report
 from web.stored_pages import SLOTS, application, browsing, fill

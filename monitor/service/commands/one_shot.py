@@ -16,8 +16,7 @@ from prometheus_client.metrics_core import Metric
 from monitor import __version__
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
-from monitor.export.batch_export import counted_families, families_of_comparison, write_families, write_textfile
-from monitor.export.exposition import FamilyCollector
+from monitor.export.exposition import FamilyCollector, counted_families, families_of_comparison, write_families, write_textfile
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import RunResult, RunStatus, kept_name

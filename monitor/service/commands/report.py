@@ -8,8 +8,7 @@ from pathlib import Path
 from monitor.errors import ConfigError
 from monitor.pipeline.pull import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.composition import Wiring, watch
-from monitor.service.daemon.titles import TitleCache
+from monitor.service.composition import TitleCache, Wiring, watch
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import policy_of

@@ -21,14 +21,13 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
-from monitor.service.composition import reconcile, reconcile_logged, require_reloadable, set_known_names, wire
+from monitor.service.composition import TitleCache, reconcile, reconcile_logged, require_reloadable, set_known_names, wire
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
-from monitor.service.daemon.slot_choice import SlotChooser
-from monitor.service.daemon.titles import TitleCache
+from monitor.service.daemon.slots import SlotChooser
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.service.gate import GateAnswers
 from monitor.service.message_pictures import MessagePictures

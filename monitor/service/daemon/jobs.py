@@ -18,10 +18,9 @@ from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile_logged, show_outbox
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
-from monitor.service.daemon.places import took_whole_deadline
 from monitor.service.daemon.scheduler import JobPlan
-from monitor.service.daemon.slot_choice import SlotChooser
-from monitor.service.daemon.staleness import StalenessMonitor
+from monitor.service.daemon.slots import SlotChooser, StalenessMonitor
+from monitor.service.daemon.threads import took_whole_deadline
 from monitor.service.runner import STORING, Runner, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 

@@ -26,8 +26,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
-from monitor.service.daemon.places import Places, Ticket
-from monitor.service.daemon.threads import ThreadPerJob
+from monitor.service.daemon.threads import Places, ThreadPerJob, Ticket
 from monitor.settings.schedule import Schedule
 from monitor.web.pages.site import ScheduledRun
 
