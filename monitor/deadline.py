@@ -4,8 +4,6 @@ Everything that may hang is bounded here: calls to vendors run in a daemon threa
 deadline; what they loop over (chunks of an answer, rows, files) asks the same deadline between its steps.
 """
 
-from __future__ import annotations
-
 import queue
 import signal
 import threading
@@ -16,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -35,7 +33,7 @@ class Deadline:
     at: float
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def after(cls, seconds: float) -> Self:
         """Return the deadline so many seconds from now."""
         return cls(time.monotonic() + seconds)
 

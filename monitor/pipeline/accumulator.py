@@ -1,7 +1,5 @@
 """A run's measurement, gathered from batches of users: neither their order nor their number changes what is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace

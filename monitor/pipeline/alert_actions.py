@@ -1,7 +1,5 @@
 """What people do about alerts: acknowledge, resolve, silence. Commands and pages do it by these functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Relevance that arrives after the run: measure it on the lists that were kept. Never judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

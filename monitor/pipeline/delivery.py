@@ -5,8 +5,6 @@ another one sends them again under the same keys once the lease has run out. For
 repetition must not overtake an end that has just been sent.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence

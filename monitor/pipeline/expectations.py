@@ -1,7 +1,5 @@
 """What the rules with a learned limit expect of a run, computed from the healthy runs before it."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 For a run just measured, or for stored runs once more under other rules.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence

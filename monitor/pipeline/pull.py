@@ -1,7 +1,5 @@
 """The opened sources of one comparison, and how they are pulled side by side within the run's deadline."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager

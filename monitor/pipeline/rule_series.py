@@ -1,7 +1,5 @@
 """The series that one rule judges in one segment, run after run, as arrays."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The first half of a run: pull, pair, score, summarize, measure the arms. Nothing here judges or stores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Bytes are plain data: numbers, text, arrays, and values of the classes listed here. Nothing in them is run when they are read.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping

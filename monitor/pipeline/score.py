@@ -1,7 +1,5 @@
 """From paired lists to scores, summaries and evidence, those of the noise floor too; and a run's scores, given by user."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np

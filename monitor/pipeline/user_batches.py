@@ -1,7 +1,5 @@
 """What the sources answered, cut into batches of users, and some users' answers put together again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

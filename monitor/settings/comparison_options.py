@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -92,13 +92,13 @@ class ConditionsOptions(Options):
     )
     stale: StaleOptions = Field(default_factory=StaleOptions, description="No run succeeds. Its alert is `Stale`.")
 
-    def over(self, defaults: ConditionsOptions) -> ConditionsOptions:
+    def over(self, defaults: Self) -> Self:
         """These where they are given, key by key, else the defaults."""
         given = {
             name: getattr(defaults, name).model_copy(update=own.model_dump(exclude_unset=True))
             for name, own in self._by_condition()
         }
-        return ConditionsOptions.model_validate(given)
+        return self.model_validate(given)
 
     @property
     def ignored(self) -> frozenset[Condition]:

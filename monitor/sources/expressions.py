@@ -5,8 +5,6 @@ whether ``data`` is flat or nested. ``rows(columns)``: of an object of arrays, o
 user; arrays shorter than the longest are left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, cast

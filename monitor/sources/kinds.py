@@ -1,7 +1,5 @@
 """What a kind of source can read, declared by the kind in one frozen value. The registry of kinds is in `monitor.sources`."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass

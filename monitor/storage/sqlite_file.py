@@ -3,8 +3,6 @@
 The lock lies beside the file of the database; one daemon holds it for its life.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3
@@ -13,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import URL
 
@@ -63,7 +61,7 @@ class PinnedFiles:
     identities: Mapping[Path, tuple[int, int] | None]
 
     @classmethod
-    def of(cls, file: Path, anchor: Any) -> PinnedFiles:  # noqa: ANN401 - the driver's own
+    def of(cls, file: Path, anchor: Any) -> Self:  # noqa: ANN401 - the driver's own
         """As they are now; the connection is read from first, as only that opens the log."""
         anchor.cursor().execute("SELECT count(*) FROM sqlite_master").fetchall()
         real = file.resolve()

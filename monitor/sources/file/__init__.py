@@ -1,7 +1,5 @@
 """Lists, users, weights and titles of items and relevance from files: the kind and its options."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """How requests say who asks, beyond headers that are the same in all: each way is a middleware of aiohttp."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hmac

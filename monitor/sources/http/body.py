@@ -1,7 +1,5 @@
 """What is posted: JSON in whose texts the slot, k and the users of a request are filled in."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 

@@ -5,8 +5,6 @@ costs more than asking. They carry nothing of whose request it was: headers go w
 each set of trusted authorities has connections of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import os

@@ -4,8 +4,6 @@ Pulls run in one process, or in another that takes the next ones (`pull_process`
 both. All here belongs to the thread that pulls. What is learnt of a host lasts as long as the process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

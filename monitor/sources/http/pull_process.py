@@ -4,8 +4,6 @@ One interpreter keeps one core busy, and asking takes as much of it as all else 
 keep half a core busy, a child process takes the next ones; it ends when nobody has pulled for a minute, or with its parent.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

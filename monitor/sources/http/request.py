@@ -1,7 +1,5 @@
 """A request for one user or a batch of them: its address and body, and how its answer is read."""
 
-from __future__ import annotations
-
 import json
 import mimetypes
 import re

@@ -1,7 +1,5 @@
 """One session of Spark Connect: opened for one reading, cancelled at its deadline, its errors one sentence each."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

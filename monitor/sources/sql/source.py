@@ -1,7 +1,5 @@
 """Queries and tables of a database as tables, and lists from them; read within limits and without permission to write."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections import deque

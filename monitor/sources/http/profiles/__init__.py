@@ -5,8 +5,6 @@ in whose texts and keys ``<name>`` is a variable. A text that is ``<name>`` alon
 names a variable without a value is left out. What a profile says of ``auth`` counts for the kind that is given.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
