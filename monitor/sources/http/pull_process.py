@@ -129,6 +129,7 @@ def _forget() -> None:
     global _lock, _current
     # It is the child of the process that forked this one.
     _lock, _current = threading.Lock(), None
+    _limited_here.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
