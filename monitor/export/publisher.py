@@ -3,8 +3,6 @@
 Each comparison is rendered once, until something new is published of it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -158,7 +156,7 @@ class Publication:
     def __init__(self, series: Mapping[str, RunSeries] | None = None, most: int | None = None) -> None:
         self._series, self._most = series or {}, most
 
-    def followed_by(self, latest: Sequence[LatestRun], known: Known, most: int | None) -> Publication:
+    def followed_by(self, latest: Sequence[LatestRun], known: Known, most: int | None) -> "Publication":
         """The next publication, which takes over the series of each run that it shows already."""
         runs: dict[str, LatestRun | None] = {one.run.comparison: one for one in latest}
         series = {}

@@ -1,7 +1,5 @@
 """Alignment: the one pass over pairs of lists that every pairwise measure shares, and the items in common by their ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -40,7 +38,7 @@ class Alignment:
     scores: ByArm | None = field(default=None, kw_only=True)
     weights: ByArm | None = field(default=None, kw_only=True)
     labels: Labels | None = field(default=None, kw_only=True)
-    derived: dict[Callable[[Alignment], Any], Any] = field(default_factory=dict, init=False)
+    derived: dict[Callable[["Alignment"], Any], Any] = field(default_factory=dict, init=False)
 
     @property
     def k(self) -> int:
@@ -114,7 +112,7 @@ class Alignment:
         within: npt.NDArray[Any] = self.agreement.take(cells) * (depths > 0)
         return within
 
-    def cut(self, depth: int) -> Alignment:
+    def cut(self, depth: int) -> "Alignment":
         """The alignment of the same lists cut to their first ``depth`` items."""
         if depth >= self.k and (self.labels is None or depth >= len(self.labels.ideal)):
             return self

@@ -1,7 +1,5 @@
 """What a mean is made of, and why it fell: what a run keeps of it for later runs and for people."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -203,6 +201,6 @@ class Explanation:
         return 0.0 if self.before is None else self.now - self.before
 
     @property
-    def without_items(self) -> Explanation:
+    def without_items(self) -> "Explanation":
         """The same without what names an item or a list."""
         return replace(self, gained=(), lost=(), groups=(), titles={})

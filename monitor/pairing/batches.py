@@ -1,7 +1,5 @@
 """From coded lists to a batch of pairs: cut, without duplicates, tied items in order, weights and relevance attached."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -39,7 +37,7 @@ class PaddedLists:
     scores: Floats | None
     had_duplicates: Flags
 
-    def take(self, rows: Rows) -> PaddedLists:
+    def take(self, rows: Rows) -> "PaddedLists":
         """The lists of these rows, in this order; the very same where it is all of them as they stand."""
         if len(rows) == len(self.lengths) and np.array_equal(rows, np.arange(len(rows))):
             return self

@@ -15,8 +15,6 @@ log capital, and 1.2 where the boldest is best, which it is for scores that use 
   under the power of the mean.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +92,7 @@ class Tally:
         """NaN without scores."""
         return float(np.average(self.values, weights=self.counts)) if self.n else float("nan")
 
-    def flipped(self) -> Tally:
+    def flipped(self) -> "Tally":
         """1 - score of each: evidence that its mean is below 1 - m is evidence that this one's is above m."""
         return Tally(1.0 - self.values, self.counts)
 

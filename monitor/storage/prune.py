@@ -1,7 +1,5 @@
 """Pruning: what is older than the retention is deleted, little by little, after the daily roll-up, which outlives the runs."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -215,7 +213,7 @@ def _days(connection: Connection, first: datetime, end: datetime) -> Iterator[_D
             yield _Day(comparison=comparison, begins_at=begins_at, at=at, has_ok=bool(is_ok))
 
 
-def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
+def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence["DaySum"]) -> None:
     """Put the sums in place of the day's rows."""
     common = {"comparison": day.comparison, "day": day.begins_at, "built_at": built_at}
     # In the order of their key: others may be at the same.

@@ -1,7 +1,5 @@
 """Who may read the pages: passwords and certificates of a web configuration file, in force, read again where they change."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import secrets
@@ -35,8 +33,8 @@ class Access:
     ``options`` are what it was opened from.
     """
 
-    credentials: Credentials = field(default_factory=lambda: Credentials({}))
-    certificates: CertificateStore | None = None
+    credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
+    certificates: "CertificateStore | None" = None
     names: frozenset[str] | None = None
     options: AccessOptions = field(default_factory=AccessOptions)
 

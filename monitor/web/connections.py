@@ -4,8 +4,6 @@ uvicorn takes the protocol of its connections as an option; the one here hands e
 has none of these: a client may take a minute to agree on encryption and for ever to read, as many of them as files can be open.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from contextlib import suppress
@@ -44,9 +42,9 @@ class Front:
     limits: Limits
     access: Access
     is_closing: bool = False
-    connections: set[Connection] = field(default_factory=set)
+    connections: set["Connection"] = field(default_factory=set)
 
-    def make_room(self, newest: Connection) -> None:
+    def make_room(self, newest: "Connection") -> None:
         """Where there are too many, one gives way: of those that wait for no answer the least regular, then the oldest."""
         open_ones = [each for each in self.connections if not each.is_gone]
         if len(open_ones) > self.limits.connections:

@@ -1,7 +1,5 @@
 """Rank correlations of the items in common in which the top counts most: Vigna's weighted tau, with ties too, and tau-AP."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +25,7 @@ class Tied:
         """Both places in one number, baseline * (k + 1) + candidate, ascending down each column; absent items last."""
         return np.sort(self.baseline * (len(self.baseline) + 1) + self.candidate, axis=0)
 
-    def exchange(self) -> Tied:
+    def exchange(self) -> "Tied":
         """The same items with the arms exchanged."""
         return Tied(baseline=self.candidate, candidate=self.baseline, count=self.count)
 
