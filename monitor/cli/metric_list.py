@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import pick, print_json, print_line, print_table
+from monitor.cli.output import cell, pick, print_json, print_line, print_table
 from monitor.cli.parameters import AsJson
 from monitor.errors import MetricError
 
@@ -141,14 +141,10 @@ def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _text(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, float):
         return "any" if math.isinf(value) else f"{value:.4g}"
     if isinstance(value, dict):
         return ", ".join(
             f"{key} ({_text(each)})" if isinstance(each, dict) else f"{key}: {_text(each)}" for key, each in value.items()
         )
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else cell(value)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import typer
 
+from monitor.model.instants import format_instant
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
@@ -82,19 +83,13 @@ def pick(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
-def _format(value: datetime) -> str:
-    from monitor.model.instants import format_instant
-
-    return format_instant(value)
-
-
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return _format(value)
+        return format_instant(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -145,11 +140,12 @@ def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_j
 def cells_of(records: Iterable[Mapping[str, object]], columns: str) -> tuple[list[str], list[list[str]]]:
     """The names of these columns and a row of text a record."""
     names = columns.split()
-    rows = [[_cell(record.get(name.removesuffix(">"))) for name in names] for record in records]
+    rows = [[cell(record.get(name.removesuffix(">"))) for name in names] for record in records]
     return [name.replace("_", " ") for name in names], rows
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as tables show it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -169,7 +165,7 @@ def _one_line(text: str) -> str:
 
 def instant(value: datetime) -> str:
     """ISO 8601 in UTC for people, to the second."""
-    return _format(value.replace(microsecond=0))
+    return format_instant(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:

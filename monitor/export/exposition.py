@@ -130,25 +130,20 @@ class Distribution:
 
 
 class Gauges:
-    """Samples gathered by series. A sample given twice is shown once, with the later value."""
+    """``samples`` gathered by series and labels. One given twice is shown once, with the later value."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, dict[LabelValues, float]] = {}
+        self.samples: dict[str, dict[LabelValues, float]] = {}
         self._distributions: dict[str, dict[LabelValues, Distribution]] = {}
-
-    @property
-    def samples(self) -> Mapping[str, Mapping[LabelValues, float]]:
-        """What was set, by series and labels."""
-        return self._samples
 
     def set(self, name: str, labels: LabelValues, value: float | None) -> None:
         """Set one sample of the series with that name (without prefix); None means there is nothing to show."""
         if value is not None:
-            self._samples.setdefault(name, {})[labels] = float(value)
+            self.samples.setdefault(name, {})[labels] = float(value)
 
     def replace(self, name: str, samples: Mapping[LabelValues, float]) -> None:
         """Make these the samples of the series, in place of those it had."""
-        self._samples[name] = dict(samples)
+        self.samples[name] = dict(samples)
 
     def distribute(self, name: str, labels: LabelValues, distribution: Distribution) -> None:
         """Set one gauge histogram of the series with that name."""
@@ -159,7 +154,7 @@ class Gauges:
         shown: dict[str, dict[LabelValues, float | Distribution]] = {name: {} for name in SERIES}
         for name, distributions in self._distributions.items():
             shown[name] |= distributions
-        for name, samples in self._samples.items():
+        for name, samples in self.samples.items():
             shown[name] |= {labels: value for labels, value in samples.items() if (name, labels) not in left_out}
         return tuple(_family(SERIES[name], samples) for name, samples in shown.items() if samples)
 

@@ -83,7 +83,7 @@ class World:
 
     @property
     def names(self) -> list[str]:
-        return [loop.receiver.name for loop in self.loops]
+        return [loop.sender.receiver.name for loop in self.loops]
 
     def run(self, mean: float) -> dict[str, float]:
         """Both comparisons run, the wide one first; seconds until each healthy receiver has taken both."""
@@ -278,7 +278,7 @@ class Pair:
     def run(self, name: str, mean: float) -> None:
         """One run of the comparison ends now, with one alert if it is low."""
         self.pages.expected.add(name)
-        to = [loop.receiver.name for loop in self.loops]
+        to = [loop.sender.receiver.name for loop in self.loops]
         watched = comparison(name=name, rules=(rule(for_runs=1),))
         store_run(self.store, mean, slot=datetime.now(UTC), to=to, watched=watched)
 

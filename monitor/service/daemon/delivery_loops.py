@@ -35,12 +35,7 @@ class DeliveryLoop:
     _next_resend_s: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self.thread = LoopThread(f"deliver-{self.receiver.name}", self._step, again_s=FAILED_POLL_S)
-
-    @property
-    def receiver(self) -> Receiver:
-        """Who is notified."""
-        return self.sender.receiver
+        self.thread = LoopThread(f"deliver-{self.sender.receiver.name}", self._step, again_s=FAILED_POLL_S)
 
     def start(self) -> None:
         """Begin."""
@@ -62,7 +57,7 @@ class DeliveryLoop:
         try:
             return self.take_turn()
         except MonitorError as error:
-            log.warning("receiver not notified", receiver=self.receiver.name, reason=str(error))
+            log.warning("receiver not notified", receiver=self.sender.receiver.name, reason=str(error))
             self._pause(asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0)
             return FAILED_POLL_S
 
@@ -76,7 +71,7 @@ class DeliveryLoop:
             return rest
         # In one thread with deliveries: a repetition must not overtake an end that has just been sent.
         self.sender.repeat_due()
-        every_s = self.receiver.treatment.resend_every_s
+        every_s = self.sender.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
             self._next_resend_s = self.sender.clock.monotonic() + every_s
             self.sender.resend_firing()
@@ -135,7 +130,7 @@ def _begin_loop(sender: OutboxSender) -> DeliveryLoop:
 
 
 def _renewed(hung: DeliveryLoop) -> DeliveryLoop:
-    log.error("delivery hung; restarted", receiver=hung.receiver.name)
+    log.error("delivery hung; restarted", receiver=hung.sender.receiver.name)
     hung.sender.publisher.count("watchdog_restarts_total", "delivery")
     hung.thread.ask_to_stop()
     return _begin_loop(hung.sender)
