@@ -75,7 +75,11 @@ def check_config(
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     wiring = wire(settings)
-    previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
+    candidates = {each.name: each.candidate for each in settings.comparisons}
+    previews = [
+        preview_users(watched, candidates[watched.comparison.name], users)
+        for watched in select_watched(wiring.watched, comparison)
+    ]
     for preview in previews:
         if as_json:
             print_json(_preview_dict(preview))
@@ -101,6 +105,8 @@ def _print_preview(preview: Preview) -> None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
             note = preview.notes.get((arm, reason))
             print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
+    for sentence in preview.matches:
+        print_line(f"  {sentence}")
     print_evidence(preview.evidence, preview.titles)
     print_line()
 
@@ -112,6 +118,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "slot": preview.slot,
         "k": preview.comparison.measuring.k,
         "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
+        "matches": list(preview.matches),
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
         "titles": preview.titles,

@@ -24,6 +24,7 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
 from monitor.model.arrays import Flags, Floats
+from monitor.sources.id_forms import Forms, speller
 
 MAX_ID_LENGTH = 1000  # longest text taken for an id; longer ones are no ids but somebody's mistake
 
@@ -148,6 +149,14 @@ def user_index(keys: pa.Array) -> pd.Index[str]:
     """A column of keys as an index."""
     users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
     return users
+
+
+def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
+    """A column of ids that are text, null where there is none."""
+    if not forms:
+        return ids
+    spell = speller(forms)
+    return pa.array([None if text is None else spell(text) for text in ids.to_pylist()], pa.large_string())
 
 
 def flat_ids(lists: pa.Array, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.sources.columns import item_ids, number_list
+from monitor.sources.id_forms import Forms, speller
 
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
@@ -28,6 +30,17 @@ def _without_failed(table: RankingTable, failures: Mapping[str, CoverageReason],
         offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
         table = RankingTable(users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores)
     return Pull(rankings=table, failures=failures, notes=notes)
+
+
+def spell_items(pull: Pull, forms: Forms) -> Pull:
+    """The same lists of items that are spelled so; items of a list that become one are ``duplicated``."""
+    if not forms:
+        return pull
+    codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
+    texts = list(map(speller(forms), map(str, distinct)))
+    items = pd.array(texts, dtype="str").take(codes)
+    note = {CoverageReason.DUPLICATED: "item_ids make one of several items"} if len(set(texts)) < len(texts) else {}
+    return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})
 
 
 class ListCollector:

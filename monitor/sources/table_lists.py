@@ -27,12 +27,14 @@ from monitor.sources.columns import (
     join_items,
     number_column,
     numbers_beside,
+    spell_column,
     user_column,
     user_index,
     user_key,
     value_array,
 )
-from monitor.sources.list_collector import ListCollector
+from monitor.sources.id_forms import Forms, speller
+from monitor.sources.list_collector import ListCollector, pull_without, spell_items
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
 
@@ -214,6 +216,8 @@ class ListColumns:
     item: str | None
     rank: str | None
     scores: str | None
+    user_ids: Forms
+    item_ids: Forms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,17 +256,26 @@ class TableLists:
         rows, columns = self._rows_of(wanted, batches)
         scores = columns[options.scores] if options.scores else None
         if options.items is not None:
-            return wide_lists(wanted, rows, columns[options.items], scores, where)
+            return spell_items(wide_lists(wanted, rows, columns[options.items], scores, where), options.item_ids)
         ranks = columns[options.rank] if options.rank else None
-        return long_lists(wanted, rows, columns[str(options.item)], ranks, scores, where)
+        pull = spell_items(long_lists(wanted, rows, columns[str(options.item)], ranks, scores, where), options.item_ids)
+        if not options.user_ids:
+            return pull
+        spellings = columns[options.user].to_pandas().groupby(rows).nunique()
+        merged = wanted.take(spellings.index[spellings > 1].to_numpy())
+        return (
+            pull_without(pull, merged, CoverageReason.DUPLICATE_USER, "user_ids make one of several") if len(merged) else pull
+        )
 
     def _rows_of(self, wanted: WantedUsers, batches: Iterable[TableBatch]) -> tuple[Integers, ArrowBatch]:
         """Whose each row is of the users asked, and the other columns of these rows; rows of others are dropped at once."""
         options, rows, kept, nbytes = self.options, list[Integers](), list[ArrowBatch](), 0
-        names = [name for name in (options.items, options.item, options.rank, options.scores) if name is not None]
+        user = options.user if options.user_ids and options.item else None
+        names = [name for name in (options.items, options.item, options.rank, options.scores, user) if name is not None]
         columns = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
         for batch in merge_batches(columns, len(wanted)):
-            found = wanted.rows(user_column(batch[options.user], f"the user column of {self.where}"))
+            users = user_column(batch[options.user], f"the user column of {self.where}")
+            found = wanted.rows(spell_column(users, options.user_ids))
             part = {name: batch[name] for name in names}
             is_wanted = found >= 0
             if not is_wanted.all():
@@ -276,15 +289,15 @@ class TableLists:
     def _cells(self, batches: Iterable[TableBatch]) -> Pull:
         """Take lists that are Python values or the text of JSON."""
         options, wanted = self.options, set(self.users)
-        lists = ListCollector(self.k, has_scores=options.scores is not None)
+        lists, spell = ListCollector(self.k, has_scores=options.scores is not None), speller(options.user_ids)
         for batch in batches:
             values = batch[str(options.items)]
             scores = batch[options.scores] if options.scores else [None] * len(values)
             for user, value, numbers in zip(map(user_key, batch[options.user]), values, scores, strict=True):
-                if user is not None and user in wanted:
-                    lists.add_cell(user, value, numbers)
+                if user is not None and (key := spell(user)) in wanted:
+                    lists.add_cell(key, value, numbers)
             check_size(lists.nbytes, self.max_bytes, self.where)
-        return lists.pull()
+        return spell_items(lists.pull(), options.item_ids)
 
     def _python_values(self, batch: TableBatch) -> TableBatch:
         user = self.options.user

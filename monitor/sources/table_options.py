@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitor.options import Options
+from monitor.options import Options, readable_by
+from monitor.sources.id_forms import speller
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
+_Text = Annotated[str, Field(min_length=1, max_length=1000)]
+_NamedForm = Annotated[dict[Literal["prefix", "regex"], _Text], Field(min_length=1, max_length=1)]
+IdForms = Annotated[
+    tuple[Literal["string", "int", "lower", "strip"] | _NamedForm, ...] | None,
+    readable_by(speller),
+    Field(
+        description="How these ids are spelled before they are looked up and compared, step by step: `strip` blanks, `lower`, "
+        "`int` (`007` is 7), `{prefix: 'item:'}` off, or `{regex: 'sku-([0-9]+)'}`, the group where all of an id matches. What "
+        "a step does not fit stays as it is, as with `string`. Users who become one by it are `duplicate_user`."
+    ),
+]
 
 
 class UserColumnOptions(Options):
     """Where users stand."""
 
     user: ColumnName = Field(description="Column with the user's key.")
+    user_ids: IdForms = None
 
 
 class WeightColumnOptions(Options):
@@ -51,6 +64,7 @@ class ListColumnOptions(UserColumnOptions):
         description="Column with the model's own scores: lists as long as `items`, or one number beside each `item`. "
         "Equal scores are ties. Without `rank` the highest is the best, tied items in the order of their ids.",
     )
+    item_ids: IdForms = None
 
     def _problems(self) -> Iterator[str]:
         is_wide = self.items is not None and self.item is None and self.rank is None

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
-from monitor.sources.columns import is_text, user_column, value_array
+from monitor.sources.columns import is_text, spell_column, user_column, value_array
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
 from monitor.sources.table_lists import (
     TableBatch,
@@ -51,12 +51,16 @@ class Table(ABC):
         """All users of the table, with these columns as segments."""
         user, where, rows, size = self._options.user, self.where(slot), [], 0
         for batch in self.batches(slot, tuple(dict.fromkeys((user, *dimensions)))):
-            users = arrow_array(batch[user])
+            users = self._users(batch, where)
             segments = {name: value_array(batch[name]) for name in dimensions}
             rows.append((users, segments))
             size += users.nbytes + sum(column.nbytes for column in segments.values())
             check_size(size, self.max_bytes, where)
         return user_table(rows, where)
+
+    def _users(self, batch: TableBatch, where: str) -> pa.Array:
+        users = user_column(arrow_array(batch[self._options.user]), f"the user column of {where}")
+        return spell_column(users, self._options.user_ids)
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights of the table as of this slot."""
@@ -94,16 +98,15 @@ class Table(ABC):
         return graded.table() if has_arrived else None
 
     def _add(self, graded: GradedItems, batch: TableBatch, where: str) -> None:
-        options, users = self._options, batch[self._options.user]
+        options, users = self._options, self._users(batch, where)
         if options.item:
             grades = arrow_array(batch[options.grade], is_number=True) if options.grade else None
-            graded.add_rows(arrow_array(users), arrow_array(batch[options.item]), grades)
+            graded.add_rows(users, arrow_array(batch[options.item]), grades)
             return
         lists, grades = batch[str(options.items)], batch[options.grades] if options.grades else None
         if not isinstance(lists, pa.Array):
-            graded.add_cells(users, lists, grades)
+            graded.add_cells(users.to_pylist(), lists, grades)
         elif is_text(lists.type):
-            users = user_column(users, f"column {options.user!r} of {where}")
             graded.add_cells(users.to_pylist(), lists.to_pylist(), None if grades is None else grades.to_pylist())
         else:
             require_lists(lists, str(options.items), where, "grade")

@@ -192,6 +192,17 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world: Path) -> None
     assert shown[0]["users"][0]["baseline"] == ["1", "2", "3", "4", "5"]
 
 
+def test_check_says_how_many_ids_match_and_which_forms_would_help(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", ["item:2", "item:01", "item:x"])
+    done = rankwatch("check", "--users", "2", cwd=world)
+    assert '  0 of 5 items match; with item_ids: [{prefix: "item:"}] for both arms 1 would\n' in done.stdout
+    assert re.search(r"  ([0-9]+) of \1 users match\n", done.stdout)
+    text = (world / "candidate.jsonl").read_text()
+    (world / "candidate.jsonl").write_text(text.replace(': "u', ': " u').replace("item:", "").replace('"01"', '"1.0"'))
+    done = rankwatch("check", "--users", "2", cwd=world)
+    assert re.search(r"  0 of ([0-9]+) users match; with user_ids: \[strip\] for both arms \1 would\n", done.stdout)
+
+
 def test_check_of_an_arm_that_cannot_be_read_ends_with_3_and_names_the_file(world: Path) -> None:
     (world / "candidate.jsonl").unlink()
     done = rankwatch("check", cwd=world)

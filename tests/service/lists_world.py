@@ -9,7 +9,7 @@ APART = [91, 92, 93, 94, 95]
 USERS = 60
 
 
-def write_lists(path: Path, items: Sequence[int]) -> None:
+def write_lists(path: Path, items: Sequence[int | str]) -> None:
     """Give every user this list, whole or not at all."""
     lines = (json.dumps({"user_id": f"u{i}", "items": list(items)}) for i in range(USERS))
     draft = path.with_suffix(".draft")

@@ -28,25 +28,26 @@ READERS = [
     reader for kind in SOURCES.values() for each in fields(kind) if isinstance(reader := getattr(kind, each.name), Reader)
 ]
 LISTS = {"user", "items", "item", "rank", "scores"}
+IDS = {"user_ids", "item_ids"}
 FILE = {"path", "format"}
 SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
     "HttpSourceOptions": LISTS - {"item", "rank"}
-    | {"url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
-    "FileSourceOptions": FILE | LISTS,
-    "FileUsersOptions": FILE | {"user"},
+    | {"item_ids", "url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
+    "FileSourceOptions": FILE | LISTS | IDS,
+    "FileUsersOptions": FILE | {"user", "user_ids"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},
     "FileItemTitlesOptions": FILE | {"item", "title"},
-    "FileRelevanceOptions": FILE | {"user", "items", "grades", "item", "grade"},
-    "RedisSourceOptions": {"url", "type", "key", "field", "items", "scores"},
+    "FileRelevanceOptions": FILE | {"user", "user_ids", "items", "grades", "item", "grade"},
+    "RedisSourceOptions": {"url", "type", "key", "field", "items", "scores", "item_ids"},
     "RedisUsersOptions": {"url", "key"},
-    "SparkSourceOptions": SQL - {"url", "query"} | FILE | LISTS,
-    "SparkUsersOptions": SQL - {"url", "query"} | FILE | {"user"},
-    "SqlSourceOptions": SQL | LISTS,
-    "SqlUsersOptions": SQL | {"user"},
+    "SparkSourceOptions": SQL - {"url", "query"} | FILE | LISTS | IDS,
+    "SparkUsersOptions": SQL - {"url", "query"} | FILE | {"user", "user_ids"},
+    "SqlSourceOptions": SQL | LISTS | IDS,
+    "SqlUsersOptions": SQL | {"user", "user_ids"},
     "SqlItemWeightsOptions": SQL | {"item", "weight"},
     "SqlItemTitlesOptions": SQL | {"item", "title"},
-    "SqlRelevanceOptions": SQL | {"user", "items", "grades", "item", "grade"},
+    "SqlRelevanceOptions": SQL | {"user", "user_ids", "items", "grades", "item", "grade"},
 }
 """What enters `config_hash`, by options: whoever adds a setting says here, too, whether it decides which lists are read."""
 

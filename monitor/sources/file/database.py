@@ -20,8 +20,9 @@ import pyarrow.parquet
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at, interrupted_by_signals
 from monitor.errors import SourceError
 from monitor.scratch import SPILL, scratch_database, sql_text
-from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, on_one_line, require_columns, user_column
+from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, on_one_line, require_columns, spell_column, user_column
 from monitor.sources.file.file_set import FileSet, source_errors
+from monitor.sources.id_forms import Forms
 
 MEMORY_MB = 250
 """Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a
@@ -133,11 +134,17 @@ class FileView:
         """Whether a column holds lists, and no texts of lists."""
         return is_list(self._empty[column].type)
 
-    def key(self, column: str) -> str:
-        """The expression for a column of users as text, null where there is none. SourceError when it cannot hold users."""
+    def key(self, column: str, forms: Forms) -> str:
+        """The expression for a column of users as text in these forms, null where there is none; SourceError if it has none."""
         if not self.is_json:
             user_column(self._empty[column], f"the user column of {self.where}")
-        return self.text(column)
+        if not forms:
+            return self.text(column)
+        name = f"spell_{self.name}"
+        self._database.create_function(
+            name, lambda users: spell_column(users, forms), ["VARCHAR"], "VARCHAR", type="arrow", null_handling="special"
+        )  # type: ignore[call-overload]
+        return f"{name}({self.text(column)})"
 
     def label(self, column: str) -> str:
         """The expression for a column of segment values: text that may be a value, and other values as they are."""

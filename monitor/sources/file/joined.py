@@ -18,7 +18,7 @@ from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
 from monitor.sources.file.file_set import FileSet, find_files
-from monitor.sources.file.views import ListView, SegmentColumns, UserView
+from monitor.sources.file.views import GIVEN, ListView, SegmentColumns, UserView
 
 _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
@@ -46,9 +46,9 @@ class JoinedFiles:
                 for name, each in found.items():
                     with _noted(unread, name):
                         lists[name] = timely(ListView, database, name, self._lists[name], each, request.k)
-                same = (each for each in lists.values() if each.read == (users.paths, self._users.user))
+                same = (each for each in lists.values() if each.read == (users.paths, self._users.user, self._users.user_ids))
                 also = [column for each in same for column in each.options.columns]
-                asked = timely(UserView, database, users, self._users.user, self._dimensions, also)
+                asked = timely(UserView, database, users, self._users, self._dimensions, also)
                 segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)
                 yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
                 for each in files:
@@ -140,6 +140,9 @@ class _JoinedAnswers:
                 hashes = f"SELECT h FROM (SELECT hash({KEY}) AS h FROM {lists.rows}) GROUP BY h HAVING count(*) > 1"  # noqa: S608
                 some = f"SELECT {KEY} FROM {lists.rows} WHERE hash({KEY}) IN ({hashes}) GROUP BY {KEY} HAVING count(*) > 1"  # noqa: S608
                 self._database.execute(f"INSERT INTO repeated {some}")
+            elif lists.is_long and lists.options.user_ids:
+                merged = f"SELECT {KEY} FROM {lists.rows} GROUP BY {KEY} HAVING min({GIVEN}) < max({GIVEN})"  # noqa: S608
+                self._database.execute(f"INSERT INTO repeated {merged}")
         return bool(self._database.execute("SELECT 1 FROM repeated LIMIT 1").fetchall())
 
     def _join(self, *, has_repeated: bool) -> str:

@@ -63,7 +63,7 @@ class FileUsers:
         if self._read is not None and self._read[0] == seen:
             return self._read[1]
         with open_database([files]) as database:
-            asked = UserView(database, files, self._options.user, dimensions)
+            asked = UserView(database, files, self._options, dimensions)
             ((count,),) = database.execute("SELECT count(*) FROM asked").fetchall()
             # Known before any is read: what is kept of them goes beyond their texts.
             check_size(count * _USER_BYTES, self._options.max_bytes, files.where)

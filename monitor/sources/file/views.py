@@ -15,12 +15,14 @@ from monitor.errors import SourceError
 from monitor.model.arrays import Rows
 from monitor.model.rankings import ALL, AskedUsers, Pull
 from monitor.sources.columns import one_array, user_index
-from monitor.sources.file import FileSourceOptions
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, FileView, sql_name
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values
 from monitor.sources.table_lists import TableLists
 
+GIVEN = "rankwatch_user"
+"""Beside `KEY` the user as the file spells it."""
 _BATCH_ITEMS = 40_000  # in one batch; each may be as long as an id can be
 
 
@@ -31,15 +33,16 @@ class ListView:
         self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, k: int
     ) -> None:
         self.options, self.is_long = options, options.item is not None
-        self.read = (files.paths, options.user)
+        self.read = (files.paths, options.user, options.user_ids)
         self.names = tuple(each for each in options.columns if each != options.user)
         self.rows, self.joined = f"lists_{name}", f"joined_{name}"
         self._database, self._k, self._where = database, k, files.where
         self._file = FileView(database, files, options.columns, f"rows_{name}")
         # Read without a row: columns that cannot hold lists are refused before anything is joined.
-        self._pull(pd.Index([], dtype="str"), [self._file.empty(options.columns)])
+        self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
-        rows = f"SELECT {self._file.key(options.user)} AS {KEY}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
+        users = f"{self._file.key(options.user, options.user_ids)} AS {KEY}, {self._file.text(options.user)} AS {GIVEN}"
+        rows = f"SELECT {users}, {taken} FROM {self._file.name}"  # noqa: S608 - quoted
         database.execute(f"CREATE TEMP VIEW {self.rows} AS SELECT * FROM ({rows}) WHERE {KEY} IS NOT NULL")  # noqa: S608
         gathered = ", ".join(f"list({sql_name(each)}) AS {sql_name(each)}" for each in self.names)
         whole = f"SELECT {KEY}, {gathered} FROM {self.rows} GROUP BY {KEY}" if self.is_long else f"SELECT * FROM {self.rows}"  # noqa: S608
@@ -78,12 +81,13 @@ class ListView:
             lists = columns[self.names[0]]
             users = users.take(pc.list_parent_indices(lists))
             columns = {name: column.flatten() for name, column in columns.items()}
-        return self._pull(user_index(record[KEY]), [self._batch(users, columns)])
+        spelled = self.options.model_copy(update={"user_ids": None})
+        return self._pull(spelled, user_index(record[KEY]), [self._batch(users, columns)])
 
     def pull_rows(self, users: pd.Index[str], deadline: Deadline, max_bytes: int | None = None) -> Pull:
         """The lists of these users, who may stand in several rows."""
         self._database.register("wanted", pa.table({KEY: pa.array(users, pa.large_string())}))
-        pull = self._pull(users, self._wanted(deadline), max_bytes)
+        pull = self._pull(self.options, users, self._wanted(deadline), max_bytes)
         self._database.unregister("wanted")
         return pull
 
@@ -91,15 +95,15 @@ class ListView:
         query = f"SELECT * FROM {self.rows} SEMI JOIN wanted USING ({KEY})"  # noqa: S608 - a name of ours
         for record in self._database.sql(query).to_arrow_reader(self.batch_rows):
             deadline.require_time()
-            yield self._batch(record[KEY], {name: record[name] for name in self.names})
+            yield self._batch(record[GIVEN], {name: record[name] for name in self.names})
         yield self._file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
         keys = users.to_pylist() if self._file.is_json else users
         return {self.options.user: keys, **{name: self._file.values(one_array(column)) for name, column in columns.items()}}
 
-    def _pull(self, users: pd.Index[str], batches: Any, max_bytes: int | None = None) -> Pull:  # noqa: ANN401
-        return TableLists(options=self.options, users=users, k=self._k, where=self._where, max_bytes=max_bytes).pull(batches)
+    def _pull(self, options: FileSourceOptions, users: pd.Index[str], batches: Any, max_bytes: int | None = None) -> Pull:  # noqa: ANN401
+        return TableLists(options=options, users=users, k=self._k, where=self._where, max_bytes=max_bytes).pull(batches)
 
 
 class UserView:
@@ -115,15 +119,16 @@ class UserView:
         self,
         database: duckdb.DuckDBPyConnection,
         files: FileSet,
-        user: str,
+        options: FileUsersOptions,
         dimensions: Sequence[str],
         also: Sequence[str] = (),
     ) -> None:
+        user = options.user
         self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
-        self.where, self.read = files.where, (files.paths, user)
+        self.where, self.read = files.where, (files.paths, user, options.user_ids)
         rows = FileView(database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows")
         labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
-        keys = ", ".join([f"{rows.key(user)} AS {KEY}", *labels, "*"])
+        keys = ", ".join([f"{rows.key(user, options.user_ids)} AS {KEY}", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names
         (counted,) = database.execute(
             f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM asked_keys"  # noqa: S608 - a name of ours

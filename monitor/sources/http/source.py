@@ -36,7 +36,7 @@ from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.hosts import HOSTS
 from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
-from monitor.sources.list_collector import ListCollector
+from monitor.sources.list_collector import ListCollector, spell_items
 
 SLOW_S = 0.5
 """An answer that takes longer is slow for a service that people wait for."""
@@ -124,7 +124,7 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        return pull_in_place(self._options, request, pull_here)
+        return spell_items(pull_in_place(self._options, request, pull_here), self._options.item_ids)
 
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:

@@ -13,6 +13,7 @@ from monitor.options import NOT_IN_HASH, Duration, Options, must, readable_by
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.expressions import Expression
 from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.table_options import IdForms
 
 _URL = re.compile(
     r"(unix://([^@/?#]*@)?/|rediss?(\+sentinel|\+cluster)?://([^@/?#]*@)?[\w.:,\[\]-]+)[^@?#]*"
@@ -59,6 +60,7 @@ class RedisSourceOptions(RedisOptions):
         description="The model's own scores, of which equal ones are ties: `true` for those of a sorted set, or JMESPath to "
         "their array in the JSON, one an item in the items' order.",
     )
+    item_ids: IdForms = None
     batch: Annotated[int, NOT_IN_HASH] = Field(default=500, ge=1, le=10_000, description="Users asked for in one round trip.")
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5), description="Longest time to connect, and to wait for more of an answer."

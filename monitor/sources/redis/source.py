@@ -22,7 +22,7 @@ from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line, require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.list_collector import ListCollector
+from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
 
@@ -102,7 +102,7 @@ class RedisSource:
         except _ERRORS as error:
             for user in users[answered:]:
                 lists.fail(user, _reason(error), self._server.tell(error))
-        pull = lists.pull()
+        pull = spell_items(lists.pull(), self._options.item_ids)
         return replace(pull, notes={reason: f"{self._server.where}: {note}" for reason, note in pull.notes.items()})
 
     def _replies(self, request: PullRequest, users: Sequence[str]) -> Iterator[object]:

@@ -46,6 +46,8 @@ class SparkOptions(Options):
     def _problems(self) -> Iterator[str]:
         if (self.table is None) == (self.path is None):
             yield "give either table or path"
+        if getattr(self, "user_ids", None):
+            yield "user_ids is not known to spark: spell users in a view that it reads"
 
 
 class SparkSourceOptions(ListColumnOptions, SparkOptions):

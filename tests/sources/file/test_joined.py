@@ -176,6 +176,26 @@ def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     assert list(spill.iterdir()) == []
 
 
+@pytest.mark.parametrize("form", ["wide", "long"])
+@pytest.mark.parametrize("kept", ["parquet", "csv", "jsonl"])
+def test_a_join_spells_ids_as_pulling_does_and_users_who_become_one_have_no_list(tmp_path: Path, form: str, kept: str) -> None:
+    rows = rows_of(1, odd=False)
+    odd = [row | {"user": f" {row['user']}".upper(), "items": [f"sku-00{item}" for item in row["items"]]} for row in rows]
+    odd.append({"user": "user-003", "items": ["sku-1"], "country": None, "tier": None})
+    plain, candidate = (write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=False), form, str) for seed in (1, 2))
+    forms = {"user_ids": ("strip", "lower"), "item_ids": ({"regex": "sku-(.*)"}, "int")}
+    spelled = write(tmp_path / f"odd.{kept}", odd, form, str).model_copy(update=forms)
+    for asked in (asked_of(candidate), FileUsersOptions(path=spelled.path, user="user", user_ids=("strip", "lower"))):
+        arms = arms_of(spelled, candidate, asked)
+
+        joined, pulled = measure(arms, 29), measure(replace(arms, joined=None))
+
+        assert found(joined) == found(pulled)
+        assert joined.coverage.all.reasons == pulled.coverage.all.reasons == {(Arm.BASELINE, CoverageReason.DUPLICATE_USER): 1}
+        scores = found(measure(arms_of(plain, candidate, asked_of(candidate))))["scores"]
+        assert found(joined)["scores"] == {user: each for user, each in scores.items() if user != "user-003"}
+
+
 Files = tuple[FileSourceOptions, FileSourceOptions]
 
 
