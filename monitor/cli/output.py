@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import typer
 
-from monitor.model.instants import format_instant
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
@@ -83,13 +82,19 @@ def pick(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
+def _format(value: datetime) -> str:
+    from monitor.model.instants import format_instant
+
+    return format_instant(value)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return format_instant(value)
+        return _format(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -165,7 +170,7 @@ def _one_line(text: str) -> str:
 
 def instant(value: datetime) -> str:
     """ISO 8601 in UTC for people, to the second."""
-    return format_instant(value.replace(microsecond=0))
+    return _format(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:
