@@ -25,7 +25,7 @@ _LONGEST = 120
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     """Panel of the comparison for this slot, sorted by user.
 
-    Every user gets a keyed hash; those with the smallest are drawn. The key of the ``fixed`` users holds seed and comparison,
+    Every user gets a keyed hash; those with the smallest are drawn. The key of the ``fixed`` users holds seed and family,
     that of the ``rotating`` ones also the slot. So a draw depends on nothing but these and the user: not on the order or
     number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
     """
@@ -70,7 +70,7 @@ def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot
 
 
 def _fixed_salt(comparison: Comparison) -> str:
-    return f"{comparison.measuring.seed}\0{comparison.name}"
+    return f"{comparison.measuring.seed}\0{comparison.family or comparison.name}"
 
 
 def is_sampled(users: pd.Index[str], share: float, comparison: Comparison) -> npt.NDArray[np.bool_]:

@@ -26,7 +26,9 @@ Config = Annotated[
 DEFAULT_CONFIG = Path("rankwatch.yaml")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
-OneComparison = Annotated[str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison.")]
+OneComparison = Annotated[
+    str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison, or its candidates.")
+]
 Author = Annotated[str | None, typer.Option("--by", help="Your name; default the account you use.", show_default=False)]
 Comment = Annotated[str, typer.Option("--comment", "-m", help="Why, for colleagues.")]
 

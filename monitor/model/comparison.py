@@ -75,4 +75,5 @@ class Comparison:
     config_hash: str
     measuring: MeasuringPlan
     judging: JudgingPlan
+    family: str | None = None  # name in the configuration, by which the panel of each of several candidates is drawn
     item_url: str | None = None  # page of an item, whose id stands for ``{item}``

@@ -5,7 +5,7 @@ Titles of items for pages are asked of an opened source once, and remembered.
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -17,6 +17,7 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
+from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.ports import Clock, Receiver, Store
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched
@@ -24,14 +25,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import ScoreFiles
-from monitor.sources import (
-    open_item_titles,
-    open_item_weights,
-    open_joined,
-    open_relevance,
-    open_source,
-    open_users,
-)
+from monitor.sources import open_item_titles, open_item_weights, open_joined, open_relevance, open_source, open_users
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +45,7 @@ class Wiring:
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
+    shared: Mapping[str, SharedAnswers] = field(default_factory=dict)
 
     def find_user(self, asked: str) -> str:
         """What a user goes by in all that is stored, of the id that a person asks for."""
@@ -69,9 +64,9 @@ class Wiring:
 
     def renew_sources(self, comparison: str) -> None:
         """Reopen a comparison's sources: a hung run holds the old ones."""
-        options = next((each for each in self.settings.comparisons if each.name == comparison), None)
-        if comparison in self.watched and options is not None:
-            self.watched[comparison] = watch(options, self.settings, self.pseudonyms)
+        for each in self.settings.comparisons:
+            if each.name == comparison and comparison in self.watched:
+                self.watched[comparison] = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
@@ -80,13 +75,15 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
         log.warning("key of users readable by every account", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
+    shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     return Wiring(
         settings=settings,
-        watched={options.name: watch(options, settings, pseudonyms) for options in settings.comparisons},
+        watched={each.name: watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
         pseudonyms=pseudonyms,
         pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
+        shared=shared,
     )
 
 
@@ -113,8 +110,13 @@ def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> 
     )
 
 
-def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None = None) -> Watched:
-    """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one."""
+def watch(
+    options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None = None, shared: SharedAnswers | None = None
+) -> Watched:
+    """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one.
+
+    ``shared``: what its family asks together, where it has several candidates.
+    """
     floor = options.noise_floor
     again = None if floor is None else options.baseline if floor.serve else floor.retrain
     relevance = open_relevance(options.relevance) if options.relevance else None
@@ -133,6 +135,7 @@ def watch(options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms
     )
     comparison = _installed(to_comparison(options), settings)
     is_live = options.baseline.is_live or options.candidate.is_live
+    arms = arms if shared is None else shared.shared_by(comparison, arms)
     return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), is_live=is_live)
 
 

@@ -65,8 +65,9 @@ class Watched:
 
 
 def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
-    """The comparison of that name, or all of them for None; ConfigError when there is none of that name."""
-    return tuple(watched.values()) if name is None else (pick_comparison(watched, name),)
+    """The comparison of that name, or those of all its candidates, or all for None; ConfigError when there is none."""
+    found = tuple(each for each in watched.values() if name in (None, each.comparison.family))
+    return found or (pick_comparison(watched, name or ""),)
 
 
 def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:

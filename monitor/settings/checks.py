@@ -15,12 +15,14 @@ from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import RetentionOptions, Settings, receivers_by_name
-from monitor.settings.problems import NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
+from monitor.settings.excerpt import names_in
+from monitor.settings.problems import MISSING, NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
 from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, validate
-from monitor.sources import SOURCES, all_users_problem, joined_problem
+from monitor.settings.value_types import NO_NAME, is_name
+from monitor.sources import SOURCES, SourceOptions, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
 
@@ -50,15 +52,24 @@ def check_settings(raw: object, context: Mapping[str, object], access: AccessOpt
     comparisons = [(n, Partial(ComparisonOptions, item, context)) for n, item in settings.items("comparisons")]
     yield from _listen(settings, access)
     yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
-    yield from duplicates(
-        ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
-        NAME_TAKEN.format("comparison"),
-    )
+    yield from _names(comparisons)
     yield from _scores_files(settings, comparisons)
     yield from _receivers(settings, context)
-    yield from _pings(settings, context, {each.get("name") for _, each in comparisons})
+    yield from _pings(settings, context, {name for _, each in comparisons for _, name in names_in(each.raw)})
     for n, comparison in comparisons:
         yield from within(("comparisons", n), _comparison(comparison, context))
+
+
+def _names(comparisons: Sequence[tuple[int, Partial]]) -> Iterator[Problem]:
+    """Names that occur twice, and candidates whose comparison would have no proper name."""
+    own = [(("comparisons", n, "name"), each.get("name")) for n, each in comparisons]
+    of_candidates = [
+        (("comparisons", n, *path), name) for n, each in comparisons for path, name in names_in(each.raw) if len(path) > 1
+    ]
+    yield from duplicates([*own, *of_candidates], NAME_TAKEN.format("comparison"))
+    for path, name in of_candidates:
+        if name is not None and not is_name(name):
+            yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
 
 
 def _listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
@@ -113,8 +124,18 @@ def _pings(settings: Partial, context: Mapping[str, object], known: set[str | No
                     yield Problem(("pings", n, "comparisons", place), f"there is no comparison {name!r}")
 
 
+def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
+    """Where the arms' lists come from, by their keys."""
+    found: dict[tuple[str, ...], SourceOptions | None] = {(arm,): comparison.get(arm) for arm in Arm}
+    found |= {("candidates", key): each for key, each in (comparison.get("candidates") or {}).items()}
+    return {path: each for path, each in found.items() if each is not None}
+
+
 def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
     rules = [(n, Partial(RuleOptions, item, context)) for n, item in comparison.items("rules")]
+    arms = ("candidate", "candidates")
+    if comparison.raw and not (comparison.has(*arms) or comparison.misspells(*arms)):
+        yield Problem(("candidate",), MISSING)
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _lists_of_last_run(comparison)
@@ -172,11 +193,10 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     users, baseline = comparison.get("users"), comparison.get("baseline")
     if users is not None and users.all and baseline is not None and (problem := all_users_problem(baseline)):
         yield Problem(("users", "all"), problem)
-    lists = {key: each for key in ("baseline", "candidate") if (each := comparison.get(key)) is not None}
-    floor = comparison.get("noise_floor")
-    lists |= {"noise_floor": floor.retrain} if floor is not None and floor.retrain is not None else {}
-    if users is not None and "baseline" in lists and (found := joined_problem(lists, users)):
-        yield Problem((found[0],), found[1])
+    lists, floor = _arms(comparison), comparison.get("noise_floor")
+    lists |= {("noise_floor",): floor.retrain} if floor is not None and floor.retrain is not None else {}
+    if users is not None and baseline is not None and (found := joined_problem(lists, users)):
+        yield Problem(*found)
     if floor is not None and floor.temporal and not all(SOURCES[each.kind].is_pulled for each in lists.values()):
         yield Problem(("noise_floor",), "temporal needs lists that are pulled: give serve or retrain")
     has_fixed = users is not None and users.sample_size is not None and users.sample_size.fixed
@@ -208,6 +228,8 @@ def _place(path: str | Path) -> str:
 
 def _outputs(comparison: Partial) -> Iterator[Problem]:
     path, floor = _scores_file(comparison), comparison.get("noise_floor")
+    if path is not None and comparison.has("candidates"):
+        yield Problem(_FILE, "would hold the scores of one candidate alone: give each its own comparison, or remove scores_to")
     read = {key: comparison.get(key) for key in _READ} | {"noise_floor": None if floor is None else floor.retrain}
     for key, source in read.items():
         file = getattr(source, "file", None)
@@ -243,7 +265,7 @@ def _found(parser: Callable[[str], _MetricT], text: object) -> _MetricT | None:
 def _check_metric_input(path: KeyPath, metric: Metric | ArmMetric | None, comparison: Partial) -> Iterator[Problem]:
     need = None if metric is None else metric.need
     if need == Need.SCORES:
-        arms = [arm for arm in Arm if (source := comparison.get(arm)) is not None and not source.has_scores]
+        arms = [".".join(keys) for keys, source in _arms(comparison).items() if not source.has_scores]
         if arms:
             yield Problem(path, f"needs the models' own scores: add scores: ... to the {' and the '.join(arms)}'s source")
     elif need == ArmNeed.KEEP_LISTS:

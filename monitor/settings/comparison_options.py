@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -139,7 +139,12 @@ class NoiseFloorOptions(OneOf):
 class ComparisonOptions(Options):
     """One comparison: two arms, the users both are asked for, how similarity is measured, and when to alert."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["every"]}, {"required": ["cron"]}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["every"]}, {"required": ["cron"]}],
+            "anyOf": [{"required": ["candidate"]}, {"required": ["candidates"]}],
+        }
+    )
 
     name: ComparisonName = Field(description="Unique name; a metric label and part of URLs.", examples=["home-feed"])
     description: str | None = Field(default=None, max_length=1000, description="Free text.")
@@ -166,7 +171,18 @@ class ComparisonOptions(Options):
     )
     k: int = Field(default=10, ge=1, le=10_000, description="Length of the lists that are compared.")
     baseline: SourceOptions = Field(description="Where the lists in use come from.")
-    candidate: SourceOptions = Field(description="Where the lists on trial come from.")
+    candidate: SourceOptions = Field(
+        default=cast("Any", None),  # each comparison that is run has one: see `by_candidate`
+        description="Where the lists on trial come from; required unless there are `candidates`.",
+    )
+    candidates: Mapping[str, SourceOptions] = Field(
+        default_factory=dict,
+        min_length=1,
+        max_length=20,
+        description="Several candidates, beside `candidate` or in its place: where the lists of each come from. `b` is a "
+        "comparison of its own, `NAME.b`, with all other settings of this one. In a slot they share users and one pull of "
+        "the baseline; lists that are joined where they lie (files, Spark) are read anew.",
+    )
     users: UsersOptions = Field(description="The users that both arms are asked for.")
     metrics: tuple[MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
@@ -277,3 +293,16 @@ class ComparisonOptions(Options):
         if not isinstance(data, Mapping) or data.get("rules") != "default":
             return data
         return {"default_rules": True, **{key: value for key, value in data.items() if key != "rules"}}
+
+    @property
+    def family(self) -> str:
+        """The name in the file, which the comparisons of several candidates have in common."""
+        key = next((key for key, source in self.candidates.items() if source is self.candidate), None)
+        return self.name if key is None else self.name.removesuffix(f".{key}")
+
+    def by_candidate(self) -> Iterator[ComparisonOptions]:
+        """A comparison for each candidate."""
+        if self.candidate is not None:
+            yield self
+        for key, source in self.candidates.items():
+            yield self.model_copy(update={"name": f"{self.name}.{key}", "candidate": source})

@@ -249,12 +249,11 @@ class Settings(Options):
 
     @field_validator("comparisons")
     @classmethod
-    def _pass_on_conditions(
-        cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
-    ) -> tuple[ComparisonOptions, ...]:
+    def _expand(cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo) -> tuple[ComparisonOptions, ...]:
         # `conditions` stands before `comparisons`, and so is read by now.
         defaults = info.data.get("conditions", ConditionsOptions())
-        return tuple(each.model_copy(update={"conditions": each.conditions.over(defaults)}) for each in comparisons)
+        judged = (each.model_copy(update={"conditions": each.conditions.over(defaults)}) for each in comparisons)
+        return tuple(each for entry in judged for each in entry.by_candidate())
 
     @property
     def access(self) -> AccessOptions | None:

@@ -1,5 +1,6 @@
 """The database and the names of a configuration, for commands that need no more: quick to load, whatever the other keys are."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
+from monitor.settings.problems import KeyPath
 from monitor.settings.validation import read_mapping, read_text
 from monitor.settings.yaml_document import YamlDocument
 from monitor.storage import absolute_url
@@ -35,11 +37,22 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     return DatabaseSettings(database=settings.database, comparison_names=tuple(each.name for each in settings.comparisons))
 
 
+def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
+    """The names of the comparisons that an entry stands for, by their keys; None for what is no text."""
+    given = entry if isinstance(entry, Mapping) else {}
+    name = found if isinstance(found := given.get("name"), str) else None
+    keys = found if isinstance(found := given.get("candidates"), Mapping) else ()
+    if given.get("candidate") is not None or not keys:
+        yield ("name",), name
+    for key in keys:
+        yield ("candidates", key), name and f"{name}.{key}"
+
+
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
     """Return the two keys, None where one of them is missing or odd."""
     comparisons = document.mapping.get("comparisons")
     entries = comparisons if isinstance(comparisons, list) else []
-    names: list[Any] = [each.get("name") if isinstance(each, dict) else None for each in entries]
+    names: list[Any] = [name for entry in entries for _, name in names_in(entry)]
     url: Any = document.mapping.get("database")
     has_problem = any(problem.path[:1] == ("database",) or problem.path[-1:] == ("name",) for problem in document.problems)
     if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):

@@ -78,8 +78,8 @@ def load_with_rules(path: Path, rules: Path, names: Collection[str]) -> tuple[Co
     if not other.mapping or set(other.mapping) - set(_RULE_KEYS):
         msg = f"{rules}:{other.line(())}: must hold rules: [...] or false_alarm_every: or both, or be a whole configuration"
         raise ConfigError(msg)
-    places = {each.name: place for place, each in enumerate(settings.comparisons)}
-    return tuple(_with_rules_of(path, (rules, other), places[each.name]) for each in chosen)
+    places = {name: place for place, name in enumerate(dict.fromkeys(each.family for each in settings.comparisons))}
+    return tuple(_with_rules_of(path, (rules, other), places[each.family], each.name) for each in chosen)
 
 
 def _chosen(settings: Settings, names: Collection[str], path: Path) -> tuple[ComparisonOptions, ...]:
@@ -98,8 +98,8 @@ def _read_rules(path: Path) -> YamlDocument:
         raise ConfigError(msg) from None
 
 
-def _with_rules_of(path: Path, other: tuple[Path, YamlDocument], place: int) -> ComparisonOptions:
-    """The comparison at this place with the keys of the other file, checked as if they stood there; problems name that file."""
+def _with_rules_of(path: Path, other: tuple[Path, YamlDocument], place: int, name: str) -> ComparisonOptions:
+    """The comparison of this name and place with the keys of the other file, checked as if there; problems name that file."""
     file, given = other
     document, inside = read_mapping(read_text(path), str(path), None), ("comparisons", place)
     # Validation puts texts back in place, so that each comparison needs its own copy.
@@ -108,7 +108,8 @@ def _with_rules_of(path: Path, other: tuple[Path, YamlDocument], place: int) -> 
     document.texts |= {(*inside, *each): text for each, text in given.texts.items()}
     document.expanded |= given.expanded
     document.problems += [replace(each, path=(*inside, *each.path)) for each in given.problems]
-    return check_document(document, str(file), path.absolute().parent, inside=inside).comparisons[place]
+    found = check_document(document, str(file), path.absolute().parent, inside=inside)
+    return next(each for each in found.comparisons if each.name == name)
 
 
 _PACKAGED = Path(__file__).with_name("rankwatch.yaml")

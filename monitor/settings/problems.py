@@ -141,5 +141,6 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
             fields: list[Any] = [
                 field for each in models for name, field in each.model_fields.items() if (field.alias or name) == step
             ]
-            models = [found for field in fields for found in models_in(field.annotation)]
+            # A step that is no key is one of a mapping of options.
+            models = [found for field in fields for found in models_in(field.annotation)] if fields else models
     return list(dict.fromkeys(key for each in models for key in keys_of(each)))

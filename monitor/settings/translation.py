@@ -62,6 +62,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
     """The comparison as the pipeline runs it, without sources."""
     return Comparison(
         name=options.name,
+        family=options.family,
         config_hash=config_hash(options),
         measuring=_measuring_plan(options),
         judging=_judging_plan(options),

@@ -20,7 +20,8 @@ from monitor.settings.addresses import split_address
 from monitor.settings.schedule import Cron, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}").fullmatch
+is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}").fullmatch
+NO_NAME = "must be 1 to 63 letters, digits, _, . or -, beginning with a letter or digit"
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
@@ -85,7 +86,7 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         raise ValueError(message) from None
 
 
-ComparisonName = Annotated[str, must(_NAME, "must be 1 to 63 letters, digits, _, . or -, beginning with a letter or digit")]
+ComparisonName = Annotated[str, must(is_name, NO_NAME)]
 AlertName = Annotated[
     str,
     must(_ALERT, "must be 1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"),

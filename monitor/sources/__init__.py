@@ -141,17 +141,17 @@ def all_users_problem(baseline: SourceOptions) -> str | None:
     return f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
 
 
-def joined_problem(lists: Mapping[str, SourceOptions], users: UsersOptions) -> tuple[str, str] | None:
-    """The key and the reason why these lists, of which some can only be joined, cannot be; None where they can."""
+def joined_problem(lists: Mapping[tuple[str, ...], SourceOptions], users: UsersOptions) -> tuple[tuple[str, ...], str] | None:
+    """The key path and the reason why these lists, of which some can only be joined, cannot be; None where they can."""
     joined = {each.kind: each.given for each in lists.values() if not SOURCES[each.kind].is_pulled}
     joined |= {users.kind: users.given} if not users.all and not SOURCES[users.kind].is_pulled else {}
     for kind, given in joined.items():
-        asked = {} if users.all else {"users": users}
-        for key, each in {**lists, **asked}.items():
+        asked: Mapping[tuple[str, ...], OneOf] = lists if users.all else {**lists, ("users",): users}
+        for key, each in asked.items():
             if each.kind != kind or getattr(each.given, "remote", None) != getattr(given, "remote", None):
                 return key, f"must be {kind} of the same server: {kind} measures where the lists are, so all of them are there"
         if users.sample is not None:
-            return "users", f"sample does not go with {kind}, which measures everybody: remove it"
+            return ("users",), f"sample does not go with {kind}, which measures everybody: remove it"
     return None
 
 

@@ -72,7 +72,7 @@ def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path: P
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
     loaded = parse_settings(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
-    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "cached", "everybody"]
+    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "cached", "cached.b", "everybody"]
     assert len(loaded.receivers) == 6
 
 

@@ -28,7 +28,7 @@ from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
 from monitor.service.interrupts import termination_raised
 from monitor.service.message_pictures import MessagePictures
-from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami
+from monitor.service.runner import Runner, Watched, backfill_runs, pick_comparison, select_watched, whoami
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 
@@ -101,7 +101,7 @@ class OneShot:
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
         """Back-fill relevance that has arrived since, run by run; ConfigError when the comparison has no source of it."""
-        (watched,) = select_watched(self.wiring.watched, comparison)
+        watched = pick_comparison(self.wiring.watched, comparison)
         if watched.arms.relevance is None:
             msg = f"comparison {comparison!r} has no `relevance:` in the configuration, so no run of it waits for labels"
             raise ConfigError(msg)
@@ -275,12 +275,11 @@ def write_metrics(
     """Write the stored state of the selected comparison, or of all, to the file and the gateway; what went wrong."""
     try:
         if textfile is not None:
-            service.publish(comparison)
-            families = service.publisher.final()
+            names, families = service.publish(comparison), service.publisher.final()
             # Of one comparison its own series alone: another file may hold the others.
-            write_textfile(
-                textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
-            )
+            if comparison is not None:
+                families = tuple(each for name in names for each in families_of_comparison(families, name))
+            write_textfile(textfile, write_families(families))
     except (MonitorError, OSError) as error:
         yield error
     try:

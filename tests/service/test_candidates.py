@@ -1,0 +1,170 @@
+"""Several candidates of one baseline: what is asked once for all of them, and that none suffers from another."""
+
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_commands import objects
+from factories import SLOT, comparison, pull
+from forking import rankwatch
+from monitor.deadline import BackgroundCall, Deadline
+from monitor.errors import SourceError
+from monitor.model.rankings import CoverageReason
+from monitor.pipeline.pull import Answers, draw_panel, pull_all
+from monitor.pipeline.shared_answers import SharedAnswers
+from monitor.settings.loader import load_with_rules
+from pipeline.canned import Canned, arms, users
+from servers.daemon import serving, wait_for
+from servers.recommender import Recommender, running_recommender
+
+AT = "2024-01-08T00:00:00Z"
+USERS = [f"u{number}" for number in range(40)]
+STATUS = {"a": "failed", "b": "failed", "c": "ok"}
+
+
+class World:
+    """A baseline and three candidates that really serve, and a folder whose configurations ask them."""
+
+    def __init__(self, folder: Path, servers: list[Recommender]) -> None:
+        self.folder, self.baseline, self.candidates = folder, servers[0], dict(zip(STATUS, servers[1:], strict=True))
+        (folder / "users.csv").write_text("user\n" + "\n".join(USERS))
+        (folder / "users.key").write_text("0123456789abcdef0123456789abcdef\n")
+        for place, server in enumerate(servers):
+            server.lists = {user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)}
+
+    def configure(self, entries: dict[str, str], users: str = "") -> Path:
+        """A comparison for each name, whose ``candidate`` or ``candidates`` are given."""
+        comparisons = "".join(
+            f"""
+  - name: {name}
+    every: 1d
+    k: 5
+    baseline: {self.asks(self.baseline)}
+    {candidates}
+    users: {{file: {{path: users.csv, user: user}}{users}}}
+    noise_floor: {{serve: true}}"""
+            for name, candidates in entries.items()
+        )
+        path = self.folder / "rankwatch.yaml"
+        path.write_text(f"listen: 127.0.0.1:0\nprivacy: {{users: hmac, key_file: users.key}}\ncomparisons:{comparisons}\n")
+        return path
+
+    def asks(self, server: Recommender) -> str:
+        return f'{{http: {{url: "{server.url}", retries: 0}}}}'
+
+    @property
+    def several(self) -> str:
+        return f"candidates: {{{', '.join(f'{key}: {self.asks(server)}' for key, server in self.candidates.items())}}}"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with ExitStack() as stack:
+        yield World(tmp_path, [stack.enter_context(running_recommender()) for _ in range(4)])
+
+
+def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world: World) -> None:
+    world.configure({"feed": world.several})
+    together = objects(rankwatch("run-once", "feed", "--slot", AT, "--json", cwd=world.folder))
+    assert world.baseline.attempts == dict.fromkeys(USERS, 2)  # once, and once more for the noise floor
+    assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
+    world.configure({f"feed.{key}": f"candidate: {world.asks(server)}" for key, server in world.candidates.items()})
+    (world.folder / "rankwatch.db").unlink()
+    assert objects(rankwatch("run-once", "--slot", AT, "--json", cwd=world.folder)) == together
+    assert [each["comparison"] for each in together] == ["feed.a", "feed.b", "feed.c"]
+    assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
+
+
+def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
+    own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
+    config = world.configure({"other": world.several, "feed": own})
+    for command, asked in (("check", 3 * 3), ("replay", 3 * len(USERS))):  # users of candidate, baseline and noise floor
+        world.baseline.attempts.clear()
+        period = ("--from", AT, "--to", AT) if command == "replay" else ()
+        assert len(objects(rankwatch(command, "feed", *period, "--json", cwd=world.folder))) == 4
+        assert world.baseline.attempts.total() == asked
+    for name, names in (("feed.b", {"feed.b"}), ("feed", {"feed", "feed.a", "feed.b", "feed.c"})):
+        rankwatch("run-once", name, "--textfile", "metrics.prom", cwd=world.folder)
+        assert set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text())) == names
+    assert "other.c, feed, feed.a, feed.b, feed.c" in rankwatch("runs", "nobody", cwd=world.folder).stderr
+    rules = world.folder / "rules.yaml"
+    rules.write_text("rules: default")
+    assert [(each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])] == [("feed.b", True)]
+
+
+def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World) -> None:
+    world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
+    config = world.configure({"feed": world.several}, users=", sample: 25")
+    told = [f'rankwatch_runs_total{{comparison="feed.{key}",status="{status}"}} 1.0' for key, status in STATUS.items()]
+    with serving(config) as daemon:
+        wait_for(lambda: all(each in daemon.metrics() for each in told), "a run of each, as it should end")
+    assert "the baseline answered 25 of 25" in rankwatch("show", "feed.a", cwd=world.folder).stdout
+    assert set(world.baseline.attempts.values()) == {2}
+    assert all(each.attempts.keys() == world.baseline.attempts.keys() for each in world.candidates.values())
+
+
+LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
+
+
+def family(baseline: Canned, asked: Canned) -> list[Callable[[], Answers]]:
+    """The pulls of two candidates' runs."""
+    shared, opened = SharedAnswers(), replace(arms(None, LISTS, asked), baseline=baseline)
+    both = [(each, shared.shared_by(each, opened)) for each in (comparison(name="feed.b"), comparison(name="feed.c"))]
+    return [partial(lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each) for each in both]
+
+
+def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer() -> None:
+    baseline = Canned(threading.Event())
+    runs = [BackgroundCall(run, name="run") for run in family(baseline, users("u1", "u2"))]
+    wait_for(lambda: baseline.requests, "a pull")
+    baseline.answer.set()
+    assert all(run.wait(Deadline.after(60)).asked.count == 2 for run in runs)
+    assert len(baseline.requests) == 1
+
+
+def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew() -> None:
+    baseline = Canned(SourceError("the table is gone", permanent=True))
+    run_b, run_c = family(baseline, users("u1", "u2"))
+    for run in run_b, run_c:
+        assert next(run().batches(10)).baseline.notes == {CoverageReason.UNAVAILABLE: "the table is gone"}
+    assert len(baseline.requests) == 1
+    baseline.answer = LISTS
+    for run, pulls in ((run_b, 2), (run_b, 3), (run_c, 3), (run_c, 4)):
+        assert not next(run().batches(10)).baseline.failures
+        assert len(baseline.requests) == pulls
+
+
+def test_lists_of_other_users_are_no_answer() -> None:
+    baseline, asked = Canned(LISTS), users("u1", "u2")
+    run_b, run_c = family(baseline, asked)
+    run_b()
+    asked.names = ("u1", "u3")  # of which b reads anew, and so c
+    run_b()
+    run_c()
+    assert [list(each.users) for each in baseline.requests] == [["u1", "u2"], ["u1", "u3"]]
+
+
+class Fleeting(Canned):
+    """Users of which can be told whether they are still in memory."""
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> Any:
+        found = {self.answer}
+        self.is_there = weakref.ref(found)
+        return found
+
+
+@pytest.mark.parametrize(("lasts", "takers"), [(timedelta(minutes=10), 2), (timedelta(milliseconds=1), 1)])
+def test_nothing_stays_in_memory_once_all_have_it_or_the_deadline_has_passed(lasts: timedelta, takers: int) -> None:
+    shared, asked = SharedAnswers(), Fleeting("u1")
+    both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked)) for name in ("b", "c")]
+    assert all(own.users.users(SLOT, ()) for own in both[:takers])
+    wait_for(lambda: asked.is_there() is None, "the end of what was kept")
