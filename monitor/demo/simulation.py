@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ from enum import StrEnum
 from monitor.demo.servers import BROKEN_COUNTRY, OnCall, ReceivedAlert, Recommenders
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.rankings import ALL
-from monitor.model.runs import Run, RunStatus
+from monitor.model.runs import RunRecord, RunStatus
 from monitor.ports import Store
 
 DEMO_COMPARISON = "home-feed"
@@ -22,8 +22,6 @@ EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("M
 _REMEMBERED_RUNS = 60
 _RUNS_FIRST = 2
 """So many ok runs are wanted in a chapter before the next may begin, however slow the machine."""
-Means = Mapping[str, float]
-"""Of one run: the mean over all users by metric."""
 
 
 class Chapter(StrEnum):
@@ -102,15 +100,14 @@ class LogNote:
 class DemoStatus:
     """All that is known at one moment.
 
-    ``chapters``: those begun, each with the moment just before its lists were served; like ``transitions`` and what on-call
-    ``received`` oldest first, while ``runs`` come newest first. ``means`` of runs by slot.
+    ``chapters``: those begun, each with the moment just before its lists were served; like ``runs`` that have ended,
+    ``transitions`` and what on-call ``received`` oldest first.
     """
 
     elapsed_s: float
     scene: StoryDay
     chapters: tuple[tuple[datetime, Chapter], ...]
-    runs: tuple[Run, ...]
-    means: Mapping[datetime, Means]
+    runs: tuple[RunRecord, ...]
     alerts: tuple[AlertState, ...]
     transitions: tuple[Transition, ...]
     received: tuple[ReceivedAlert, ...]
@@ -123,9 +120,9 @@ class DemoStatus:
     def _notes(self) -> Iterator[LogNote]:
         for at, chapter in self.chapters:
             yield LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[chapter])
-        for run in self.runs:
-            if run.finished_at is not None:
-                yield LogNote(at=run.finished_at, kind="RUN", text=_run_text(run, self.means[run.slot]))
+        for record in self.runs:
+            if record.run.finished_at is not None:
+                yield LogNote(at=record.run.finished_at, kind="RUN", text=_run_text(record))
         for change in self.transitions:
             if change.is_announced:
                 kind = "FIRING" if change.to_state is State.FIRING else "RESOLVED"
@@ -139,8 +136,10 @@ def firing_count(alerts: Iterable[AlertState]) -> int:
     return sum(alert.state is State.FIRING for alert in alerts)
 
 
-def _run_text(run: Run, means: Means) -> str:
-    values = [f"{metric} {value:.3f}" for metric in DEMO_METRICS if (value := means.get(metric)) is not None]
+def _run_text(record: RunRecord) -> str:
+    run, known = record.run, [each for each in record.summaries if each.segment == ALL and each.mean is not None]
+    # The configuration names metrics without the depth.
+    values = [f"{each.metric.partition('@')[0]} {each.mean:.3f}" for each in known]
     reason = [run.reason] if run.reason else []
     return " ".join([f"{run.status} paired {run.paired or 0}/{run.asked or 0}", *values, *reason])
 
@@ -157,7 +156,7 @@ class Simulation:
     monotonic: Callable[[], float] = time.monotonic
     _scene: StoryDay = field(default_factory=StoryDay)
     _chapters: tuple[tuple[datetime, Chapter], ...] = ()
-    _means: dict[datetime, Means] = field(default_factory=dict)
+    _runs: tuple[RunRecord, ...] = ()
     _began_s: float = 0.0
     _day_began_s: float = 0.0
 
@@ -170,32 +169,26 @@ class Simulation:
         """Read the daemon's store, begin the next day when this one is over, and return what there is to show."""
         # On-call first: what it knows by now, the store shows a moment later too.
         received = self.on_call.received
-        runs = self.store.history.runs(comparison=DEMO_COMPARISON, limit=_REMEMBERED_RUNS)
-        # What a run measured does not change.
-        self._means = {run.slot: self._means.get(run.slot) or self._read_means(run) for run in runs}
+        last = self._runs[-1].run.slot if self._runs else None
+        ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
+        self._runs = (*self._runs, *ended)[-_REMEMBERED_RUNS:]
         alerts = self.store.alerts.states()
         transitions = self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None)
         if self.monotonic() - self._day_began_s >= self.story.day_s:
-            self._begin_next_day(runs, firing_count(alerts))
+            self._begin_next_day(firing_count(alerts))
         return DemoStatus(
             elapsed_s=self.monotonic() - self._began_s,
             scene=self._scene,
             chapters=self._chapters,
-            runs=runs,
-            means=self._means,
+            runs=self._runs,
             alerts=alerts,
             transitions=transitions,
             received=received,
         )
 
-    def _read_means(self, run: Run) -> Means:
-        record = self.store.history.record(run.id) if run.status is RunStatus.OK else None
-        found = record.summaries if record else ()
-        # The configuration names metrics without the depth.
-        return {each.metric.partition("@")[0]: each.mean for each in found if each.segment == ALL and each.mean is not None}
-
-    def _begin_next_day(self, runs: tuple[Run, ...], firing: int) -> None:
-        ok_runs = sum(run.status is RunStatus.OK and run.started_at >= self._chapters[-1][0] for run in runs)
+    def _begin_next_day(self, firing: int) -> None:
+        begun_at = self._chapters[-1][0]
+        ok_runs = sum(each.run.status is RunStatus.OK and each.run.started_at >= begun_at for each in self._runs)
         # The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
         is_noticed = firing >= len(EXPECTED_ALERTS) if self._scene.is_broken else not firing
         tomorrow = next_day(self.story, self._scene, is_noticed=is_noticed and ok_runs >= _RUNS_FIRST)
@@ -220,10 +213,10 @@ def is_over(status: DemoStatus) -> bool:
 def unmet_expectations(status: DemoStatus) -> Iterator[str]:
     """What was expected and did not happen, or happened and was not expected; a sentence each."""
     # A run that reached too few users in time is no fault of the story: an overloaded machine does that.
-    failed = [run for run in status.runs if run.status is RunStatus.FAILED]
+    failed = [each.run for each in status.runs if each.run.status is RunStatus.FAILED]
     if failed:
-        yield f"{len(failed)} runs failed, the last for this reason: {failed[0].reason or 'none given'}."
-    if not any(run.status is RunStatus.OK for run in status.runs):
+        yield f"{len(failed)} runs failed, the last for this reason: {failed[-1].reason or 'none given'}."
+    if not any(each.run.status is RunStatus.OK for each in status.runs):
         yield "No run ended ok."
     happened = Counter(
         (change.alert, change.segment, "firing" if change.to_state is State.FIRING else "resolved", begun[-1])

@@ -1,6 +1,6 @@
 """Statuses and stores for the demo's tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ import published
 from monitor.demo.servers import ReceivedAlert
 from monitor.demo.simulation import DEMO_COMPARISON, DEMO_METRICS, Chapter, DemoStatus, StoryDay
 from monitor.model.alerts import AlertState, State, Transition
-from monitor.model.runs import Run, RunRecord, Summary
+from monitor.model.runs import RunRecord
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 LOW, APART = ("SimilarityLow", "country=DE"), ("ManyUsersApart", "all")
@@ -22,9 +22,11 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def run(seconds: float, **changes: Any) -> Run:
+def run(seconds: float, means: Mapping[str, float | None] = {}, **changes: Any) -> RunRecord:
     own = {"id": int(seconds * 10), "comparison": DEMO_COMPARISON, "asked": 400, "paired": 399, "slot": at(seconds)}
-    return published.run(**own | {"started_at": at(seconds), "finished_at": at(seconds + 0.5)} | changes)
+    found = published.run(**own | {"started_at": at(seconds), "finished_at": at(seconds + 0.5)} | changes)
+    measured = (published.summary(segment="all", metric=name, mean=mean) for name, mean in means.items())
+    return RunRecord(run=found, coverage=None, summaries=tuple(measured))
 
 
 def alert(state: State, named: tuple[str, str] = LOW) -> AlertState:
@@ -40,11 +42,9 @@ def received(seconds: float, status: str, named: tuple[str, str] = LOW) -> Recei
     return ReceivedAlert(at=at(seconds), status=status, alert=named[0], segment=named[1])
 
 
-def runs_of(count: int, mean: float = 0.67) -> dict[str, Any]:
+def runs_of(count: int, mean: float = 0.67) -> tuple[RunRecord, ...]:
     """So many ok runs, two seconds apart, all with the same mean everywhere."""
-    runs = tuple(run(2 * number) for number in reversed(range(count)))
-    means = {each.slot: dict.fromkeys(DEMO_METRICS, mean) for each in runs}
-    return {"runs": runs, "means": means}
+    return tuple(run(2 * number, dict.fromkeys(DEMO_METRICS, mean)) for number in range(count))
 
 
 def status(**changes: Any) -> DemoStatus:
@@ -53,7 +53,6 @@ def status(**changes: Any) -> DemoStatus:
         "scene": StoryDay(day=7),
         "chapters": ((at(-1), Chapter.HEALTHY),),
         "runs": (),
-        "means": {each.slot: {} for each in changes.get("runs", ())},
         "alerts": (),
         "transitions": (),
         "received": (),
@@ -65,8 +64,7 @@ def status(**changes: Any) -> DemoStatus:
 class ShownStore:
     """Only what the demo reads from a store; ``on_look`` is called before each look."""
 
-    shown: tuple[Run, ...] = ()
-    measured: dict[int, tuple[Summary, ...]] = field(default_factory=dict)
+    shown: tuple[RunRecord, ...] = ()
     alert_states: tuple[AlertState, ...] = ()
     on_look: Callable[[], None] = field(default=lambda: None)
 
@@ -78,14 +76,10 @@ class ShownStore:
     def alerts(self) -> "ShownStore":
         return self
 
-    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+    def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         self.on_look()
         assert comparison == DEMO_COMPARISON
-        return self.shown[:limit]
-
-    def record(self, run_id: int) -> RunRecord:
-        run = next(each for each in self.shown if each.id == run_id)
-        return RunRecord(run=run, coverage=None, summaries=self.measured.pop(run_id, ()))  # asked for once
+        return tuple(each for each in self.shown if after is None or each.run.slot > after)[:limit]
 
     def states(self) -> tuple[AlertState, ...]:
         return self.alert_states

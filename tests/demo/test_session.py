@@ -17,7 +17,6 @@ import requests
 from rich.console import Console
 from typer.testing import CliRunner
 
-import published
 from demo.conftest import APART, LOW, alert, at, change, received, run, runs_of, status
 from factories import HeldClock
 from forking import ended, running
@@ -76,7 +75,7 @@ class IdleDaemon:
 
 def test_what_happens_is_a_whole_line_each_without_markup() -> None:
     long = replace(change(1, State.PENDING, State.FIRING), reason="[bold]as it is[/bold] " + "long " * 60)
-    shown = status(transitions=(long,), received=(received(2, "firing"),), **runs_of(1))
+    shown = status(transitions=(long,), received=(received(2, "firing"),), runs=runs_of(1))
     out = StringIO()
     session.print_notes(shown.notes, Console(file=out, width=80))
     times = [f"{at(seconds).astimezone():%H:%M:%S}" for seconds in (-1, 0.5, 1, 2)]
@@ -308,16 +307,16 @@ def test_the_fault_waits_for_quiet_and_two_runs_the_repair_for_both_alerts_and_t
     play: Simulation, clock: HeldClock, store: Any
 ) -> None:
     low, apart, failed = alert(State.FIRING, LOW), alert(State.FIRING, APART), run(3, status=RunStatus.FAILED)
-    before, after = (run(2), run(1)), (run(62), run(61))
+    before, after = (run(1), run(2)), (run(61), run(62))
     days: tuple[tuple[Any, Any, Chapter], ...] = (
-        ((failed, before[1]), (), Chapter.HEALTHY),
+        ((before[0],), (), Chapter.HEALTHY),
         (before, (low,), Chapter.HEALTHY),
         (before, (alert(State.PENDING),), Chapter.BROKEN),
         (before, (low, apart), Chapter.BROKEN),
-        ((after[1], *before), (low, apart), Chapter.BROKEN),
-        ((*after, *before), (low,), Chapter.BROKEN),
-        ((*after, *before), (low, apart), Chapter.HEALED),
-        ((*after, *before), (), Chapter.HEALED),
+        ((*before, failed, after[0]), (low, apart), Chapter.BROKEN),
+        ((*before, *after), (low,), Chapter.BROKEN),
+        ((*before, *after), (low, apart), Chapter.HEALED),
+        ((*before, *after), (), Chapter.HEALED),
     )
     for store.shown, store.alert_states, chapter in days:
         clock.pass_by(10.0)
@@ -328,15 +327,14 @@ def test_the_fault_waits_for_quiet_and_two_runs_the_repair_for_both_alerts_and_t
 
 
 def test_chapters_runs_that_ended_starts_ends_and_messages_are_noted_in_order_and_pending_is_not() -> None:
-    running, ok = run(8, status=RunStatus.RUNNING, finished_at=None), run(3)
+    ok = run(3, {"extended_tau": 0.52, "rbo(p=0.9)": None, "overlap@10": 0.7})
     failed = run(1, status=RunStatus.FAILED, asked=None, paired=None, reason="the baseline is down")
-    means = {running.slot: {}, ok.slot: {"extended_tau": 0.52, "overlap": 0.7}, failed.slot: {}}
     transitions = (
         change(3, State.QUIET, State.PENDING),
         change(5, State.PENDING, State.FIRING),
         change(9, State.FIRING, State.QUIET),
     )
-    shown = status(runs=(running, ok, failed), means=means, transitions=transitions, received=(received(6, "firing"),))
+    shown = status(runs=(failed, ok), transitions=transitions, received=(received(6, "firing"),))
     assert [(note.kind, note.text) for note in shown.notes] == [
         ("STORY", CHAPTER_TEXTS[Chapter.HEALTHY]),
         ("RUN", "failed paired 0/0 the baseline is down"),
@@ -347,17 +345,11 @@ def test_chapters_runs_that_ended_starts_ends_and_messages_are_noted_in_order_an
     ]
 
 
-def test_means_of_runs_are_read_once_and_remembered_by_the_names_in_the_configuration(play: Simulation, store: Any) -> None:
-    for seconds, metric, mean in ((0, "rbo(p=0.9)", 0.7), (2, "rbo(p=0.9)@10", 0.2), (4, "rbo(p=0.9)", None)):
-        ended = run(seconds)
-        store.shown = (run(seconds, status=RunStatus.RUNNING, finished_at=None), *store.shown)
-        assert play.step().means[ended.slot] == {}
-        store.shown = (ended, *store.shown[1:])
-        store.measured = {ended.id: (published.summary(segment="all", metric=metric, mean=mean),)}
-        seen = play.step()
-    assert [seen.means[each.slot] for each in seen.runs] == [{}, {"rbo(p=0.9)": 0.2}, {"rbo(p=0.9)": 0.7}]
-    store.shown = store.shown[:2]  # the store lists no more
-    assert set(play.step().means) == {each.slot for each in store.shown}
+def test_runs_are_read_once_and_the_newest_are_remembered(play: Simulation, store: Any) -> None:
+    for seconds in range(100):
+        store.shown = (run(seconds),)
+        assert play.step().runs[-1] is play.step().runs[-1] is store.shown[0]
+    assert [each.run.slot for each in play.step().runs] == [at(seconds) for seconds in range(40, 100)]
 
 
 def starts(named: tuple[str, str], seconds: float = 12) -> Any:
@@ -373,7 +365,7 @@ GOOD = status(
     chapters=tuple((at(10 * number), chapter) for number, chapter in enumerate(Chapter)),
     transitions=(starts(LOW), ends(LOW), starts(APART), ends(APART)),
     received=tuple(received(23, became, named) for named in (LOW, APART) for became in ("firing", "resolved")),
-    **runs_of(5),
+    runs=runs_of(5),
 )
 
 
@@ -382,7 +374,7 @@ def changed(*transitions: Any) -> Callable[[DemoStatus], DemoStatus]:
 
 
 def run_too(**changes: Any) -> Callable[[DemoStatus], DemoStatus]:
-    return lambda good: replace(good, runs=(run(9, **changes), *good.runs))
+    return lambda good: replace(good, runs=(*good.runs, run(9, **changes)))
 
 
 DEPARTURES: dict[str, tuple[Callable[[DemoStatus], DemoStatus], tuple[str, ...]]] = {
