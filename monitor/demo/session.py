@@ -1,7 +1,5 @@
 """`rankwatch demo`: recommenders, on-call and daemon together, from the first run to the last, and the directory they leave."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import signal
@@ -95,7 +93,7 @@ def print_notes(notes: Iterable[LogNote], console: Console) -> None:
         console.print(Text(line, style=_STYLES[note.kind]), highlight=False, soft_wrap=True)
 
 
-def _verify(status: DemoStatus, workspace: Workspace, console: Console) -> int:
+def _verify(status: DemoStatus, workspace: "Workspace", console: Console) -> int:
     """Print whether the story went as it should; 0 or 1."""
     problems = list(unmet_expectations(status))
     for problem in problems:

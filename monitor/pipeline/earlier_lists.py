@@ -1,7 +1,5 @@
 """Lists kept with an earlier run, in the codes of this run's pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,7 +34,7 @@ class RecodedLists:
         return {arm: LastLists(codes=codes, lengths=lengths, exposed=self.exposed[arm]) for arm, (codes, lengths) in lists}
 
 
-def recode_lists(kept: KeptLists, users: pd.Index[str], pairing: Pairing, k: int) -> RecodedLists:
+def recode_lists(kept: KeptLists, users: "pd.Index[str]", pairing: Pairing, k: int) -> RecodedLists:
     """Both arms' lists of then for these users, one a row of the pairing."""
     tables = (kept.baseline, kept.candidate)
     flat = [codes_of(table.items, pairing.vocabulary) for table in tables]

@@ -1,7 +1,5 @@
 """Keyed hashes in place of users' ids: sources are asked by ids, and all that is measured, stored or shown has hashes alone."""
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Iterable
@@ -28,7 +26,7 @@ class Pseudonyms:
 
     key: bytes = field(repr=False)
 
-    def hide(self, users: Iterable[str]) -> pd.Index[str]:
+    def hide(self, users: Iterable[str]) -> "pd.Index[str]":
         """What stands for these users, in their order."""
         keyed = hmac.new(self.key, digestmod="sha256")
 

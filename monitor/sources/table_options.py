@@ -1,7 +1,5 @@
 """Options that tables share: which columns hold users, lists, weights, titles and grades."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Users, item weights, item titles and relevance from any table, a file or what a query gives: all rows mean the same."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime

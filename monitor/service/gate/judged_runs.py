@@ -1,7 +1,5 @@
 """The stored runs that a gate judges, why others are left out, and the drawn users of each by segment."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -131,7 +129,7 @@ def _sampled_segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSe
     return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=max(unscored + int((~has_score).sum()), 0))
 
 
-def _panel(run: Run, history: History, question: Question, scored: pd.Index[str], users: UsersAt) -> Panel:
+def _panel(run: Run, history: History, question: Question, scored: "pd.Index[str]", users: UsersAt) -> Panel:
     if (kept := history.kept_lists(run.id)) is not None and scored.isin(kept.panel.users).all():
         return kept.panel
     # A draw gives the same users as long as the source lists the same.
@@ -145,7 +143,7 @@ def _panel(run: Run, history: History, question: Question, scored: pd.Index[str]
     return panel
 
 
-def _rows(panel: Panel, segment: str, scored: pd.Index[str]) -> Rows:
+def _rows(panel: Panel, segment: str, scored: "pd.Index[str]") -> Rows:
     # A segment that was too thin to keep has nobody.
     places = panel.segments.get(segment, np.empty(0, dtype=np.intp))
     found = scored.get_indexer(panel.users[places])

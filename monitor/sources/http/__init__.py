@@ -1,7 +1,5 @@
 """Lists from a recommender over HTTP, one user or a batch of them a request: the kind and its options."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

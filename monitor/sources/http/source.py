@@ -1,7 +1,5 @@
 """HttpSource: asks for every user of a panel, many requests at once, within one deadline; and who was slow where it passed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

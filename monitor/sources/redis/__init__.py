@@ -1,7 +1,5 @@
 """Lists and users from Redis or Valkey: the kind and its options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import timedelta

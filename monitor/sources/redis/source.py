@@ -1,7 +1,5 @@
 """RedisSource: asks for the users of a panel batch by batch, within one deadline; RedisUsers: members of a set, or keys."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Lists and users from tables that Spark reads: the kind and its options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 from urllib.parse import urlsplit

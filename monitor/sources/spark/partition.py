@@ -1,7 +1,5 @@
 """What runs on Spark's executors, over one partition at a time. Needs numpy, pandas and pyarrow there, nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,7 +53,7 @@ class MeasuredPartition:
             again=self._pull("noise_floor", users, held),
         )
 
-    def _pull(self, side: str, users: pd.Index[str], held: Sequence[pa.RecordBatch]) -> Pull | None:
+    def _pull(self, side: str, users: "pd.Index[str]", held: Sequence[pa.RecordBatch]) -> Pull | None:
         columns = self.columns.get(side)
         if columns is None:
             return None

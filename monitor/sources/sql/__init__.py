@@ -1,7 +1,5 @@
 """Lists, users, weights and titles of items and relevance from databases: the kind and its options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, ClassVar
