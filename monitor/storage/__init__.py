@@ -1,6 +1,70 @@
 """The database: SQLite or PostgreSQL behind the port Store. Runs, scores, alert states, the outbox; the schema's versions."""
 
-from monitor.storage.database_url import absolute_url, parse_url
+from contextlib import closing
+
+from pydantic import SecretStr
+
+from monitor.ports import AlertStore, History, Outbox, RunStore
+from monitor.ports.stores import PageStore
+from monitor.storage.alert_store import SqlAlertStore
+from monitor.storage.database_url import absolute_url, describe, parse_url
 from monitor.storage.leases import open_leases
+from monitor.storage.maintenance import SqlMaintenance
+from monitor.storage.outbox import SqlOutbox
+from monitor.storage.page_store import SqlPageStore
+from monitor.storage.run_history import SqlHistory
+from monitor.storage.run_store import SqlRunStore
 from monitor.storage.sqlite_file import exposure
-from monitor.storage.store import SqlStore, open_store, opened_store, unopened_store
+from monitor.storage.transactions import Database, require_file
+
+
+class SqlStore:
+    """Port Store: the ports over one database, which share its connections and its fence."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.runs: RunStore = SqlRunStore(database)
+        self.history: History = SqlHistory(database)
+        self.alerts: AlertStore = SqlAlertStore(database)
+        self.outbox: Outbox = SqlOutbox(database)
+        self.pages: PageStore = SqlPageStore(database)
+        self.maintenance = SqlMaintenance(database)
+
+    def __repr__(self) -> str:
+        return f"SqlStore({self.place})"
+
+    @property
+    def place(self) -> str:
+        """The database as messages name it; no secret."""
+        return describe(self.database.url)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.database.close()
+
+
+def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
+    """A store over a database whose schema fits.
+
+    With ``create`` a SQLite file that is not there is made, and a database without our tables gets them; one that has older
+    tables is never changed here. Else a missing file is a DatabaseError, missing or other tables a SchemaError.
+    """
+    store = unopened_store(url)
+    try:
+        if not create:
+            require_file(store.database.url)
+        store.maintenance.prepare(create=create)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def opened_store(url: SecretStr | str) -> closing[SqlStore]:
+    """A store over a database that is there, closed at the end of a block."""
+    return closing(open_store(url, create=False))
+
+
+def unopened_store(url: SecretStr | str) -> SqlStore:
+    """A store that has not used its database yet; `SqlMaintenance.prepare` must have succeeded before it is used."""
+    return SqlStore(Database(parse_url(url)))
