@@ -162,7 +162,7 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.run_finished(result())
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")
-    publisher.outbox({"pager": 3}, {"pager": 7.5}, {"pager": 2}, {"pager": 1})
+    publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})
     publisher.database(is_up=True)
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)

@@ -113,17 +113,18 @@ class DaemonMetrics:
         self._set("prune_last_success_timestamp_seconds", at.timestamp())
 
     def outbox(
-        self,
-        pending: Mapping[str, int],
-        oldest_s: Mapping[str, float],
-        held: Mapping[str, int],
-        given_up: Mapping[str, int],
+        self, pending: Mapping[str, tuple[int, float]], held: Mapping[str, tuple[int, float]], given_up: Mapping[str, int]
     ) -> None:
-        """Deliveries waiting, the age of the oldest, those held back and those lately given up, by receiver.
+        """Deliveries waiting and held back, each with the age of the oldest, and those lately given up, by receiver.
 
         Also of receivers that are not configured any more and still have deliveries.
         """
-        self._outbox = {"pending": pending, "held": held, "given_up": given_up, "oldest_age_seconds": oldest_s}
+        self._outbox = {
+            "pending": {name: count for name, (count, _) in pending.items()},
+            "oldest_age_seconds": {name: oldest_s for name, (_, oldest_s) in pending.items()},
+            "held": {name: count for name, (count, _) in held.items()},
+            "given_up": given_up,
+        }
 
     def led_by(self, leadership: Callable[[], tuple[bool, int | None]]) -> None:
         """Show whether this process leads, and the leader's epoch; asked at each scrape, from memory."""

@@ -101,13 +101,8 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
 
 def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries wait, are held back and were lately given up; DatabaseError when it cannot be read."""
-    waiting, held, given_up = store.outbox.pending(now), store.outbox.held(now), store.outbox.given_up(since=now - LATELY)
-    publisher.outbox(
-        {name: count for name, (count, _) in waiting.items()},
-        {name: oldest for name, (_, oldest) in waiting.items()},
-        {name: count for name, (count, _) in held.items()},
-        given_up,
-    )
+    outbox = store.outbox
+    publisher.outbox(outbox.pending(now), outbox.held(now), outbox.given_up(since=now - LATELY))
 
 
 def watch(

@@ -77,7 +77,7 @@ def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> No
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher) -> None:
     publisher.watch([], ["pager"])
 
-    publisher.outbox({"chat": 2}, {"chat": 90.5}, {"chat": 1}, {"chat": 3})
+    publisher.outbox({"chat": (2, 90.5)}, {"chat": (1, 0.0)}, {"chat": 3})
     page = scraped(publisher)
 
     assert page.value("outbox_pending", receiver="chat") == 2
