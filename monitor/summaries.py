@@ -1,11 +1,9 @@
 """Summaries of scores by segment and metric, and the rows of the worst and of ordinary scores. No I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +69,7 @@ class SummaryAccumulator:
             for name, rows in segments.items():
                 self._found[metric][name].add(values[rows])
 
-    def merge(self, other: SummaryAccumulator) -> None:
+    def merge(self, other: Self) -> None:
         """Take all that another one of the same segments and statistics took; it is used up."""
         for metric, found in other._found.items():
             mine = self._found.setdefault(metric, found)
@@ -129,7 +127,7 @@ class ScoreAccumulator:
         self._kept.append(defined)
         self._bin_many()
 
-    def merge(self, other: ScoreAccumulator) -> None:
+    def merge(self, other: Self) -> None:
         """Take all that another one took of the same metric."""
         self._n += other._n
         self._n_undefined += other._n_undefined
@@ -197,7 +195,7 @@ class Moments:
         squares = (_sum(high * high) << (2 * _HALF)) + (_sum(high * low) << (_HALF + 1)) + _sum(low * low)
         self._squares += squares << (2 * exponent)
 
-    def merge(self, other: Moments) -> None:
+    def merge(self, other: Self) -> None:
         """Take the values that another one took."""
         self._sum += other._sum
         self._squares += other._squares
@@ -247,7 +245,7 @@ class FineBins:
         places = ((values - self._low) * (FINE / (self._high - self._low))).astype(np.int64)
         self._counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
 
-    def merge(self, other: FineBins) -> None:
+    def merge(self, other: Self) -> None:
         """Take what another one counted between the same bounds."""
         self._reach(other._least, other._most)
         counts, high = other._counts, other._high
@@ -289,7 +287,9 @@ def _in_pairs(counts: Integers) -> Integers:
     return np.pad(counts.reshape(-1, 2).sum(axis=1), FINE // 4)
 
 
-def worst_rows(values: Floats, users: pd.Index[str], count: int, *, higher_is_more_alike: bool = True) -> npt.NDArray[np.intp]:
+def worst_rows(
+    values: Floats, users: "pd.Index[str]", count: int, *, higher_is_more_alike: bool = True
+) -> npt.NDArray[np.intp]:
     """Rows of the ``count`` lowest scores, of a distance the highest, worst first; equals go by user, undefined are out."""
     rows = np.flatnonzero(~np.isnan(values))
     badness = values[rows] if higher_is_more_alike else -values[rows]
