@@ -39,7 +39,7 @@ from sources.file.test_joined import PLAN, Files, arms_of, asked_of, found, list
 try:
     from pyspark import cloudpickle
 
-    from monitor.sources.spark import joined
+    from monitor.sources.spark import connect_session, joined
 except ImportError:
     missing("pyspark is not installed: pip install 'rankwatch[spark]'")
 
@@ -51,6 +51,24 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with running_spark(tmp_path_factory.mktemp("spark")) as port:
         yield port
+
+
+@pytest.fixture(scope="module")
+def session(spark: int) -> Iterator[Any]:
+    """One for all tests that need none of their own: for each session executors start Pythons of its own."""
+    opened = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
+    connect_session.ship_program(opened)
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture
+def shared(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What is read opens this session, and leaves it open."""
+    monkeypatch.setattr(connect_session.SparkSession.Builder, "create", lambda _: session)
+    monkeypatch.setattr(connect_session, "_stop", lambda _: None)
+    monkeypatch.setattr(joined, "ship_program", lambda _: None)
+    return session
 
 
 REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)
@@ -96,6 +114,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     assert (measured.coverage, measured.left_out, measured.notes) == (here.coverage, here.left_out, here.notes)
 
 
+@pytest.mark.usefixtures("shared")
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
     plan = replace(PLAN, measuring=replace(PLAN.measuring, keep_scores=5, keep_lists=6, deadline=timedelta(minutes=5)))
     runs = [
@@ -108,6 +127,7 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, files: Files) -> None:
     twice = Path(files[0].path).with_name("twice.parquet")
     pq.write_table(pa.concat_tables([pq.read_table(files[0].path)] * 2), twice)
@@ -118,24 +138,21 @@ def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, 
         assert answers.asked.count == 200
 
 
-def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(spark: int, files: Files, tmp_path: Path) -> None:
-    # In a process whose main module is no file, pyspark wants to be imported by us first.
-    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415
-
+def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
+    spark: int, shared: Any, files: Files, tmp_path: Path
+) -> None:
     arms, name = arms_of(*files, asked_of(files[0])), "lists_{slot:%Y%m%d}"
-    session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
-    session.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
-    session.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
-    shared: dict[str, Any] = {"remote": f"sc://127.0.0.1:{spark}", "user": "user"}
-    baseline = SparkSourceOptions(items="items", table=name, **shared)
-    candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **shared)
-    users = SparkUsersOptions(table=f"default.{name}", **shared)
+    shared.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
+    shared.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
+    given: dict[str, Any] = {"remote": f"sc://127.0.0.1:{spark}", "user": "user"}
+    baseline = SparkSourceOptions(items="items", table=name, **given)
+    candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **given)
+    users = SparkUsersOptions(table=f"default.{name}", **given)
     joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
     assert found(measure(replace(arms, joined=joined_there))) == found(measure(arms))
-    session.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
+    shared.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
         measure(replace(arms, joined=joined_there))
-    session.stop()
 
 
 class Faulty(RemoteMeasurer):
@@ -154,6 +171,7 @@ def with_fault(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) -> 
     monkeypatch.setattr(run_measurement, "RemoteMeasurer", lambda *given: Faulty(fault, *given))
 
 
+@pytest.mark.usefixtures("shared")
 def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
     spark: int, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +189,7 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(
     assert os.path.exists(mark)  # noqa: PTH110
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(
@@ -215,6 +234,7 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monk
     proxy.close()
 
 
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -236,6 +256,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
     assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
     pq.write_table(
         pa.table({"user": pa.array([None, ""]), "items": [[1], [2]], "country": ["", ""], "tier": [0.0, 0.0]}), files[0].path
@@ -244,6 +265,7 @@ def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
         measure(there(spark, files))
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(
     spark: int, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
