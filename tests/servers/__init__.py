@@ -4,7 +4,9 @@ import os
 import secrets
 import shutil
 import socket
+import socketserver
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -78,6 +80,19 @@ def running(  # noqa: PLR0913 - what servers differ in
             guard.communicate(timeout=30)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def listening(server: socketserver.TCPServer) -> Iterator[None]:
+    """It serves in a thread of its own until the block ends."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
 
 
 def free_port() -> int:

@@ -17,6 +17,7 @@ from typing import cast
 
 import pytest
 
+from servers import listening
 from servers.certificates import self_signed
 
 LOGIN = ("rankwatch", "canary-password")
@@ -228,16 +229,12 @@ def serve(certificate: Path) -> Iterator[MailServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     server.mail_server = MailServer(port=server.server_address[1], tls=context)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server.mail_server
-        assert server.mail_server.faults == []
-    finally:
-        server.mail_server.stopped.set()
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with listening(server):
+        try:
+            yield server.mail_server
+            assert server.mail_server.faults == []
+        finally:
+            server.mail_server.stopped.set()
 
 
 @pytest.fixture(scope="session")

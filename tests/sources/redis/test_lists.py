@@ -3,7 +3,6 @@
 import json
 import re
 import socketserver
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.redis import RedisUsersOptions
 from monitor.sources.redis.source import RedisUsers
+from servers import listening
 from servers.lists import SLOT, as_lists, request, source_of, write_jsonl
 from servers.proxy import proxying
 from servers.redis import PASSWORD, emptied_redis, running_redis, shared_redis
@@ -93,10 +93,8 @@ def answering(reply: bytes) -> Iterator[str]:
             while reply and self.request.recv(65536):
                 self.request.sendall(reply)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+    with listening(server := socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer)):
         yield f"redis://me:{PASSWORD}@127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
 
 
 FAULTS = {
