@@ -8,13 +8,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from typing import cast
 
 import pytest
 
-BOMB = gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
-"""64 MiB of zeros, packed."""
+from servers import listening
+
+
+@cache
+def bomb() -> bytes:
+    """64 MiB of zeros, packed."""
+    return gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ def trickle_body(collector: Collector, sock: socket.socket) -> None:
 
 
 def gzip_bomb(_collector: Collector, sock: socket.socket) -> None:
-    sock.sendall(head(200, {"Content-Length": str(len(BOMB)), "Content-Encoding": "gzip"}) + BOMB)
+    sock.sendall(head(200, {"Content-Length": str(len(bomb())), "Content-Encoding": "gzip"}) + bomb())
 
 
 def flood_chunk_size(collector: Collector, sock: socket.socket) -> None:
@@ -166,15 +172,11 @@ def serve(tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[Collecto
     server.tls = tls
     scheme = "http" if tls is None else "https"
     server.collector = Collector(url=f"{scheme}://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server.collector
-    finally:
-        server.collector.stopped.set()
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with listening(server):
+        try:
+            yield server.collector
+        finally:
+            server.collector.stopped.set()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,24 +13,14 @@ from monitor.errors import SourceError
 from monitor.model.runs import JoinRequest
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.joined import JoinedFiles
-from servers import missing
+from servers.buckets import running_buckets
 from servers.lists import SLOT, as_lists, request, source_of
-
-try:
-    import s3fs
-    from moto.server import ThreadedMotoServer
-except ImportError:
-    missing("moto and s3fs are not installed: pip install 'moto[s3]' flask flask-cors s3fs")
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """A server of buckets."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with running_buckets() as address:
+        yield address
 
 
 @pytest.fixture
@@ -39,11 +30,12 @@ def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3CR3T")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    s3fs.S3FileSystem.clear_instance_cache()
-    files = s3fs.S3FileSystem(use_listings_cache=False)
+    kind = fsspec.get_filesystem_class("s3")
+    kind.clear_instance_cache()
+    files = kind(use_listings_cache=False)
     files.makedirs("lists", exist_ok=True)
     yield files
-    s3fs.S3FileSystem.clear_instance_cache()
+    kind.clear_instance_cache()
 
 
 def fill(folder: Path) -> None:

@@ -13,6 +13,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers import missing
 from servers.answering import answering
+from servers.buckets import running_buckets
 from servers.certificates import Authority, Pair
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Asked, running_recommender
@@ -22,10 +23,8 @@ try:
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
-    from moto.core import enable_iam_authentication
-    from moto.server import ThreadedMotoServer
 except ImportError:
-    missing("moto is not installed: pip install 'moto[s3]' flask flask-cors")
+    missing("boto3 is not installed: pip install boto3")
 
 POST: dict[str, Any] = {"method": "POST", "body": {"user": "{user}"}}
 
@@ -74,22 +73,21 @@ POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": 
 
 def test_aws_as_moto_plays_it_lets_in_who_signs_with_the_right_keys() -> None:
     """Lists as objects in a bucket; moto checks signatures, and whose keys they are."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    url = "http://{}:{}".format(*server.get_host_and_port())
-    anybody = {"endpoint_url": url, "region_name": "eu-west-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
-    people, store = boto3.client("iam", **anybody), boto3.client("s3", **anybody)
-    people.create_user(UserName="rankwatch")
-    people.put_user_policy(UserName="rankwatch", PolicyName="reads", PolicyDocument=POLICY)
-    key = people.create_access_key(UserName="rankwatch")["AccessKey"]
-    store.create_bucket(Bucket="recs", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-    store.put_object(Bucket="recs", Key="a/b c", Body=b'["x", "y"]')
-    with enable_iam_authentication():
-        pulls = []
-        for secret in (key["SecretAccessKey"], "wrong"):
-            keys = {"region": "eu-west-1", "service": "s3", "access_key": key["AccessKeyId"], "secret_key": secret}
-            pulls.append(source_of(http={"url": f"{url}/recs/a%2F{{user}}", "auth": {"aws": keys}}).pull(request("b c")))
-    server.stop()
+    with running_buckets() as url:
+        from moto.core import enable_iam_authentication  # noqa: PLC0415 - loaded by now
+
+        anybody = {"endpoint_url": url, "region_name": "eu-west-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        people, store = boto3.client("iam", **anybody), boto3.client("s3", **anybody)
+        people.create_user(UserName="rankwatch")
+        people.put_user_policy(UserName="rankwatch", PolicyName="reads", PolicyDocument=POLICY)
+        key = people.create_access_key(UserName="rankwatch")["AccessKey"]
+        store.create_bucket(Bucket="recs", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        store.put_object(Bucket="recs", Key="a/b c", Body=b'["x", "y"]')
+        with enable_iam_authentication():
+            pulls = []
+            for secret in (key["SecretAccessKey"], "wrong"):
+                keys = {"region": "eu-west-1", "service": "s3", "access_key": key["AccessKeyId"], "secret_key": secret}
+                pulls.append(source_of(http={"url": f"{url}/recs/a%2F{{user}}", "auth": {"aws": keys}}).pull(request("b c")))
 
     assert as_lists(pulls[0]) == {"b c": ["x", "y"]}
     assert pulls[1].failures == {"b c": CoverageReason.HTTP_ERROR}

@@ -1,0 +1,22 @@
+"""Object storage as moto plays it, with the identities that may be asked for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from servers import missing
+
+
+@contextmanager
+def running_buckets() -> Iterator[str]:
+    """The address of a server of buckets, which is loaded now: that takes longer than most tests."""
+    try:
+        import s3fs  # noqa: F401, PLC0415 - what reads and fills them
+        from moto.server import ThreadedMotoServer  # noqa: PLC0415
+    except ImportError:
+        missing("moto and s3fs are not installed: pip install 'moto[s3]' flask flask-cors s3fs")
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        yield "http://{}:{}".format(*server.get_host_and_port())
+    finally:
+        server.stop()
