@@ -68,10 +68,15 @@ def _closed() -> Iterator[None]:
             own.close()
 
 
+def copied(store: SqlStore) -> SqlStore:
+    """The store as a daemon has it."""
+    LEADING.append(SqlStore(copy.copy(store.database)))
+    return LEADING[-1]
+
+
 def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
     """The store as the daemon has it that holds this lease."""
-    own = SqlStore(copy.copy(store.database))
-    LEADING.append(own)
+    own = copied(store)
     own.maintenance.lead(taken, patience=patience, now=SLOT)
     return own
 
@@ -302,8 +307,7 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     claimed(store, SLOT, comparison="of-a-command")
     new = taken_over(store, first, second)
 
-    own = SqlStore(copy.copy(store.database))
-    LEADING.append(own)
+    own = copied(store)
     counts = own.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR)
 
     assert counts == {"home-feed": 1}
@@ -349,8 +353,7 @@ def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_agai
 
 
 def test_a_standby_writes_nothing(store: SqlStore) -> None:
-    own = SqlStore(copy.copy(store.database))
-    LEADING.append(own)
+    own = copied(store)
     own.maintenance.stand_by()
 
     with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):

@@ -104,13 +104,7 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject
         found = list_parquet.unpack(pieces)
 
     assert len(pieces[Arm.BASELINE]) == max(1, -(-n // step))
-    assert list(found.baseline.users) == list(wanted.baseline.users)
-    for mine, theirs in ((found.baseline, wanted.baseline), (found.candidate, wanted.candidate)):
-        assert mine.offsets.tolist() == theirs.offsets.tolist()
-        assert list(map(str, mine.items)) == list(map(str, theirs.items))
-    assert {name: rows.tolist() for name, rows in found.segments.items()} == {
-        name: rows.tolist() for name, rows in wanted.segments.items()
-    }
+    assert_same(found, wanted)
 
 
 def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:

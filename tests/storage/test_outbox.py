@@ -38,7 +38,9 @@ def owed(store: SqlStore) -> SqlStore:
 NOW = SLOT + HOUR
 
 
-def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first(owed: SqlStore) -> None:
+def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_else_was_told(
+    owed: SqlStore,
+) -> None:
     leased = lease(owed, NOW)
 
     assert [(each.transition.segment, each.transition.is_start) for each in leased] == [
@@ -50,6 +52,7 @@ def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first(owed: Sql
         ("hook", 0, DeliveryStatus.PENDING, False)
     }
     assert lease(owed, NOW) == ()
+    assert (len(lease(owed, NOW, receiver="pager")), lease(owed, NOW, receiver="unknown")) == (3, ())
 
 
 def test_the_comparison_that_is_due_longest_comes_first(owed: SqlStore) -> None:
@@ -65,13 +68,6 @@ def test_the_limit_is_kept_and_a_comparison_that_somebody_is_telling_holds_up_no
     run(owed, NOW, fired(NOW, comparison="search"), comparison="search", receivers=("hook",))
 
     assert [each.transition.comparison for each in lease(owed, NOW)] == ["search"]
-
-
-def test_receivers_do_not_wait_for_each_other(owed: SqlStore) -> None:
-    lease(owed, NOW)
-
-    assert len(lease(owed, NOW, receiver="pager")) == 3
-    assert lease(owed, NOW, receiver="unknown") == ()
 
 
 def test_a_lease_that_ran_out_is_taken_by_whoever_comes(owed: SqlStore) -> None:
