@@ -16,7 +16,7 @@ from monitor.receivers import ReceiverOptions
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
 from servers.smtp import Mail, MailServer
-from servers.webhook import Collector, Reply, Request, answer, hang
+from servers.webhook import Collector, Reply, Request, answer, hang, trickle_body
 
 MOST_BYTES = 400_000
 ME, TO = "rankwatch@example.com", ["kim@example.com"]
@@ -148,6 +148,15 @@ def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(
 def test_a_message_too_large_is_sent_in_parts_but_where_its_size_is_bounded(kind: str, request: pytest.FixtureRequest) -> None:
     error, _ = refuse(kind, answer(413), request)
     assert (error.permanent, error.of_message) == (True, kind in {"alertmanager", "webhook"})
+
+
+@pytest.mark.parametrize("kind", ["pagerduty", "slack"])  # whose bodies say whether they took it
+def test_a_message_is_taken_though_the_answer_s_body_does_not_come_to_its_end(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(kind)
+    server.collector.replies.append(trickle_body)
+    send(message(start()), **{kind: {"timeout": "300ms", **PLACES[kind][2](server)}})
 
 
 @OVER_HTTP

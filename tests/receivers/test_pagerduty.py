@@ -12,7 +12,7 @@ from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.receivers.pagerduty import PagerDutyOptions
 from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
-from servers.webhook import Reply, answer, trickle_body
+from servers.webhook import Reply, answer
 
 
 def send(fake: FakePagerDuty, *sent: Message, **options: Any) -> None:
@@ -126,11 +126,6 @@ def test_a_202_that_does_not_say_success_is_tried_again(pagerduty: FakePagerDuty
     error = failure(pagerduty, answer(202, body=body))
     assert (error.permanent, error.may_be_known) == (False, True)
     assert f"answered 202 Accepted but not success{said}: check its URL" in str(error)
-
-
-def test_a_202_whose_body_does_not_come_to_its_end_is_taken(pagerduty: FakePagerDuty) -> None:
-    pagerduty.collector.replies.append(trickle_body)
-    send(pagerduty, message(EVERYBODY), timeout="300ms")
 
 
 def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:

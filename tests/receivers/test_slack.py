@@ -19,8 +19,8 @@ from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment
 from monitor.receivers.message.content import content_of
 from monitor.receivers.slack import bold, escape_mrkdwn, fence, link, slack_body, stack
-from servers.slack import PATH, FakeSlack, find_errors
-from servers.webhook import Reply, answer, trickle_body
+from servers.slack import FakeSlack, find_errors
+from servers.webhook import Reply, answer
 
 LINK = "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
@@ -122,21 +122,11 @@ def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
     assert f"({code})" in str(error)
 
 
-def test_a_body_that_is_not_known_is_not_shown(slack: FakeSlack) -> None:
-    error = failure(slack, answer(404, body=f"{PATH} is gone".encode()))
-    assert str(error) == f"slack at {slack.collector.url} answered 404 Not Found: check its URL"
-
-
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok":false,"error":"invalid_auth"}'])
 def test_a_200_that_does_not_say_ok_is_no_webhook(slack: FakeSlack, body: bytes) -> None:
     error = failure(slack, answer(200, body=body))
     assert (error.permanent, error.may_be_known) == (True, True)
     assert "answered 200 OK but not ok, as Slack does: check its URL" in str(error)
-
-
-def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) -> None:
-    slack.collector.replies.append(trickle_body)
-    send(message(EVERYBODY), slack={"url": slack.url, "timeout": "300ms"})
 
 
 def test_what_slack_reads_as_markup_is_escaped() -> None:
