@@ -270,14 +270,6 @@ def test_a_failed_run_ends_with_3_and_says_why(world: Path) -> None:
     assert run["status"] == "failed"
 
 
-def test_the_same_slot_twice_gives_the_same_and_no_second_transition(world: Path) -> None:
-    write_lists(world / "candidate.jsonl", APART)
-    runs = (("run-once", "--slot", "2024-01-08", "--json"), ("run-once", "--slot", "2024-01-08", "--json", "--again"))
-    first, again = (objects(rankwatch(*run, cwd=world))[0] for run in runs)
-    assert first["summaries"] == again["summaries"]
-    assert len(objects(rankwatch("alerts", "--json", cwd=world))) == 1
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(
     world: Path, number: signal.Signals, code: int

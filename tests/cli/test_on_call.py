@@ -87,17 +87,28 @@ def test_who_accepted_which_level_is_recorded_once_and_shown(world: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("command", "arguments", "told"),
     [
-        (("feed", "--from", "2024-01-07"), "no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`"),
-        (("feed", "--from", "2024-01-08", "--undo"), "nothing of feed was accepted from 2024-01-08T00:00:00Z on"),
-        (("feeds", "--from", "2024-01-08"), "no comparison named 'feeds': nothing of it is stored"),
-        (("feed", "--from", "2999-01-08"), "--from 2999-01-08 lies in the future"),
-        (("feed", "--from", "monday"), "'monday' is no ISO 8601 time"),
+        (
+            "accept",
+            ("feed", "--from", "2024-01-07"),
+            "no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`",
+        ),
+        ("accept", ("feed", "--from", "2024-01-08", "--undo"), "nothing of feed was accepted from 2024-01-08T00:00:00Z on"),
+        ("accept", ("feeds", "--from", "2024-01-08"), "no comparison named 'feeds': nothing of it is stored"),
+        ("accept", ("feed", "--from", "2999-01-08"), "--from 2999-01-08 lies in the future"),
+        ("accept", ("feed", "--from", "monday"), "'monday' is no ISO 8601 time"),
+        ("silence add", ("alert", "--for", "1h"), "'alert' is no matcher"),
+        ("silence add", ("alert=x",), "give either --for or --until"),
+        ("silence add", ("alert=x", "--for", "1h", "--until", "2024-01-08"), "give either --for or --until"),
+        ("silence add", ("alert=x", "--until", "2024-01-08"), "nothing would be held back"),
+        ("silence add", ("alert=~(", "--for", "1h"), "is no regular expression"),
+        ("silence add", ("--for", "1h"), "Missing argument"),
     ],
+    ids=str,
 )
-def test_what_cannot_be_accepted_is_told(world: Path, arguments: tuple[str, ...], told: str) -> None:
-    done = rankwatch("accept", *arguments, cwd=world)
+def test_what_cannot_be_accepted_or_silenced_is_told(world: Path, command: str, arguments: tuple[str, ...], told: str) -> None:
+    done = rankwatch(*command.split(), *arguments, cwd=world)
     assert (done.returncode, told in " ".join(done.stderr.replace("│", " ").split())) == (2, True), done.stderr
 
 
@@ -129,24 +140,6 @@ def test_silences_are_added_listed_and_ended(world: Path) -> None:
     for args in (("silence", "expire"), ("show", "feed", "--users")):
         done = rankwatch(*args, "9223372036854775808", cwd=world)
         assert (done.returncode, "less than or equal" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["alert", "--for", "1h"], "'alert' is no matcher"),
-        (["alert=x"], "give either --for or --until"),
-        (["alert=x", "--for", "1h", "--until", "2024-01-08"], "give either --for or --until"),
-        (["alert=x", "--until", "2024-01-08"], "nothing would be held back"),
-        (["alert=~(", "--for", "1h"], "is no regular expression"),
-        (["--for", "1h"], "Missing argument"),
-    ],
-    ids=str,
-)
-def test_what_is_no_silence_is_refused(world: Path, arguments: list[str], told: str) -> None:
-    done = rankwatch("silence", "add", *arguments, cwd=world)
-    assert done.returncode == 2
-    assert told in " ".join(done.stderr.replace("│", " ").split())
 
 
 @pytest.fixture

@@ -102,13 +102,14 @@ def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair(p: float) -
     assert scores([pair, long], p)[1, 0] == scores([pair], p)[1, 0]
 
 
-@pytest.mark.parametrize(("p", "d", "expected"), [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874)])
-def test_the_weights_of_the_sources_are_met(p: float, d: int, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("p", "d", "expected"), [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874), (0.5, 1, math.log(2))]
+)
+def test_the_weights_of_the_sources_and_of_the_first_rank_are_met_and_lead_back_to_their_p(
+    p: float, d: int, expected: float
+) -> None:
     assert rbo_weight(p, d) == pytest.approx(expected, abs=1e-14)
-
-
-def test_the_first_rank_s_weight_is_worked_by_hand() -> None:
-    assert rbo_weight(0.5, 1) == pytest.approx(math.log(2), abs=1e-15)
+    assert rbo_persistence(d, expected) == pytest.approx(p, abs=1e-14)
 
 
 def test_the_weights_of_all_ranks_are_what_they_are_by_definition() -> None:
@@ -131,11 +132,6 @@ def test_the_persistence_gives_the_share_it_was_asked_for(top: int, share: float
 
     assert 0 < p < 1
     assert rbo_weight(p, top) == pytest.approx(share, abs=1e-12)
-
-
-def test_the_persistence_of_the_known_weights_is_the_known_one() -> None:
-    assert rbo_persistence(10, 0.8555854467473518) == pytest.approx(0.9, abs=1e-14)
-    assert rbo_persistence(4, 0.8640174814931874) == pytest.approx(0.75, abs=1e-14)
 
 
 @pytest.mark.parametrize("top", [0, -1, 1.5, 1_000_001, math.nan, math.inf])
