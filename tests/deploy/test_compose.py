@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import make_url
 
+from forking import ended, rankwatch, running
 from servers import require
 from servers.daemon import serving, wait_for
 from servers.postgres import PostgresServer
@@ -41,18 +41,14 @@ def recommenders(services: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     command = _moved(
         " ".join(services["recommenders"]["command"]), {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)}
     )
-    with log.open("wb") as sink:
-        process = subprocess.Popen([sys.executable, "-m", "monitor", *command.split()], stdout=sink, stderr=sink)
-    try:
+    with running(command.split(), cwd=home, out=log) as process:
         yield wait_for(lambda: _address(log), "the recommenders"), home
-    finally:
         process.terminate()
-        code = process.wait(60)
-    assert code == 0, log.read_text(encoding="utf-8")
+        assert ended(process, 60) == 0, log.read_text(encoding="utf-8")
 
 
 def _address(log: Path) -> str:
-    found = re.search(r"serve (http://\S+)/baseline", log.read_text(encoding="utf-8"))
+    found = re.search(r"serve (http://\S+)/baseline", log.read_text(encoding="utf-8") if log.exists() else "")
     return found[1] if found else ""
 
 
@@ -88,8 +84,7 @@ def _shown(metrics: str) -> dict[str, list[dict[str, str]]]:
 
 
 def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any, config: Path) -> None:
-    migrate = [sys.executable, "-m", "monitor", *services["migrate"]["command"], "--config", str(config)]
-    migrated = subprocess.run(migrate, capture_output=True, text=True, check=False)
+    migrated = rankwatch(*services["migrate"]["command"], "--config", str(config), cwd=config.parent)
     assert migrated.returncode == 0, migrated.stderr
 
     with serving(config) as daemon:
@@ -113,8 +108,7 @@ def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(
     secrets = {"postgres_password": str(url.password), "grafana_database_password": "only-reads"}
     for name, secret in secrets.items():
         (tmp_path / name).write_text(secret, encoding="utf-8")
-    migrate = [sys.executable, "-m", "monitor", *services["migrate"]["command"], "--config", str(config)]
-    subprocess.run(migrate, check=True, capture_output=True)
+    assert rankwatch(*services["migrate"]["command"], "--config", str(config), cwd=config.parent).returncode == 0
     shell, options = services["reader"]["entrypoint"]
     (script,) = services["reader"]["command"]
     places = {
