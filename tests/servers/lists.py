@@ -101,28 +101,28 @@ def _file(name: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
 
 
 def fill_database(url: str, lists: Lists) -> None:
-    """Tables ``wide`` (JSON text) and ``long``."""
+    """Tables ``wide`` (JSON text) and ``tall``."""
     engine = sa.create_engine(url)
     wide = [{"who": user, "what": json.dumps(items)} for user, items in lists.items()]
     long = [{"who": user, "what": str(item), "place": rank} for user, item, rank in long_rows(lists)]
     with engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE IF EXISTS wide"))
-        connection.execute(sa.text("DROP TABLE IF EXISTS long"))
+        connection.execute(sa.text("DROP TABLE IF EXISTS tall"))
         connection.execute(sa.text("CREATE TABLE wide (who text, what text)"))
-        connection.execute(sa.text("CREATE TABLE long (who text, what text, place integer)"))
+        connection.execute(sa.text("CREATE TABLE tall (who text, what text, place integer)"))
         if wide:
             connection.execute(sa.text("INSERT INTO wide VALUES (:who, :what)"), wide)
         if long:
-            connection.execute(sa.text("INSERT INTO long VALUES (:who, :what, :place)"), long)
+            connection.execute(sa.text("INSERT INTO tall VALUES (:who, :what, :place)"), long)
     engine.dispose()
 
 
 def sql_sources(url: str) -> dict[str, dict[str, Any]]:
     """Options of each way to read the tables of ``fill_database``."""
-    query = "SELECT who, what, place FROM long WHERE who IN (:users) AND place <= 2 * :k AND :slot IS NOT NULL"
+    query = "SELECT who, what, place FROM tall WHERE who IN (:users) AND place <= 2 * :k AND :slot IS NOT NULL"
     return {
         "sql table wide": {"url": url, "table": "wide", "user": "who", "items": "what"},
-        "sql table long": {"url": url, "table": "long", "user": "who", "item": "what", "rank": "place"},
+        "sql table long": {"url": url, "table": "tall", "user": "who", "item": "what", "rank": "place"},
         "sql query long": {"url": url, "query": query, "user": "who", "item": "what", "rank": "place", "batch": 3},
     }
 

@@ -127,6 +127,13 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(deadline.remaining_s * 1000))}")
+    elif connection.dialect.name in ("mysql", "mariadb"):
+        connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
+        if getattr(connection.dialect, "is_mariadb", False):
+            limit = f"max_statement_time = {deadline.remaining_s + 0.01:.2f}"  # 0 would be none
+        else:
+            limit = f"max_execution_time = {int(deadline.remaining_s * 1000) + 10}"
+        connection.exec_driver_sql(f"SET SESSION {limit}")
     raw = connection.connection.driver_connection
     if isinstance(raw, sqlite3.Connection):
         connection.exec_driver_sql("PRAGMA query_only = ON")

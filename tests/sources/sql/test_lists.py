@@ -120,7 +120,7 @@ def test_a_statement_without_end_is_stopped_in_time(query: str, any_database: st
 
 def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database: str) -> None:
     query = f"""
-        SELECT who, what, place FROM long WHERE who IN :users AND
+        SELECT who, what, place FROM tall WHERE who IN :users AND
         (who <> 'u2' OR (SELECT count(*) FROM ({ENDLESS} LIMIT 100000000)) > 0)"""
 
     pull = source_of(sql={"url": database, "query": query, "batch": 1} | LONG).pull(request("u1", "u2", "u3", timeout_s=2))

@@ -1,0 +1,43 @@
+"""Lists from MariaDB, by a driver that a user installs beside us."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from monitor.errors import SourceError
+from monitor.model.rankings import CoverageReason
+from servers.lists import as_lists, fill_database, request, source_of, sql_sources
+from servers.mariadb import running_mariadb
+
+LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running_mariadb() as url:
+        fill_database(url, LISTS)
+        yield url
+
+
+@pytest.mark.parametrize("kind", ["sql table wide", "sql table long", "sql query long"])
+def test_lists_are_read_in_every_form(kind: str, url: str) -> None:
+    pull = source_of(sql=sql_sources(url)[kind]).pull(request(*LISTS, "nobody", k=3))
+
+    assert as_lists(pull) == {user: [str(item) for item in items] for user, items in LISTS.items()}
+    assert pull.failures.keys() <= {"nobody"}
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM wide", "DROP TABLE wide", "UPDATE wide SET what = '[]'"])
+def test_a_source_never_writes(statement: str, url: str) -> None:
+    with pytest.raises(SourceError, match=r"cannot be read: .*READ ONLY"):
+        source_of(sql={"url": url, "query": statement, "user": "who", "items": "what"}).pull(request("user's 1"))
+
+    assert len(as_lists(source_of(sql=sql_sources(url)["sql table wide"]).pull(request(*LISTS)))) == len(LISTS)
+
+
+def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url: str) -> None:
+    query = "SELECT count(a.seq * b.seq) AS who, '[1]' AS what FROM seq_1_to_1000000 a, seq_1_to_1000000 b"
+
+    pull = source_of(sql={"url": url, "query": query, "user": "who", "items": "what"}).pull(request("u", timeout_s=1))
+
+    assert pull.failures == {"u": CoverageReason.TIMEOUT}
