@@ -1,7 +1,8 @@
 """Answers that the comparisons of several candidates share: whichever run asks first asks for all, and the others take it."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -24,27 +25,28 @@ class _Answer:
 
 
 class SharedAnswers:
-    """What the comparisons of a family are answered alike for a slot: users, the baseline's lists and its second ones.
+    """What the comparisons of a family are answered alike for a slot: users, lists of an arm, the baseline's second ones.
 
     An answer, or the error in its place, is kept until each of them has taken it, at most until the deadline of the run that
     asked. Whoever asks a second time for the same slot runs it again, and asks anew. Safe to share between threads.
     """
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self._names = defaultdict[str, set[str]](set)
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, datetime], _Answer] = {}
 
-    def shared_by(self, comparison: Comparison, arms: Arms) -> Arms:
-        """The arms of one of them, with what it shares from now on."""
-        self._names.add(comparison.name)
+    def shared_by(self, comparison: Comparison, arms: Arms, keys: Mapping[str, str]) -> Arms:
+        """The arms of one of them, with what it shares from now on. ``keys``: of each arm, the same for the same lists."""
         lasts_s = comparison.measuring.deadline.total_seconds()
 
-        def share(what: str) -> _SharedSource:
-            return _SharedSource(getattr(arms, what), partial(self._take, comparison.name, what, lasts_s))
+        def share(role: str) -> _SharedSource:
+            what = keys.get(role, role)
+            self._names[what].add(comparison.name)
+            return _SharedSource(getattr(arms, role), partial(self._take, comparison.name, what, lasts_s))
 
-        again = None if arms.again is None else share("again")
-        return replace(arms, baseline=share("baseline"), users=share("users"), again=again)
+        again = arms.again and share("again")
+        return replace(arms, baseline=share("baseline"), candidate=share("candidate"), users=share("users"), again=again)
 
     def _take(self, name: str, what: str, lasts_s: float, slot: datetime, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """The answer, asked for by whoever comes first. Waits as long as the source takes: whoever calls has a deadline."""
@@ -65,7 +67,7 @@ class SharedAnswers:
         return answer.outcome.result()
 
     def _begin(self, key: tuple[str, datetime], lasts_s: float) -> _Answer:
-        awaited = set(self._names)
+        awaited = set(self._names[key[0]])
         forget = threading.Timer(lasts_s, self._forget, (key, awaited))
         forget.daemon = True
         forget.start()

@@ -15,6 +15,7 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
+from monitor.model.rankings import Arm
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
@@ -130,7 +131,8 @@ def watch(
     )
     comparison = _installed(to_comparison(options), settings)
     is_live = options.baseline.is_live or options.candidate.is_live
-    arms = arms if shared is None else shared.shared_by(comparison, arms)
+    if shared is not None:
+        arms = shared.shared_by(comparison, arms, {arm: str(id(getattr(options, arm))) for arm in Arm})
     return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), is_live=is_live)
 
 

@@ -193,6 +193,8 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     users, baseline = comparison.get("users"), comparison.get("baseline")
     if users is not None and users.all and baseline is not None and (problem := all_users_problem(baseline)):
         yield Problem(("users", "all"), problem)
+    if users is not None and users.all and comparison.get("pairs"):
+        yield Problem(("pairs",), "would ask other users than those of the baseline: name in users where these stand")
     lists, floor = _arms(comparison), comparison.get("noise_floor")
     lists |= {("noise_floor",): floor.retrain} if floor is not None and floor.retrain is not None else {}
     if users is not None and baseline is not None and (found := joined_problem(lists, users)):

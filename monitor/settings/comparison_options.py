@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from itertools import combinations
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model.comparison import Keep
@@ -136,6 +137,10 @@ class NoiseFloorOptions(OneOf):
     )
 
 
+_IGNORED = ConditionsOptions.model_validate({condition: {"policy": "ignore"} for condition in Condition})
+_UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditions": _IGNORED}
+
+
 class ComparisonOptions(Options):
     """One comparison: two arms, the users both are asked for, how similarity is measured, and when to alert."""
 
@@ -146,6 +151,7 @@ class ComparisonOptions(Options):
         }
     )
 
+    _family: str | None = PrivateAttr(default=None)
     name: ComparisonName = Field(description="Unique name; a metric label and part of URLs.", examples=["home-feed"])
     description: str | None = Field(default=None, max_length=1000, description="Free text.")
     every: Duration | None = Field(
@@ -182,6 +188,11 @@ class ComparisonOptions(Options):
         description="Several candidates, beside `candidate` or in its place: where the lists of each come from. `b` is a "
         "comparison of its own, `NAME.b`, with all other settings of this one. In a slot they share users and one pull of "
         "the baseline; lists that are joined where they lie (files, Spark) are read anew.",
+    )
+    pairs: bool = Field(
+        default=False,
+        description="Whether `candidates` are compared with each other too, from the same lists: `NAME.b.c` holds `c` against "
+        "`b`, is measured and shown like the others, and judged by no rule.",
     )
     users: UsersOptions = Field(description="The users that both arms are asked for.")
     metrics: tuple[MetricName, ...] = Field(
@@ -297,12 +308,18 @@ class ComparisonOptions(Options):
     @property
     def family(self) -> str:
         """The name in the file, which the comparisons of several candidates have in common."""
-        key = next((key for key, source in self.candidates.items() if source is self.candidate), None)
-        return self.name if key is None else self.name.removesuffix(f".{key}")
+        return self._family or self.name
 
     def by_candidate(self) -> Iterator[ComparisonOptions]:
-        """A comparison for each candidate."""
+        """A comparison for each candidate, and for each pair of them where that is wanted."""
         if self.candidate is not None:
             yield self
         for key, source in self.candidates.items():
-            yield self.model_copy(update={"name": f"{self.name}.{key}", "candidate": source})
+            yield self._named(key, candidate=source)
+        for (key, first), (other, second) in combinations(self.candidates.items(), 2) if self.pairs else ():
+            yield self._named(f"{key}.{other}", baseline=first, candidate=second, **_UNJUDGED)
+
+    def _named(self, key: str, **changes: object) -> Self:
+        found = self.model_copy(update={"name": f"{self.name}.{key}", **changes})
+        found._family = self.name  # noqa: SLF001 - a copy of these
+        return found

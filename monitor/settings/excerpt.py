@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
         yield ("name",), name
     for key in keys:
         yield ("candidates", key), name and f"{name}.{key}"
+    for key, other in combinations(keys, 2) if given.get("pairs") not in (None, False) else ():
+        yield ("candidates", other), name and f"{name}.{key}.{other}"
 
 
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:

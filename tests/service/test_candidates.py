@@ -41,14 +41,14 @@ class World:
         for place, server in enumerate(servers):
             server.lists = {user: [number % 3, 11 + place, 12, 13, 14] for number, user in enumerate(USERS)}
 
-    def configure(self, entries: dict[str, str], users: str = "") -> Path:
+    def configure(self, entries: dict[str, str], users: str = "", baseline: Recommender | None = None) -> Path:
         """A comparison for each name, whose ``candidate`` or ``candidates`` are given."""
         comparisons = "".join(
             f"""
   - name: {name}
     every: 1d
     k: 5
-    baseline: {self.asks(self.baseline)}
+    baseline: {self.asks(baseline or self.baseline)}
     {candidates}
     users: {{file: {{path: users.csv, user: user}}{users}}}
     noise_floor: {{serve: true}}"""
@@ -84,6 +84,17 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
 
 
+def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world: World) -> None:
+    world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
+    found = objects(rankwatch("run-once", "feed", "--slot", AT, "--json", cwd=world.folder))
+    assert [each["comparison"] for each in found] == [f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")]
+    assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
+    assert world.baseline.attempts == dict.fromkeys(USERS, 2)
+    world.configure({"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"}, baseline=world.candidates["b"])
+    (alone,) = objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world.folder))
+    assert {name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")}.items() <= alone["summaries"].items()
+
+
 def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     config = world.configure({"other": world.several, "feed": own})
@@ -113,12 +124,13 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World
 
 
 LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
+KEYS = {"baseline": "v1", "candidate": "v2"}
 
 
 def family(baseline: Canned, asked: Canned) -> list[Callable[[], Answers]]:
     """The pulls of two candidates' runs."""
     shared, opened = SharedAnswers(), replace(arms(None, LISTS, asked), baseline=baseline)
-    both = [(each, shared.shared_by(each, opened)) for each in (comparison(name="feed.b"), comparison(name="feed.c"))]
+    both = [(each, shared.shared_by(each, opened, KEYS)) for each in (comparison(name="feed.b"), comparison(name="feed.c"))]
     return [partial(lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each) for each in both]
 
 
@@ -165,6 +177,6 @@ class Fleeting(Canned):
 @pytest.mark.parametrize(("lasts", "takers"), [(timedelta(minutes=10), 2), (timedelta(milliseconds=1), 1)])
 def test_nothing_stays_in_memory_once_all_have_it_or_the_deadline_has_passed(lasts: timedelta, takers: int) -> None:
     shared, asked = SharedAnswers(), Fleeting("u1")
-    both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked)) for name in ("b", "c")]
+    both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked), KEYS) for name in ("b", "c")]
     assert all(own.users.users(SLOT, ()) for own in both[:takers])
     wait_for(lambda: asked.is_there() is None, "the end of what was kept")
