@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from monitor.model.rankings import Arm
-from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
+from monitor.model.rules import ALWAYS_MISSED, KIND_OF_LABEL, Direction, RuleKind, Severity
 
 ACCEPTED = "(accepted)"  # in place of an alert in the transition that says that somebody accepted a level, from its slot on
 NEW_NORMAL = "new normal since"  # in the reason of a verdict by a level that nobody has accepted yet
@@ -156,8 +156,8 @@ class Transition:
 
     @property
     def kind(self) -> RuleKind:
-        """What its rule watches."""
-        return kind_of_label(self.metric)
+        """What its rule watches: a metric's own name is no label of another kind."""
+        return KIND_OF_LABEL.get(self.metric, RuleKind.SIMILARITY)
 
     @property
     def is_announced(self) -> bool:

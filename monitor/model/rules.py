@@ -81,12 +81,7 @@ METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.STANDSTILL: "frozen",
     RuleKind.CONDITION: "condition",
 }
-_KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
-
-
-def kind_of_label(metric: str) -> RuleKind:
-    """The kind of the rule whose alerts have this label ``metric``."""
-    return _KIND_OF_LABEL.get(metric, RuleKind.SIMILARITY)
+KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
 
 
 class Subject(NamedTuple):

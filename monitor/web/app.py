@@ -14,8 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from monitor.errors import ConfigError, DatabaseError, InputError, SourceError
-from monitor.web.forms import OUTCOMES, Form, FormTokens, act, read_form
-from monitor.web.gate import GATE, answer_gate, describe_gate
+from monitor.web.forms import GATE, OUTCOMES, Form, FormTokens, act, answer_gate, describe_gate, read_form
 from monitor.web.pages import PAGES, AbsentPageError, Page, Query, Site
 from monitor.web.pages.rendering import read_static, render
 from monitor.web.pages.site import alert_url

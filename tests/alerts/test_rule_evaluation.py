@@ -14,6 +14,7 @@ from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.rules import (
+    KIND_OF_LABEL,
     METRIC_LABELS,
     BaseRule,
     Condition,
@@ -24,7 +25,6 @@ from monitor.model.rules import (
     Rule,
     RuleKind,
     StandstillRule,
-    kind_of_label,
 )
 from monitor.model.runs import ArmScore, RunStatus, Summary
 from monitor.model.statistics import TRAITS, CoverageShare, Lack
@@ -153,7 +153,7 @@ def test_every_kind_of_rule_has_a_judge_a_class_and_a_label() -> None:
 
 def test_the_label_of_an_alert_leads_back_to_the_kind_of_its_rule() -> None:
     for kind, each in ONE_OF_EACH.items():
-        assert (each.kind, kind_of_label(each.subject.metric)) == (kind, kind)
+        assert (each.kind, KIND_OF_LABEL.get(each.subject.metric, RuleKind.SIMILARITY)) == (kind, kind)
 
 
 def test_a_rule_of_every_kind_is_evaluated_in_every_run() -> None:
