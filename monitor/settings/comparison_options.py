@@ -1,7 +1,5 @@
 """Options of one comparison: its arms, users, metrics, rules, conditions and schedule, and what it keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import combinations
@@ -310,7 +308,7 @@ class ComparisonOptions(Options):
         """The name in the file, which the comparisons of several candidates have in common."""
         return self._family or self.name
 
-    def by_candidate(self) -> Iterator[ComparisonOptions]:
+    def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """A comparison for each candidate, and for each pair of them where that is wanted."""
         if self.candidate is not None:
             yield self

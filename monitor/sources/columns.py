@@ -4,8 +4,6 @@ Ids of users and items have one spelling: 42, 42.0 and the text "42" agree. Of n
 and what is no number is flagged.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import unicodedata
@@ -145,7 +143,7 @@ def user_column(values: pa.Array, what: str) -> pa.Array:
     return id_column(values, what).cast(pa.large_string())
 
 
-def user_index(keys: pa.Array) -> pd.Index[str]:
+def user_index(keys: pa.Array) -> "pd.Index[str]":
     """A column of keys as an index."""
     users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
     return users

@@ -1,7 +1,5 @@
 """Tables of users, item weights, item titles and relevance from columns; errors name the user or the item."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
@@ -88,14 +86,14 @@ class SegmentValues:
         named = split(len(codes), {name: self._categorical(np.array(codes))}, {name: range(len(self.kept))})
         self.names = tuple(named)[1:]
 
-    def code(self, values: pa.Array) -> pd.Categorical[str]:
+    def code(self, values: pa.Array) -> "pd.Categorical[str]":
         """The values of some users."""
         labels = segment_labels(values, self.dimension, self._where)
         places = pc.index_in(labels, value_set=pa.array(self.kept, pa.large_string())).fill_null(len(self.kept))
         codes = np.where(labels.is_null().to_numpy(zero_copy_only=False), -1, places.to_numpy(zero_copy_only=False))
         return self._categorical(codes)
 
-    def _categorical(self, codes: Integers) -> pd.Categorical[str]:
+    def _categorical(self, codes: Integers) -> "pd.Categorical[str]":
         # The last category stands for every value that is no segment of its own.
         return pd.Categorical.from_codes(codes, categories=pd.Index([*self.kept, "\0"]))
 
