@@ -48,12 +48,9 @@ def measured(**means: float) -> list[Summary]:
     return [summary(segment=name.replace("_", "="), mean=mean) for name, mean in means.items()]
 
 
-def test_all_looks_at_the_whole_panel_only() -> None:
+def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_their_order_and_once() -> None:
     states, _ = run(comparison(), 0, measured(all=0.9, country_UK=0.1))
     assert [state.segment for state in states] == ["all"]
-
-
-def test_named_segments_are_looked_at_in_their_order_and_once() -> None:
     named = comparison(rules=(rule(segments=("country=UK", "all", "country=UK")),))
     states, _ = run(named, 0, measured(all=0.9))
     assert [(state.segment, state.outcome) for state in states] == [("country=UK", Outcome.NO_DATA), ("all", Outcome.OK)]
@@ -92,7 +89,9 @@ def test_a_quiet_segment_that_vanished_is_told_to_have_no_data_once() -> None:
     assert [state.segment for state in third] == ["all"]
 
 
-def test_a_failed_run_is_an_error_for_every_segment_and_moves_none() -> None:
+def test_a_failed_run_is_an_error_for_every_segment_also_as_the_very_first_and_moves_none() -> None:
+    states, transitions = run(comparison(), 0, (), (), RunStatus.FAILED)
+    assert (states[0].state, states[0].outcome, transitions) == (State.QUIET, Outcome.ERROR, ())
     before, _ = run(EACH, 0, measured(all=0.9, country_UK=0.1, country_DE=0.9))
     states, transitions = run(EACH, 1, (), before, RunStatus.FAILED)
     assert transitions == ()
@@ -102,11 +101,6 @@ def test_a_failed_run_is_an_error_for_every_segment_and_moves_none() -> None:
         "country=UK": (State.FIRING, Outcome.ERROR),
     }
     assert states[0].reason == "candidate is down"
-
-
-def test_the_very_first_run_failing_leaves_a_state_that_says_so() -> None:
-    states, transitions = run(comparison(), 0, (), (), RunStatus.FAILED)
-    assert (states[0].state, states[0].outcome, transitions) == (State.QUIET, Outcome.ERROR, ())
 
 
 def test_judging_a_slot_again_gives_the_stored_states_and_no_transition() -> None:
@@ -298,17 +292,14 @@ def test_a_run_that_could_not_compare_enough_is_judged_all_the_same(status: RunS
     assert judged_share("missing(candidate)", status=status, reason="too few").outcome is Outcome.BREACH
 
 
-def test_a_run_that_asked_nobody_is_an_error_with_its_reason() -> None:
+def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_and_another_has_no_data() -> None:
+    assert judged_share("missing(candidate)", row=None).outcome is Outcome.NO_DATA
     found = judged_share("missing(candidate)", row=None, status=RunStatus.FAILED, reason="users.csv does not exist")
 
     assert (found.outcome, found.reason) == (
         Outcome.ERROR,
         "the run ended before its coverage was known: users.csv does not exist",
     )
-
-
-def test_a_segment_of_which_nobody_was_asked_has_no_data() -> None:
-    assert judged_share("missing(candidate)", row=None).outcome is Outcome.NO_DATA
 
 
 def test_few_users_are_not_judged() -> None:

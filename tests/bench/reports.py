@@ -5,18 +5,16 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from bench.runs import write_lists
 from monitor.service.commands.one_shot import open_one_shot
 from monitor.service.commands.report import report_of
 from monitor.settings.loader import load_settings
 
 USERS = (1_000, 10_000, 100_000, 1_000_000)
-RUNS, K = 3, 10
+RUNS, K, COUNTRIES = 3, 10, ("DE", "FR", "UK")
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
 CONFIG = """
 database: sqlite:///rankwatch.db
@@ -26,7 +24,7 @@ comparisons:
     every: 1d
     k: 10
     keep_lists: 100
-    users: {all: true, segments: [country]}
+    users: {file: {path: countries.csv, user: user_id}, segments: [country]}
     baseline: {file: {path: baseline.parquet, user: user_id, items: items}}
     candidate: {file: {path: candidate.parquet, user: user_id, items: items}}
     rules: default
@@ -43,17 +41,10 @@ def main(_: list[str]) -> None:
 
 
 def measure(folder: Path, users: int) -> tuple[int, float]:
-    draw = np.random.default_rng(7)
-    lists = np.argsort(draw.random((users, 60)), axis=1)[:, :K]
-    other = lists.copy()
-    other[::4] = np.argsort(draw.random((len(other[::4]), 60)), axis=1)[:, :K]
-    for name, items in (("baseline", lists), ("candidate", other)):
-        columns = {
-            "user_id": [f"user-{number:08}" for number in range(users)],
-            "items": pa.FixedSizeListArray.from_arrays(items.reshape(-1), K).cast(pa.list_(pa.int64())),
-            "country": np.array(["DE", "FR", "UK"])[np.arange(users) % 3],
-        }
-        pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+    write_lists(folder, users, K)
+    (folder / "countries.csv").write_text(
+        "user_id,country\n" + "".join(f"user-{number:08},{COUNTRIES[number % 3]}\n" for number in range(users))
+    )
     config = folder / "rankwatch.yaml"
     config.write_text(CONFIG)
     with open_one_shot(config, reconciles=False) as service:

@@ -78,7 +78,9 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
     assert "10 items each, drawn at random from a catalogue of 1,000" in lines[-2]
 
 
-def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(world: Path) -> None:
+def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
+    world: Path,
+) -> None:
     said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
 
     for told in (said, *said["segments"].values()):
@@ -90,10 +92,6 @@ def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(w
     line = compare(*FILES, cwd=world).stdout.splitlines()[-1]
     assert line.startswith("extended_tau is 0.")
     assert "from that of identical lists: items replaced" in line
-
-
-def test_by_splits_the_users_by_a_column_of_the_baselines_file(world: Path) -> None:
-    said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
 
     by = {user: "UK" if int(user[1:]) % 2 else "DE" for user in BASE}
     expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), by)

@@ -2,8 +2,8 @@
 
 import os
 import socket
+import socketserver
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forking import Done, rankwatch
-from servers import require
+from servers import listening, require
 from servers.certificates import Authority, Pair, found
 from web.conftest import Health
 from web.sites import serving
@@ -28,27 +28,21 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @contextmanager
 def silent() -> Iterator[int]:
     """The port of one who takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        yield mute.getsockname()[1]
 
 
 @contextmanager
 def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
     """The port of one who hands every connection to this function, and then closes it."""
 
-    def serve(listening: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listening.accept()
-                with connection, suppress(OSError):
-                    answer(connection)
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                answer(self.request)
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve, args=(listening,))
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-    thread.join()
+    with listening(server := socketserver.TCPServer(("127.0.0.1", 0), Answer)):
+        yield int(server.server_address[1])
 
 
 def saying(text: bytes) -> Callable[[socket.socket], None]:

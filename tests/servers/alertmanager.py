@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from servers import free_port, require
+from servers import await_start, free_port, require
 
 _CONFIG = """
 route:
@@ -72,12 +70,8 @@ class AlertmanagerServer:
 
     def await_ready(self) -> None:
         """Until it answers, and in a cluster has settled, before which it would notify nobody."""
-        ends_at = time.monotonic() + 120
-        while not self._is_ready():
-            assert time.monotonic() < ends_at, (self._directory / "log").read_text()
-            assert self._process is not None
-            assert self._process.poll() is None, (self._directory / "log").read_text()
-            time.sleep(0.05)
+        assert self._process is not None
+        await_start(self._ask, self._process, self._directory / "log", within_s=120)
 
     def stop(self) -> None:
         """Kill it."""
@@ -123,12 +117,11 @@ class AlertmanagerServer:
             body: bytes = answer.read()
         return body
 
-    def _is_ready(self) -> bool:
-        try:
-            self._get("/-/ready")
-            return bool(json.loads(self._get("/api/v2/status"))["cluster"]["status"] in ("ready", "disabled"))
-        except (urllib.error.URLError, OSError):
-            return False
+    def _ask(self) -> None:
+        """OSError unless it is ready."""
+        self._get("/-/ready")
+        if (status := json.loads(self._get("/api/v2/status"))["cluster"]["status"]) not in ("ready", "disabled"):
+            raise BlockingIOError(status)
 
 
 @pytest.fixture
