@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -59,7 +60,10 @@ def test_what_on_call_knows_already_is_no_news(on_call: OnCall, url: str) -> Non
     assert {(alert.alert, alert.segment) for alert in on_call.received} == {("SimilarityLow", "country=DE")}
 
 
-SHOP = Shop()
+@cache
+def shop() -> Shop:
+    """Trained when it is first asked for."""
+    return Shop()
 
 
 def rbo(one: ItemLists, other: ItemLists) -> "pd.Series[float]":
@@ -67,25 +71,25 @@ def rbo(one: ItemLists, other: ItemLists) -> "pd.Series[float]":
 
 
 def means(scores: "pd.Series[float]") -> "pd.Series[float]":
-    by = [pd.Series(each, index=SHOP.ids) for each in (SHOP.countries, SHOP.activities)]
+    by = [pd.Series(each, index=shop().ids) for each in (shop().countries, shop().activities)]
     return pd.concat([scores.groupby(each).mean() for each in by])
 
 
 @pytest.fixture(scope="module", params=(0, 1, 30))
 def healthy(request: pytest.FixtureRequest) -> dict[Arm, ItemLists]:
-    return SHOP.lists(request.param, is_broken=False)
+    return shop().lists(request.param, is_broken=False)
 
 
 def test_a_seed_and_a_day_give_their_lists_whatever_was_asked_before() -> None:
     again = Shop()
     again.lists(3, is_broken=True)
-    assert again.lists(12, is_broken=False) == SHOP.lists(12, is_broken=False) != SHOP.lists(13, is_broken=False)
-    assert Shop(seed=8).lists(12, is_broken=False) != SHOP.lists(12, is_broken=False)
+    assert again.lists(12, is_broken=False) == shop().lists(12, is_broken=False) != shop().lists(13, is_broken=False)
+    assert Shop(seed=8).lists(12, is_broken=False) != shop().lists(12, is_broken=False)
 
 
 def test_everybody_has_a_full_list_without_duplicates_and_the_tail_is_recommended_too(healthy: dict[Arm, ItemLists]) -> None:
     for lists in healthy.values():
-        assert list(lists) == SHOP.ids
+        assert list(lists) == shop().ids
         assert all(len(set(items)) == len(items) == DEPTH for items in lists.values())
         assert len({item for items in lists.values() for item in items}) > 250
 
@@ -98,13 +102,13 @@ def test_healthy_arms_differ_as_two_good_models_do_in_every_segment(healthy: dic
 
 
 def test_a_model_of_the_next_day_is_nearer_to_itself_than_to_the_other() -> None:
-    today, tomorrow = SHOP.lists(0, is_broken=False), SHOP.lists(1, is_broken=False)
+    today, tomorrow = shop().lists(0, is_broken=False), shop().lists(1, is_broken=False)
     assert all(0.8 < rbo(today[arm], tomorrow[arm]).mean() < 0.95 for arm in Arm)
 
 
 def test_the_fault_gives_one_country_the_popular_items_and_leaves_the_rest_alone() -> None:
-    healthy, broken = (SHOP.lists(1, is_broken=is_broken) for is_broken in (False, True))
-    is_hit = dict(zip(SHOP.ids, SHOP.countries == BROKEN_COUNTRY, strict=True))
+    healthy, broken = (shop().lists(1, is_broken=is_broken) for is_broken in (False, True))
+    is_hit = dict(zip(shop().ids, shop().countries == BROKEN_COUNTRY, strict=True))
     assert broken[Arm.BASELINE] == healthy[Arm.BASELINE]
     assert len({tuple(items) for user, items in broken[Arm.CANDIDATE].items() if is_hit[user]}) == 1
     assert all(items == healthy[Arm.CANDIDATE][user] for user, items in broken[Arm.CANDIDATE].items() if not is_hit[user])

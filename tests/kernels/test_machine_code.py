@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.conftest import limit_all_pairs
 from monitor.kernels import Alignment, align
-from monitor.kernels.engines import compiled_pairs
-from monitor.kernels.engines.choice import MAX_K, VARIABLE
-from monitor.kernels.engines.compiled import code_texts
+from monitor.kernels.engines.choice import MAX_K, VARIABLE, load
 from monitor.model.rankings import PairBatch
 from monitor.pairing.ids import _encode_texts
 
@@ -61,7 +59,7 @@ def test_both_engines_find_the_same(k: int, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("longest", [0, 255])
 @pytest.mark.parametrize("k", [1, 2, 10, 49, 200, 255])
 def test_all_pairs_and_hashing_or_sorting_find_the_same(k: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_pairs, "PAIRS_MAX_K", longest)
+    monkeypatch.setattr("monitor.kernels.engines.compiled_pairs.PAIRS_MAX_K", longest)
     limit_all_pairs(monkeypatch, 255 - longest)
 
     assert_same(*by_engine(draw(130, k, top=5, ragged=True), monkeypatch))
@@ -181,7 +179,7 @@ def test_what_is_no_text_is_left_to_pandas(texts: list[Any]) -> None:
 def test_texts_whose_hashes_all_meet_are_told_apart_or_left_to_arrow(length: int, is_told_apart: bool) -> None:
     data = np.frombuffer(b"".join(b"%0*d" % (length, number % 3_000) for number in range(6_000)), np.uint8)
 
-    found = code_texts(np.arange(0, len(data) + 1, length), data, seed=0)
+    found = load().code_texts(np.arange(0, len(data) + 1, length), data, seed=0)
 
     assert (found is not None) == is_told_apart
     assert found is None or found[0].tolist() == [*range(3_000), *range(3_000)]
