@@ -1,7 +1,5 @@
 """The capital of `monitor.sequential` after every single user, as a person would follow it who looks all the time."""
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """Arm-wide metrics and the kernels below them: worked values, what is unknown, definitions from plain lists, and scipy."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

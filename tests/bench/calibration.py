@@ -4,8 +4,6 @@ Runs of the worlds are judged one after another as a service would: what fires i
 are left out, one budget is shared by all segments, series and kinds of look. Columns are comparison x segment x series.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -4,8 +4,6 @@ Incidents of `faults`, in shops of their own, each explained on its first day (a
 days left. Prints what is right and the confusion of kinds; ``--count`` incidents, 200 by default.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -5,8 +5,6 @@ the default rules, stepped from day to day: ten healthy days, ten bad ones, and 
 fakes that take what their services document and nothing else; reminders (`repeat_every`) are turned off.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -5,8 +5,6 @@ The daemon is a process of its own, of the checkout at ``--root``, so that two c
 process that keeps them in memory. The first two rounds of slots are not counted, nor are the hanging ones but for their CPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import os

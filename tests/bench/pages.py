@@ -8,8 +8,6 @@ quarter of an hour before are copies, with other means, of what pages read of ma
 whole. Every run of `wide` has the scores of 200 users, the newest ones those of all.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import hashlib

@@ -5,8 +5,6 @@ names one. Each run is a process of its own, whose CPU includes the start of the
 ``--root`` is the checkout that it runs, so that two can be compared. The second file holds its users in another order.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

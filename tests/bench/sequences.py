@@ -3,8 +3,6 @@
 10,000 histories a line. Coverage with a look after every user, the gate after every run. Scores stand on [0, 1].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

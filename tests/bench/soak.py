@@ -4,8 +4,6 @@
 half. Beside it stand what malloc gave out and what it holds, whose difference is fragmentation, and Python's objects.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Slow and obvious: each measure from its definition, for one pair of lists."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Slow and obvious: measures of relevance from their definitions, for one list and a dict of one user's grades."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

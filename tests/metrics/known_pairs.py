@@ -1,7 +1,5 @@
 """Pairs of lists with everything that a metric may need to know of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

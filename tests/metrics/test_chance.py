@@ -1,7 +1,5 @@
 """What chance alone gives: closed forms and every possible pair of lists agree."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import cache

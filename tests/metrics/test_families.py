@@ -1,7 +1,5 @@
 """What the families of metrics declare beside what the registry checks: chance, bounds, parameters, names."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Every registered metric by name keeps what it declares and what every measure must keep, where published packages err too."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
