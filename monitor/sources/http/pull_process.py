@@ -32,7 +32,8 @@ _LATE_S = 15
 """A child that reads nothing, or does not answer for so long after a deadline, is ended."""
 _WORD = b"."
 _PROGRAM = (
-    "import sys; sys.path.append(sys.argv[1]); from monitor.sources.http.pull_process import serve; serve(int(sys.argv[2]))"
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from monitor.sources.http.pull_process import answer_pulls; answer_pulls(int(sys.argv[2]))"
 )
 
 
@@ -135,7 +136,7 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def serve(descriptor: int) -> None:
+def answer_pulls(descriptor: int) -> None:
     """Pull what is asked for until the parent is gone, or has asked for nothing for a while. For the child process."""
     from monitor.sources.http.source import pull_here  # noqa: PLC0415 - which imports this module
 
