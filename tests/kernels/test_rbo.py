@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ FILMS = ([1, 2, 3, 4, 5, 6, 78], [2, 4, 5, 1, 3, 6, 78])
 RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)
 PAIRS = st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=6)
 P = st.floats(0.001, 0.999)
+about = partial(pytest.approx, abs=1e-15)
 
 
 def scores(pairs: list[reference.Pair], p: float) -> np.ndarray:
@@ -46,24 +47,21 @@ def test_the_film_examples_numbers_are_the_extrapolated_ones(p: float, expected:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_swap_at_the_top_is_worked_by_hand() -> None:
-    # Agreement 0, then 1: truncated p(1-p) = 1/4; the least adds (1-p)/p * 2 * (ln 2 - 1/2 - 1/8) at p = 1/2.
-    truncated, least, extrapolated, most, open_ = scores([([1, 2], [2, 1])], 0.5)[:, 0]
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        # Agreement 0, then 1: truncated p(1-p) = 1/4; the least adds (1-p)/p * 2 * (ln 2 - 1/2 - 1/8) at p = 1/2.
+        (([1, 2], [2, 1]), [0.25, about(0.25 + 2 * (math.log(2) - 0.625)), 0.5, 0.5]),
+        # Seen: 0 at depth 1, 1 of 2 at depth 2, which is taken to stay: 1/2 * 1/4 + 1/2 * 1/4. Most: the short one goes on
+        # with 2, and it is 1 from there.
+        (([1], [2, 1]), [0.0, about(math.log(2) - 0.5), 0.25, 0.5]),
+    ],
+)
+def test_a_swap_at_the_top_and_one_item_against_two_are_worked_by_hand(pair: reference.Pair, expected: list[object]) -> None:
+    *found, open_ = scores([pair], 0.5)[:, 0].tolist()
 
-    assert (truncated, extrapolated, most) == (0.25, 0.5, 0.5)
-    assert least == pytest.approx(0.25 + 2 * (math.log(2) - 0.625), abs=1e-15)
-    assert open_ == most - least
-
-
-@pytest.mark.usefixtures("way")
-def test_one_item_against_two_is_worked_by_hand() -> None:
-    # [1] against [2, 1] at p = 1/2. Seen: 0 at depth 1, 1 of 2 at depth 2. Most: the short one goes on with 2: 1 from there.
-    truncated, least, extrapolated, most, _ = scores([([1], [2, 1])], 0.5)[:, 0]
-
-    assert truncated == 0.0
-    assert least == pytest.approx(math.log(2) - 0.5, abs=1e-15)
-    assert extrapolated == 0.25  # agreement 1/2 at depth 2 and taken to stay: 1/2 * 1/4 + 1/2 * 1/4
-    assert most == 0.5
+    assert found == expected
+    assert open_ == found[3] - found[1]
 
 
 @given(pairs=PAIRS, p=P, more=st.lists(st.integers(0, 40), unique=True, max_size=20))
@@ -176,32 +174,26 @@ few_examples = settings(max_examples=40)
 
 
 @pytest.mark.usefixtures("way")
-def test_the_authors_own_example_is_met() -> None:
-    ours = tied([RED], [BLUE, GREEN], [YELLOW], [PINK])
-    theirs = tied([BLUE, RED], [WHITE], [YELLOW, BLACK, PURPLE], [GREEN])
-
-    w, a, b = tied_scores([(ours, theirs)], 0.95)[:, 0]
-
-    assert (round(w, 7), round(a, 7), round(b, 7)) == (0.7068257, 0.6922853, 0.7207131)
-
-
-@pytest.mark.usefixtures("way")
-def test_a_tie_at_the_top_against_none_is_worked_by_hand() -> None:
-    # {1 2} against 1, 2. w: 2*1/(2+1), then 1. a: 1/2, then 1. b: (1/2) / sqrt(1/4 + 1/4), then 1.
-    w, a, b = tied_scores([(tied([1, 2]), tied([1], [2]))], 0.5)[:, 0]
-
-    assert w == pytest.approx(0.5 * 2 / 3 + 0.5, abs=1e-15)
-    assert a == 0.75
-    assert b == pytest.approx(0.5 * math.sqrt(0.5) + 0.5, abs=1e-15)
-
-
-@pytest.mark.usefixtures("way")
-def test_a_list_with_a_tie_against_itself_is_worked_by_hand() -> None:
-    both = tied([1, 2])
-
-    w, a, b = tied_scores([(both, both)], 0.5)[:, 0]
-
-    assert (w, a, b) == (1.0, 0.75, 1.0)  # a: either order of each, 1/2 * (1 + 0.5)
+@pytest.mark.parametrize(
+    ("one", "other", "p", "expected"),
+    [
+        # The authors' own example.
+        (
+            tied([RED], [BLUE, GREEN], [YELLOW], [PINK]),
+            tied([BLUE, RED], [WHITE], [YELLOW, BLACK, PURPLE], [GREEN]),
+            0.95,
+            [pytest.approx(value, abs=5e-8) for value in (0.7068257, 0.6922853, 0.7207131)],
+        ),
+        # w: 2*1/(2+1), then 1. a: 1/2, then 1. b: (1/2) / sqrt(1/4 + 1/4), then 1.
+        (tied([1, 2]), tied([1], [2]), 0.5, [about(0.5 * 2 / 3 + 0.5), 0.75, about(0.5 * math.sqrt(0.5) + 0.5)]),
+        # a: either order of each, 1/2 * (1 + 0.5).
+        (tied([1, 2]), tied([1, 2]), 0.5, [1.0, 0.75, 1.0]),
+        # Items without a score are tied with nothing.
+        (([1, 2, 3], [math.nan] * 3), tied([2], [1], [3]), 0.9, [about(0.9)] * 3),
+    ],
+)
+def test_values_of_ties_are_those_worked_by_hand(one: Tied, other: Tied, p: float, expected: list[object]) -> None:
+    assert tied_scores([(one, other)], p)[:, 0].tolist() == expected
 
 
 @pytest.mark.usefixtures("way")
@@ -296,13 +288,6 @@ def test_a_group_that_the_cut_goes_through_is_the_part_above_it(pairs: list[tupl
     tops = [((a[0][:depth], a[1][:depth]), (b[0][:depth], b[1][:depth])) for a, b in pairs]
 
     np.testing.assert_array_equal(cut, tied_scores(tops, p))
-
-
-def test_items_without_a_score_are_tied_with_nothing() -> None:
-    unknown = ([1, 2, 3], [math.nan] * 3)
-    known = tied([2], [1], [3])
-
-    assert tied_scores([(unknown, known)], 0.9)[:, 0].tolist() == pytest.approx([0.9] * 3, abs=1e-15)
 
 
 def test_scores_that_were_not_given_are_asked_for() -> None:
