@@ -21,12 +21,8 @@ SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 def users(n: int, **dimensions: Sequence[str | None]) -> UserTable:
     return UserTable(
         users=pd.Index([f"u{i:05}" for i in range(n)], dtype="str"),
-        segments={name: values_of(*values) for name, values in dimensions.items()},
+        segments={name: pd.Categorical(list(values)) for name, values in dimensions.items()},
     )
-
-
-def values_of(*values: str | None) -> pd.Categorical[Any]:
-    return pd.Categorical(list(values))
 
 
 def test_without_a_sample_everybody_is_asked_in_sorted_order() -> None:
@@ -65,6 +61,8 @@ def test_whose_scores_are_kept_is_the_same_in_each_run_and_batch_by_batch() -> N
         kept = [set(asked[kept_among(asked, keep, both)]) for asked in (today, tomorrow)]
         assert len(kept[0]) == count
         assert kept[0] == kept[1] <= set(draw(users(1000), comparison(sample=SampleSize(fixed=50)), SLOT).users)
+    fixed, some = set(today[kept_among(today, Keep.PANEL, both)]), today[::2]
+    assert not fixed & set(some[~kept_among(some, Keep.PANEL, both)])
     assert kept_among(today, Keep.ALL, both).all()
     assert not kept_among(today, Keep.NONE, both).any()
     everybody = users(1000).users
@@ -109,7 +107,7 @@ def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_th
 
 
 def test_a_real_value_named_other_keeps_all_its_users() -> None:
-    assert segments_of(values_of("other", "other", "a", "b"), 1) == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
+    assert segments_of(pd.Categorical(["other", "other", "a", "b"]), 1) == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
@@ -122,7 +120,7 @@ def test_the_segments_of_a_dimension_part_the_panel(values: list[str | None], li
 
 def test_a_very_long_value_is_cut_and_stays_apart_from_its_like() -> None:
     long = "x" * 5000
-    segments = segments_of(values_of(long + "a", long + "b"), 10)
+    segments = segments_of(pd.Categorical([long + "a", long + "b"]), 10)
     assert [len(rows) for rows in segments.values()] == [2, 1, 1]
     assert all(len(name) <= 122 for name in segments)
 
@@ -133,13 +131,3 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw() -> None:
     few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)
     seen = {name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments}
     assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}
-
-
-def test_the_fixed_users_of_a_run_are_told_from_its_users_alone() -> None:
-    watched = comparison(sample=SampleSize(fixed=30, rotating=50))
-    first, second = (draw(users(1000), watched, SLOT + timedelta(days=days)).users for days in (0, 1))
-    fixed = first[kept_among(first, Keep.PANEL, watched)]
-    assert set(fixed) == set(draw(users(1000), comparison(sample=SampleSize(fixed=30)), SLOT).users)
-    assert set(fixed) == set(second[kept_among(second, Keep.PANEL, watched)])
-    scored = first[::2]
-    assert not set(fixed) & set(scored[~kept_among(scored, Keep.PANEL, watched)])

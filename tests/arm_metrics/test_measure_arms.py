@@ -15,7 +15,7 @@ from kernels import reference
 from kernels.reference import padded
 from monitor.arm_metrics import ARM_METRICS, ArmNeed, LastLists, measure_arms, parse_arm_metric
 from monitor.errors import MetricError
-from monitor.kernels.exposure import catalogue_coverage, churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
+from monitor.kernels.exposure import churn, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
 from monitor.model.rankings import Arm, ByArm, PairBatch
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
@@ -201,19 +201,9 @@ def test_gini_of_a_huge_catalogue_costs_no_memory() -> None:
     assert gini(np.array([1, 1]), 10**12) == pytest.approx(1 - 2e-12, abs=1e-15)
 
 
-def test_entropy_of_worked_exposures_is_in_bits() -> None:
-    assert entropy(np.array([4])) == 0
-    assert entropy(np.array([3, 3, 3, 3])) == 2
-    assert entropy(np.array([2, 1, 1])) == 1.5
-
-
 @given(counts=COUNTS)
 def test_entropy_is_scipys(counts: list[int]) -> None:
     assert entropy(np.array(counts)) == pytest.approx(scipy.stats.entropy(counts, base=2), abs=1e-12)
-
-
-def test_coverage_is_the_share_of_the_catalogue() -> None:
-    assert catalogue_coverage(np.array([9, 1]), 8) == 0.25
 
 
 def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one() -> None:
@@ -275,10 +265,6 @@ def test_an_item_that_this_run_does_not_hold_counts_in_the_length_of_the_last_li
     last = padded([[UNKNOWN, 1, -1]], 3)
 
     assert churn(*now, *last).tolist() == [2 / 3]
-
-
-def test_the_last_list_is_cut_to_the_present_depth() -> None:
-    assert churn(*padded([[1, 2]], 2), *padded([[2, 9, 1]], 3)).tolist() == [1 / 2]
 
 
 @given(st.lists(st.tuples(RANKING, RANKING), max_size=6), st.integers(1, 6), st.integers(5, 7))
