@@ -192,14 +192,10 @@ def main(args: list[str]) -> None:
             fault = each.fault
             truth = f"{fault.kind}, {fault.arm}, {fault.segment} {fault.share:.0%}, seed {fault.seed}"
             sys.stdout.write(f"{truth}\n  {each.sentence}\n  wrong: {', '.join(each.wrong) or 'nothing'}\n")
-    confusion = Counter((each.fault.kind, _kind(each)) for each in told)
+    confusion = Counter((each.fault.kind, each.kind or "no clear cause") for each in told)
     for kind in Kind:
         row = ", ".join(f"{count} {name}" for (of, name), count in sorted(confusion.items()) if of is kind)
         sys.stdout.write(f"{kind.value:20} {row}\n")
     right = sum(not each.wrong for each in told)
     wrong = Counter(name for each in told for name in each.wrong)
     sys.stdout.write(f"{right} of {len(told)} right; wrong: {dict(wrong)}\n")
-
-
-def _kind(told: Told) -> str:
-    return "no clear cause" if told.kind is None else told.kind.value

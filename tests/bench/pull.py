@@ -115,8 +115,8 @@ def _on_core(core: int | None) -> Iterator[None]:
             os.sched_setaffinity(0, before)
 
 
-def _ours(url: str, users: pd.Index, batch: int | None = None) -> int:
-    source = open_source(SourceOptions.model_validate({"http": {"url": url, "batch": batch}}))
+def _ours(options: object, users: pd.Index) -> int:
+    source = open_source(SourceOptions.model_validate(options))
     return len(source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=120)).rankings)
 
 
@@ -174,11 +174,6 @@ def distant_redis() -> Iterator[tuple[str, redis.Redis]]:
     process.join(10)
 
 
-def _from_redis(url: str, users: pd.Index) -> int:
-    source = open_source(SourceOptions.model_validate({"redis": {"url": url, "type": "string", "key": "{user}"}}))
-    return len(source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=120)).rankings)
-
-
 def _with_gets(client: redis.Redis, users: pd.Index) -> int:
     return sum(1 for user in users if json.loads(client.get(user) or b"null"))
 
@@ -221,11 +216,12 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     ours, batched, theirs = [], [], []
     with canned_server(server) as address, _on_core(client):
         url, many_url = f"{address}/lists/baseline/{{user}}?n={{k}}", f"{address}/many/baseline/{{users}}?n={{k}}"
-        _rates(partial(_ours, url), USERS)
+        alone, together = {"http": {"url": url}}, {"http": {"url": many_url, "batch": BATCH}}
+        _rates(partial(_ours, alone), USERS)
         for _ in range(ROUNDS):
             theirs.append(_rates(partial(_theirs, url), OTHERS_USERS))
-            ours.append(_rates(partial(_ours, url), USERS))
-            batched.append(_rates(partial(_ours, many_url, batch=BATCH), BATCHED_USERS))
+            ours.append(_rates(partial(_ours, alone), USERS))
+            batched.append(_rates(partial(_ours, together), BATCHED_USERS))
     for place, unit in enumerate(("users/s", "users/CPU s")):
         mine, many, other = (statistics.median(rates[place] for rates in side) for side in (ours, batched, theirs))
         yield "HTTP pull, one client core", mine, "requests, 32 threads", other, unit
@@ -235,7 +231,8 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
         yield f"server that collapses: {what}", held, "without a limit", free, ""
     fast, slow = [], []
     with distant_redis() as (address, redis_client), _on_core(client):
+        options = {"redis": {"url": address, "type": "string", "key": "{user}"}}
         for _ in range(ROUNDS):
             slow.append(_rates(partial(_with_gets, redis_client), OTHERS_REDIS_USERS)[0])
-            fast.append(_rates(partial(_from_redis, address), REDIS_USERS)[0])
+            fast.append(_rates(partial(_ours, options), REDIS_USERS)[0])
     yield "Redis pull", statistics.median(fast), "redis-py, a GET at a time", statistics.median(slow), "users/s"

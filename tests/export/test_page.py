@@ -16,6 +16,7 @@ import published
 from export.page import scraped
 from monitor.errors import DatabaseTrouble
 from monitor.export import publisher as module
+from monitor.export.exposition import write_families
 from monitor.export.publisher import CONFIRMED, SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.export.series import SERIES, Kind, series_reference
 from servers import require
@@ -27,8 +28,11 @@ PROMETHEUS_2 = (
 )
 
 
-def test_promtool_finds_nothing_to_say_about_a_filled_page() -> None:
-    page = published.filled().render()[0]
+@pytest.mark.parametrize(
+    "draw", [lambda filled: filled.render()[0], lambda filled: write_families(filled.final())], ids=["page", "what is left"]
+)
+def test_promtool_finds_nothing_to_say_about_a_filled_page_and_what_is_left_of_it(draw: Any) -> None:
+    page = draw(published.filled())
 
     checked = subprocess.run([require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
 

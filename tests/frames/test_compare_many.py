@@ -142,12 +142,8 @@ def long(lists: dict[Any, list[Any]], shuffle: bool = False) -> pd.DataFrame:  #
     return frame.sample(frac=1, random_state=2) if shuffle else frame
 
 
-def wide(lists: dict[Any, list[Any]]) -> pd.DataFrame:
+def wide(lists: dict[Any, Any]) -> pd.DataFrame:
     return pd.DataFrame({"user": list(lists), "items": list(lists.values())})
-
-
-def arrays(lists: dict[Any, list[Any]]) -> pd.DataFrame:
-    return pd.DataFrame({"user": list(lists), "items": [np.array(items, dtype=object) for items in lists.values()]})
 
 
 SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
@@ -160,7 +156,7 @@ SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
     "long, object columns": lambda lists: long(lists).astype({"user": object, "item": object}),
     "long, categorical": lambda lists: long(lists).astype({"user": "category", "item": "category"}),
     "wide": wide,
-    "wide, arrays": arrays,
+    "wide, arrays": lambda lists: wide({user: np.array(items, dtype=object) for user, items in lists.items()}),
     "wide, user is the index": lambda lists: wide(lists).set_index("user"),
     **ARROW_SHAPES,
 }

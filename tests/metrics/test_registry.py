@@ -145,7 +145,8 @@ def test_what_stands_below_the_depth_plays_no_part(kind: type[Metric]) -> None:
     rankings = [[*rng.permutation(13)[:cut].tolist(), *(20 + rng.permutation(6)).tolist()] for _ in range(400)]
     whole = list(zip(rankings[::2], rankings[1::2], strict=True))
 
-    assert_same(known_pairs.scores(kind(depth=cut), whole), _of_tops(kind, whole, cut))
+    found = known_pairs.scores(kind(depth=cut), whole)
+    np.testing.assert_allclose(found, _of_tops(kind, whole, cut), rtol=0, atol=1e-12)
 
 
 def _of_tops(kind: type[Metric], pairs: Sequence[known_pairs.Pair], cut: int) -> known_pairs.Floats:
@@ -214,10 +215,6 @@ def test_a_replaced_item_never_makes_identical_lists_more_alike(metric: Metric) 
 def test_a_metric_that_is_not_told_what_it_needs_says_so(kind: type[Metric]) -> None:
     with pytest.raises(MetricError, match=f"needs {kind.need}"):
         score_all(reference.batch([([1, 2], [2, 1])]), [kind()])
-
-
-def assert_same(found: known_pairs.Floats, expected: known_pairs.Floats) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 FOLDER = Path(__file__).parents[2] / "monitor" / "metrics"

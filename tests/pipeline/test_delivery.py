@@ -1,5 +1,6 @@
 import signal
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,7 @@ class FakeReceiver:
     name: str = "fake"
     treatment: Treatment = field(default_factory=Treatment)
     errors: list[Exception] = field(default_factory=list)
+    refuse: Callable[[Message], Exception | None] = lambda _: None
     sent: list[Message] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
 
@@ -42,6 +44,8 @@ class FakeReceiver:
         self.batches.append(len(message.changes))
         if self.errors:
             raise self.errors.pop(0)
+        if refusal := self.refuse(message):
+            raise refusal
         self.sent.append(message)
 
     @property
@@ -228,13 +232,7 @@ def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_ma
 
 
 def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(scene: Scene) -> None:
-    class Choosy(FakeReceiver):
-        def send(self, message: Message, *, now: datetime) -> None:
-            if any(change.segment == "a=3" for change in message.changes):
-                raise ILL_FORMED
-            super().send(message, now=now)
-
-    receiver = Choosy()
+    receiver = FakeReceiver(refuse=lambda message: ILL_FORMED if "a=3" in {each.segment for each in message.changes} else None)
     scene.fire(watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
     counts = scene.deliver(receiver)
     assert (counts.sent, counts.dead) == (4, 1)
@@ -275,15 +273,9 @@ def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_u
 
 
 def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(scene: Scene) -> None:
-    class Choosy(FakeReceiver):
-        def send(self, message: Message, *, now: datetime) -> None:
-            if message.comparison == "home-feed":
-                raise DOWN
-            super().send(message, now=now)
-
     scene.fire()
     scene.fire(watched=comparison(name="search", rules=EACH.judging.rules))
-    receiver = Choosy()
+    receiver = FakeReceiver(refuse=lambda message: DOWN if message.comparison == "home-feed" else None)
     scene.deliver(receiver)
     scene.deliver(receiver)
     assert [message.comparison for message in receiver.sent] == ["search"]

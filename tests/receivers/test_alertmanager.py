@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
-from messages import LABELS, message, opened, send
-from monitor.model.alerts import State, Transition
+from messages import LABELS, end, message, opened, send
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
@@ -15,19 +14,6 @@ from servers.daemon import wait_for
 from servers.webhook import Collector
 
 Make = Callable[..., AlertmanagerServer]
-
-
-def ended(firing: Transition, at: datetime, **changes: Any) -> Transition:
-    return transition(
-        from_state=State.FIRING,
-        to_state=State.QUIET,
-        slot=at,
-        at=at,
-        since=firing.slot,
-        reason="fine again",
-        value=0.5,
-        **changes,
-    )
 
 
 def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None:
@@ -60,7 +46,7 @@ def test_what_explains_a_firing_is_an_annotation_and_no_label() -> None:
 
 
 def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:
-    alert = alert_of(ended(transition(), SLOT + timedelta(days=2)), SLOT, "http://rankwatch.test")
+    alert = alert_of(end(at=SLOT + timedelta(days=2), since=SLOT, incident=None), SLOT, "http://rankwatch.test")
     assert alert["labels"] == alert_labels(transition())
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:00Z", "2024-01-10T00:00:00Z")
 
@@ -112,7 +98,9 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
     assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
     collector.wait_for(1)
 
-    receiver.send(message(ended(firing, datetime.now(UTC), segment="country=UK")), now=datetime.now(UTC))
+    receiver.send(
+        message(end(at=datetime.now(UTC), since=firing.slot, segment=firing.segment, incident=None)), now=datetime.now(UTC)
+    )
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
     statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
