@@ -91,26 +91,18 @@ def test_bins_that_changed_within_the_day_make_no_histogram_and_nothing_measured
     assert (alone.segment, alone.mean, alone.standard_error) == ("country=UK", 0.5, None)
 
 
-def test_a_slot_run_again_makes_its_day_anew_while_all_of_the_day_is_there(store: SqlStore) -> None:
+@pytest.mark.parametrize(("gone", "mean"), [({}, 0.6), ({"runs": SLOT + HOUR}, 0.5)], ids=["all is there", "others are gone"])
+def test_a_slot_run_again_makes_its_day_anew_but_not_once_others_of_it_are_gone(
+    store: SqlStore, gone: dict[str, Any], mean: float
+) -> None:
     stored(store, SLOT, summary())
     stored(store, SLOT + HOUR, summary())
-    prune(store, now=SLOT + DAY)
+    prune(store, **gone, now=SLOT + DAY)
     stored(store, SLOT + HOUR, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
 
-    prune(store, now=SLOT + 3 * DAY)
+    prune(store, **gone, now=SLOT + 3 * DAY)
 
-    assert [day.mean for day in days(store)] == [pytest.approx(0.6)]
-
-
-def test_a_slot_run_again_leaves_its_day_as_it_was_once_others_of_it_are_gone(store: SqlStore) -> None:
-    stored(store, SLOT, summary())
-    stored(store, SLOT + HOUR, summary())
-    prune(store, runs=SLOT + HOUR, now=SLOT + DAY)
-    stored(store, SLOT + HOUR, summary(mean=0.7), finished_at=SLOT + 2 * DAY)
-
-    prune(store, runs=SLOT + HOUR, now=SLOT + 3 * DAY)
-
-    assert [(day.mean, day.runs) for day in days(store)] == [(0.5, 2)]
+    assert [(day.mean, day.runs) for day in days(store)] == [(pytest.approx(mean), 2)]
 
 
 def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore) -> None:

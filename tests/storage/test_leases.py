@@ -224,15 +224,10 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
             run_out(postgres)
             fence.leave(connection)
             asked = pool.submit(second.acquire)
-            wait_for_lock(postgres)
+            wait_for(lambda: count_sessions(postgres, "wait_event_type = 'Lock'"), "a statement that waits for a lock")
             assert not asked.done()
 
         assert isinstance(asked.result(10), Lease)
-
-
-def wait_for_lock(store: SqlStore) -> None:
-    """Until a statement waits for a lock on the database."""
-    wait_for(lambda: count_sessions(store, "wait_event_type = 'Lock'"), "a statement that waits for a lock")
 
 
 @pytest.mark.parametrize(("way", "doing"), [("direct", "a COPY"), ("through a pooler in transaction mode", "nothing")])

@@ -352,14 +352,11 @@ class Told(OverAFile):
 
     @rule(means=st.sampled_from([(0.1,) * 3, (0.9,) * 3]) | st.tuples(*[st.sampled_from([0.1, 0.9])] * 3), fate=FATES)
     def run_the_next_slot_and_tell(self, means: tuple[float, ...], fate: str | None) -> None:
-        self._run(means)
+        self.run_the_next_slot(means)
         self.deliver([fate] if fate else [])
 
     @rule(means=st.tuples(*[st.sampled_from([0.1, 0.9])] * 3))
     def run_the_next_slot(self, means: tuple[float, ...]) -> None:
-        self._run(means)
-
-    def _run(self, means: tuple[float, ...]) -> None:
         self.at += 15 * MINUTE
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
         store_judged(self.store, WATCHED, self.at, found, to=("hook",))

@@ -39,24 +39,18 @@ def test_a_series_has_each_finished_run_with_what_was_expected_of_it(filled: Sql
     assert (only.mean, only.n) == (None, 0)
 
 
-def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest(store: SqlStore) -> None:
+@pytest.mark.parametrize(
+    ("change", "kept"), [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))]
+)
+def test_of_many_runs_a_series_keeps_the_newest_and_the_lowest_or_one_without_a_mean(
+    store: SqlStore, change: Any, kept: tuple[float | None, int]
+) -> None:
     fill(store)
     (_, second, *_) = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
     with store.database.write() as connection:
-        connection.execute(
-            summaries.update().where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC).values(mean=0.125)
-        )
+        connection.execute(change.where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC))
     found = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **{**WHOLE, "most": 2})
-    assert [(each.slot, each.mean) for each in found] == [(SLOTS[1], 0.125), (SLOTS[3], 0.25)]
-
-
-def test_of_many_runs_a_series_keeps_one_without_a_mean_before_the_lowest(store: SqlStore) -> None:
-    fill(store)
-    (_, second, *_) = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **WHOLE)
-    with store.database.write() as connection:
-        connection.execute(summaries.delete().where(summaries.c.run_id == second.run_id, summaries.c.metric == METRIC))
-    found = store.pages.series(SeriesKey(NAME, METRIC, "all"), alert=None, **{**WHOLE, "most": 2})
-    assert [(each.slot, each.mean, each.n) for each in found] == [(SLOTS[1], None, 0), (SLOTS[3], 0.25, 1874)]
+    assert [(each.slot, each.mean, each.n) for each in found] == [(SLOTS[1], *kept), (SLOTS[3], 0.25, 1874)]
 
 
 def test_changes_are_those_of_the_slots_and_of_the_segment(filled: SqlStore) -> None:
