@@ -207,10 +207,6 @@ NOT_DRAWN = {
 FIRING = 'ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}'
 
 
-def _healed() -> LatestRun:
-    return published.latest(states=(published.state(state=State.QUIET),))
-
-
 def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path) -> None:
     clock = HeldClock(published.SLOT)
     well, frozen = (published.fill(PrometheusPublisher(version="1", clock=clock)) for _ in range(2))
@@ -226,7 +222,7 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
 
             frozen.database_failed(DatabaseTrouble.UNREACHABLE)
             frozen.database(is_up=False)
-            well.publish([_healed()])
+            well.publish([published.latest(states=(published.state(state=State.QUIET),))])
             prometheus.await_query("rankwatch_alert_state == 0")
             assert prometheus.query(FIRING), "within a minute the database may be back"
             clock.pass_by(SHOWN_UNCONFIRMED_S)

@@ -64,11 +64,7 @@ def _assert_routed(receiver: str, *labels: str) -> None:
     _run(require("amtool"), "config", "routes", "test", f"--config.file={ROUTES}", f"--verify.receivers={receiver}", *labels)
 
 
-def test_promtool_accepts_the_rules_with_every_lint() -> None:
-    _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
-
-
-def test_promtool_accepts_the_configuration() -> None:
+def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint() -> None:
     _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(DEPLOY / "prometheus" / "prometheus.yml"))
 
 
@@ -106,11 +102,11 @@ def test_what_rankwatch_tells_itself_goes_by_its_severity(severity: str, receive
     _assert_routed(receiver, "alertname=SimilarityLow", "comparison=home-feed", "segment=all", f"severity={severity}")
 
 
-def test_every_inhibition_names_alerts_that_exist_and_labels_that_must_be_equal() -> None:
+def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only() -> None:
     known = {alert.name for alert in alerts()} | {"Stale", "RunFailing", "NoData", "ListsFailed", "BaselineListsFailed"}
     for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]:
         assert _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"} == set()
-        assert rule["equal"]
+        assert rule["equal"][:3] == PLACE.split(", ")
 
 
 def test_what_is_told_to_nobody_hides_no_page() -> None:
@@ -164,11 +160,6 @@ def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_o
         groupings = re.findall(r"\b(by|without|on) \(([^)]*)\)", rule["expr"])
         assert "without" not in {word for word, _ in groupings}, rule["expr"]
         assert all(names == "" or names.startswith(PLACE) for _, names in groupings), rule["expr"]
-
-
-def test_alerts_inhibit_within_their_place_only() -> None:
-    for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]:
-        assert rule["equal"][:3] == PLACE.split(", ")
 
 
 def test_recorded_series_are_named_level_metric_operation() -> None:
