@@ -6,6 +6,7 @@ import re
 import signal
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import Collector, answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
+from storage.worked import claimed
 
 pytestmark = pytest.mark.early
 
@@ -351,15 +353,8 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(tmp_pa
     config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", receivers=hook, names=("feed", "taken"))
     config.write_text(config.read_text().replace("for: 2", "for: 1"))
     write_lists(tmp_path / "candidate.jsonl", APART)
-    assert rankwatch("db", "upgrade", cwd=tmp_path).returncode == 0
-    database = sqlite3.connect(tmp_path / "rankwatch.db")
-    with database:
-        database.execute(
-            "insert into runs (comparison, scheduled_for, status, config_hash, owner, attempt, claimed_until, started_at) "
-            "values ('taken', '2024-01-08T00:00:00.000000Z', 'running', '', 'other:1', 1, '2999-01-01T00:00:00.000000Z', "
-            "'2024-01-08T00:00:00.000000Z')"
-        )
-    database.close()
+    with closing(open_store(f"sqlite:///{tmp_path}/rankwatch.db", create=True)) as store:
+        claimed(store, comparison="taken", owner="other:1", until=datetime(2999, 1, 1, tzinfo=UTC))
     done = rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=tmp_path)
     assert done.returncode == 3
     assert (

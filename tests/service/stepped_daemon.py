@@ -81,15 +81,6 @@ class Watched:
         assert run is not None
         return run
 
-    def await_job(self, name: str) -> None:
-        """Wait until a housekeeping job has done what is due now."""
-
-        def is_done() -> bool:
-            jobs = self.daemon._scheduler
-            return jobs._due_s[name] > self.clock.monotonic() and name not in jobs._at_work
-
-        wait_for(is_done, f"work of {name}")
-
     def let_pass(self, time: timedelta) -> None:
         """Let time pass at once, as soon as no housekeeping is at work: what is would look as if it hung."""
         wait_for(lambda: self._has_passed(time), "housekeeping at rest")

@@ -302,20 +302,14 @@ class Pair:
     def await_end(self, name: str) -> None:
         """Until both know, and what is said last is that it ended."""
         for server in (self.first, self.second):
-            self.await_over(name, by=server)
+            self.await_held(name, by=server, held=False)
         self.await_that(lambda: self.pages.said[name] in (BOTH, 2 * BOTH), f"{name} is said to be over")
 
-    def await_held(self, *names: str, by: AlertmanagerServer) -> None:
-        def is_held() -> bool:
-            return set(names) <= {alert["labels"]["comparison"] for alert in by.alerts()}
+    def await_held(self, name: str, *, by: AlertmanagerServer, held: bool = True) -> None:
+        def is_so() -> bool:
+            return (name in {alert["labels"]["comparison"] for alert in by.alerts()}) is held
 
-        self.await_that(is_held, f"{by.url} holds {names}")
-
-    def await_over(self, *names: str, by: AlertmanagerServer) -> None:
-        def is_over() -> bool:
-            return set(names).isdisjoint(alert["labels"]["comparison"] for alert in by.alerts())
-
-        self.await_that(is_over, f"{by.url} holds none of {names}")
+        self.await_that(is_so, f"{by.url} {'holds' if held else 'holds no more'} {name}")
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +350,8 @@ def test_one_that_was_killed_learns_what_began_before_and_meanwhile(pair: Pair) 
     assert pair.second.alerts() != []
 
     pair.first.start()
-    pair.await_held("before", "meanwhile", by=pair.first)
+    for name in ("before", "meanwhile"):
+        pair.await_held(name, by=pair.first)
     pair.await_that(lambda: pair.first.peers() == pair.second.peers() == 2, "they are one cluster again")
 
     for name in ("before", "meanwhile"):
@@ -373,7 +368,7 @@ def test_an_end_arrives_through_the_other_while_one_is_cut_off_and_reaches_that_
     pair.proxy.hang()
     pair.run("cut-off", 0.9)
     pair.await_pages("cut-off", *BOTH)
-    pair.await_over("cut-off", by=pair.second)
+    pair.await_held("cut-off", by=pair.second, held=False)
     pair.await_held("cut-off", by=pair.first)
 
     pair.proxy.cut()  # what was under way is lost

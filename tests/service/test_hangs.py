@@ -131,18 +131,9 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.
 
 def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
     """Over jobs whose looks take as long as a test wants, or fail."""
-    rest: Any = None
+    rest: Any = dict.fromkeys(("runs", "publisher", "database", "runner", "renew_sources", "renew_store"))
     jobs: Any = SimpleNamespace(begin_repeated=look, wake_up=lambda: None, overdue=lambda: (), is_stuck=lambda: False)
-    return Watchdog(
-        jobs=jobs,
-        runs=rest,
-        clock=clock,
-        publisher=rest,
-        database=rest,
-        runner=rest,
-        renew_sources=rest,
-        renew_store=rest,
-    )
+    return Watchdog(jobs=jobs, clock=clock, **rest)
 
 
 def test_a_watchdog_that_is_held_up_no_longer_counts_as_looking() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -248,12 +248,14 @@ def test_what_is_known_of_a_series_is_what_it_was_made_with(what: Comparison, st
     assert (found.users, found.worst) == (USERS, -1.0)
 
 
-def test_plan_tells_users_runs_or_chance(config: Path, what: Comparison, store: SqlStore) -> None:
-    known(store, what, wander=0.01, runs=60)
+@pytest.fixture
+def ask(config: Path) -> Callable[..., dict[str, Any]]:
+    """Asks for a plan with these options."""
+    return lambda *args: json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
 
-    def ask(*args: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
-        return found
+
+def test_plan_tells_users_runs_or_chance(ask: Callable[..., dict[str, Any]], what: Comparison, store: SqlStore) -> None:
+    known(store, what, wander=0.01, runs=60)
 
     users = ask("--drop", "0.1")["users"]
     assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
@@ -264,17 +266,13 @@ def test_plan_tells_users_runs_or_chance(config: Path, what: Comparison, store: 
 
 
 def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_first_to_see_it(
-    config: Path, what: Comparison, store: SqlStore
+    ask: Callable[..., dict[str, Any]], config: Path, what: Comparison, store: SqlStore
 ) -> None:
     """The mean wanders too far to show one user in a hundred; hardly anybody's lists are ever far apart."""
     rng = np.random.default_rng(8)
     for day in range(60):
         far = {"share_below(0)": rng.binomial(USERS, 0.002) / USERS, "share_below(-0.5)": 0.0, "p05": -0.1}
         put(store, what, day, measured(0.5 + 0.01 * rng.normal(), standard_error=0.3 / math.sqrt(USERS), statistics=far))
-
-    def ask(*args: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
-        return found
 
     assert ask("--share", "0.01")["obstacle"].startswith("no number of users helps")
     config.write_text(config.read_text().replace("rules: [{alert: Low, metric: extended_tau, below: 0.3}]", "rules: default"))

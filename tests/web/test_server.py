@@ -6,7 +6,6 @@ import logging
 import select
 import signal
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from monitor.web.server import WebServer
 from servers.certificates import Authority, Pair, authority, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
 from web.sites import KIM, Site, basic, running, serving
+from web.test_tls import tls_of
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -313,11 +313,8 @@ def _own_ends(port: int) -> int:
 def test_a_scraper_is_answered_each_time_among_a_thousand_slow_connections(
     health: Any, many: ExitStack, authority: Authority, server_pair: Pair, is_encrypted: bool
 ) -> None:
-    tls: ssl.SSLContext | None = None
-    configured: dict[str, Any] = {}
-    if is_encrypted:
-        tls = authority.client_context()
-        configured = {"tls_server_config": {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key)}}
+    tls = authority.client_context() if is_encrypted else None
+    configured: dict[str, Any] = {"tls_server_config": tls_of(server_pair)} if is_encrypted else {}
     with serving(health, tls=tls, limits=Limits(connections=128), **configured) as site:
         kinds = list(SLOW.values())
         found = []
