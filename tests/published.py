@@ -163,11 +163,11 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})
-    publisher.database(is_up=True)
+    publisher.show("database_up", 1)
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
-    publisher.led_by(lambda: (True, 7))
-    publisher.runs_wait(lambda: 4)
+    for name, value in {"leader": 1, "lease_epoch": 7, "runs_waiting": 4}.items():
+        publisher.show(name, value)
     return publisher
 
 

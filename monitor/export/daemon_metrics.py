@@ -60,8 +60,7 @@ class DaemonMetrics:
         self._gauges = Gauges()
         self._known: dict[str, frozenset[str]] = {}
         self._outbox: Mapping[str, Mapping[str, float]] = {}
-        self._leadership: Callable[[], tuple[bool, int | None]] | None = None
-        self._waiting: Callable[[], int] | None = None
+        self._shown: dict[str, float | Callable[[], float | None]] = {}
 
     def know(
         self, names: Mapping[str, Sequence[str]], intervals: Mapping[str, timedelta], stale_after: Mapping[str, timedelta]
@@ -110,7 +109,7 @@ class DaemonMetrics:
         """Count what was deleted, and show when that was last done."""
         for kind, count in pruned.by_kind.items():
             self.count("pruned_rows_total", kind, value=count)
-        self._set("prune_last_success_timestamp_seconds", at.timestamp())
+        self.show("prune_last_success_timestamp_seconds", at.timestamp())
 
     def outbox(
         self, pending: Mapping[str, tuple[int, float]], held: Mapping[str, tuple[int, float]], given_up: Mapping[str, int]
@@ -126,17 +125,10 @@ class DaemonMetrics:
             "given_up": given_up,
         }
 
-    def led_by(self, leadership: Callable[[], tuple[bool, int | None]]) -> None:
-        """Show whether this process leads, and the leader's epoch; asked at each scrape, from memory."""
-        self._leadership = leadership
-
-    def runs_wait(self, waiting: Callable[[], int]) -> None:
-        """Show how many runs wait for a place; asked at each scrape, from memory."""
-        self._waiting = waiting
-
-    def database(self, *, is_up: bool) -> None:
-        """Show whether the database can be read and written."""
-        self._set("database_up", is_up)
+    def show(self, name: str, value: float | Callable[[], float | None]) -> None:
+        """Show this in the series of that name (without prefix), which has no labels; a call is made at each scrape."""
+        with self._lock:
+            self._shown[name] = value
 
     def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
         """Show what each kind of data takes."""
@@ -145,13 +137,9 @@ class DaemonMetrics:
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """Show whether the configuration file last read is the one in force; the time moves only when it went well."""
-        self._set("config_last_reload_successful", ok)
+        self.show("config_last_reload_successful", ok)
         if ok:
-            self._set("config_last_reload_success_timestamp_seconds", at.timestamp())
-
-    def _set(self, name: str, value: float) -> None:
-        with self._lock:
-            self._gauges.set(name, (), value)
+            self.show("config_last_reload_success_timestamp_seconds", at.timestamp())
 
     def lines(self, form: Format) -> list[Lines]:
         """Everything as it stands now, encoded."""
@@ -160,18 +148,14 @@ class DaemonMetrics:
     def gauges(self) -> Gauges:
         """What is shown and not counted."""
         with self._lock:
-            gauges = deepcopy(self._gauges)
+            gauges, shown = deepcopy(self._gauges), dict(self._shown)
         for receiver in sorted({*chain(*self._outbox.values()), *self._known.get("receiver", ())}):
             for name in ("pending", "held", "given_up", "oldest_age_seconds"):
                 gauges.set(f"outbox_{name}", (receiver,), self._outbox.get(name, {}).get(receiver, 0.0))
-        if self._leadership is not None:
-            is_leader, epoch = self._leadership()
-            gauges.set("leader", (), is_leader)
-            gauges.set("lease_epoch", (), epoch)
-            if not is_leader:  # a former leader would go on showing old sizes
-                gauges.replace("database_size_bytes", {})
-        if self._waiting is not None:
-            gauges.set("runs_waiting", (), self._waiting())
+        for name, value in shown.items():
+            gauges.set(name, (), value() if callable(value) else value)
+        if gauges.samples.get("leader") == {(): 0.0}:  # a former leader would go on showing old sizes
+            gauges.replace("database_size_bytes", {})
         return gauges
 
 

@@ -62,7 +62,7 @@ def _latest() -> LatestRun:
 def _publisher(*, leads: bool) -> PrometheusPublisher:
     publisher = published.filled()
     publisher.publish([_latest()])
-    publisher.led_by(lambda: (leads, 7))
+    publisher.show("leader", int(leads))
     return publisher
 
 
@@ -221,7 +221,7 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
             prometheus.await_query(f"{FIRING} and on () count(rankwatch_alert_state == 2) == 2")
 
             frozen.database_failed(DatabaseTrouble.UNREACHABLE)
-            frozen.database(is_up=False)
+            frozen.show("database_up", 0)
             well.publish([published.latest(states=(published.state(state=State.QUIET),))])
             prometheus.await_query("rankwatch_alert_state == 0")
             assert prometheus.query(FIRING), "within a minute the database may be back"
@@ -233,7 +233,7 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
 
             for publisher in (well, frozen):
                 publisher.database_failed(DatabaseTrouble.UNREACHABLE)
-                publisher.database(is_up=False)
+                publisher.show("database_up", 0)
             clock.pass_by(2 * SHOWN_UNCONFIRMED_S)
             prometheus.await_query(firing, lambda samples: not samples)
 

@@ -66,7 +66,8 @@ def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher) -> No
     standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
     assert scraped(publisher).value("leader") is None
 
-    publisher.led_by(lambda: standing.pop(0))
+    publisher.show("leader", lambda: standing[0][0])
+    publisher.show("lease_epoch", lambda: standing.pop(0)[1])
 
     pages = [scraped(publisher) for _ in range(3)]
     assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
@@ -153,8 +154,8 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
 
 def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher: PrometheusPublisher) -> None:
     publisher.database_sizes({DataKind.SCORES: 4096})
-    for leads, shown in ((True, 4096), (False, None)):
-        publisher.led_by(lambda leads=leads: (leads, 7))  # type: ignore[misc]
+    for leads, shown in ((1, 4096), (0, None)):
+        publisher.show("leader", leads)
         assert scraped(publisher).value("database_size_bytes", kind="scores") == shown
 
 

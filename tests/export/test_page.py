@@ -136,13 +136,13 @@ def test_the_table_follows_the_conventions_of_prometheus() -> None:
 
 
 def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(publisher: PrometheusPublisher) -> None:
-    def fail() -> tuple[bool, int | None]:
+    def fail() -> float:
         raise ZeroDivisionError
 
     publisher.publish([published.latest()])
     assert scraped(publisher).value("collector_errors_total", collector="daemon") == 0
 
-    publisher.led_by(fail)
+    publisher.show("leader", fail)
     pages = [scraped(publisher) for _ in range(2)]
 
     assert [page.value("collector_errors_total", collector="daemon") for page in pages] == [1, 2]
@@ -150,7 +150,7 @@ def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(pub
     assert pages[-1].value("leader") is None
     assert "\nprocess_resident_memory_bytes " in pages[-1].text
 
-    publisher.led_by(lambda: (True, 3))
+    publisher.show("leader", 1)
     assert scraped(publisher).value("leader") == 1
 
 
@@ -207,13 +207,13 @@ STAY = {
 @pytest.fixture
 def publisher(clock: Any) -> PrometheusPublisher:
     publisher = published.fill(PrometheusPublisher(version="1.2.3", clock=clock))
-    publisher.database(is_up=True)
+    publisher.show("database_up", 1)
     return publisher
 
 
 def lose(publisher: PrometheusPublisher, trouble: DatabaseTrouble = DatabaseTrouble.UNREACHABLE) -> None:
     publisher.database_failed(trouble)
-    publisher.database(is_up=False)
+    publisher.show("database_up", 0)
 
 
 def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_what_stays_true(

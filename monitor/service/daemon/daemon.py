@@ -139,7 +139,7 @@ class Daemon:
             on_due=slots.note_due,
             on_end=lambda: self._watchdog.loop.wake(),  # noqa: PLW0108 - made below
         )
-        publisher.runs_wait(lambda: self._scheduler.waiting)
+        publisher.show("runs_waiting", lambda: self._scheduler.waiting)
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,

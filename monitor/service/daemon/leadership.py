@@ -166,7 +166,8 @@ class DaemonRole:
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=self.loop.wake)
         store.maintenance.stand_by()
-        publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
+        publisher.show("leader", lambda: self.leadership.is_sure)
+        publisher.show("lease_epoch", lambda: self.leadership.epoch)
 
     @property
     def leads(self) -> bool:

@@ -82,7 +82,7 @@ class OutageMonitor:
             now, now_s = self.clock.now(), self.clock.monotonic()
             fresh = Outage(since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble)
             self.outage = replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
-        self.publisher.database(is_up=False)
+        self.publisher.show("database_up", 0)
         log.error("database away", reason=str(error))
 
     @property
@@ -99,7 +99,7 @@ class OutageMonitor:
             before, self.outage = self.outage, None
             if before is not None:
                 self._ended = (before, self.clock.monotonic())
-        self.publisher.database(is_up=True)
+        self.publisher.show("database_up", 1)
         if before is not None:
             log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))
         return before
