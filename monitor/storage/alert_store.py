@@ -61,8 +61,7 @@ class SqlAlertStore:
         query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
         if comparison is not None:
             query = query.where(transitions.c.comparison == comparison)
-        with self._database.read() as connection:
-            return tuple(transition_of_row(row) for row in reversed(connection.execute(query).all()))
+        return tuple(transition_of_row(row) for row in reversed(self._database.rows(query)))
 
     def store_states(
         self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]

@@ -138,8 +138,7 @@ class SqlOutbox:
             .order_by(transitions.c.id)
             .limit(limit)
         )
-        with self._database.read() as connection:
-            return tuple(_delivery(row) for row in connection.execute(query))
+        return tuple(_delivery(row) for row in self._database.rows(query))
 
     def schedule_repetition(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
         ids = [each.id for each in repeated]
@@ -202,8 +201,7 @@ class SqlOutbox:
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
         )
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
+        rows = self._database.rows(query)
         return {receiver: (count, max(0.0, (now - oldest).total_seconds())) for receiver, count, oldest in rows}
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
@@ -213,8 +211,7 @@ class SqlOutbox:
             deliveries.c.reason.is_distinct_from(_REMOVED),
         )
         query = select(deliveries.c.receiver, func.count()).where(is_given_up).group_by(deliveries.c.receiver)
-        with self._database.read() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+        return {row[0]: row[1] for row in self._database.rows(query)}
 
 
 def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:

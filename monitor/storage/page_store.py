@@ -63,8 +63,7 @@ class SqlPageStore:
         # Not as a join, for which PostgreSQL starts processes that take longer than these look-ups.
         mean = select(summaries.c.mean).where(measured).scalar_subquery()
         found = select(runs.c.id, mean.label("mean"), number.label("number"), total.label("total"))
-        with self._database.read() as connection:
-            return tuple(map(_point, connection.execute(query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most))))))
+        return tuple(map(_point, self._database.rows(query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most))))))
 
     def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
         query = (
@@ -73,8 +72,7 @@ class SqlPageStore:
             .where(summaries.c.run_id.in_(run_ids), summaries.c.segment == segment, summaries.c.metric == metric)
             .order_by(runs.c.scheduled_for)
         )
-        with self._database.read() as connection:
-            found = connection.execute(query).all()
+        found = self._database.rows(query)
         return tuple((slot, Histogram(low=low, high=high, counts=tuple(counts))) for slot, low, high, counts in found)
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[tuple[datetime, CoverageRow], ...]:
@@ -105,8 +103,7 @@ class SqlPageStore:
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
         query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(summaries.c.run_id == run_id)
-        with self._database.read() as connection:
-            return {(row.segment, row.metric): row.mean for row in connection.execute(query)}
+        return {(row.segment, row.metric): row.mean for row in self._database.rows(query)}
 
     def explanation(self, run_id: int) -> Explanation | None:
         with self._database.read() as connection:
@@ -122,8 +119,7 @@ class SqlPageStore:
         )
         if segment is not None:
             query = query.where(transitions.c.segment == segment)
-        with self._database.read() as connection:
-            return tuple(from_row(FiringChange, row) for row in connection.execute(query.order_by(transitions.c.id)))
+        return tuple(from_row(FiringChange, row) for row in self._database.rows(query.order_by(transitions.c.id)))
 
     def user_scores(self, comparison: str, user: str, *, until: datetime, runs: int) -> tuple[UserRun, ...]:
         with self._database.read() as connection:

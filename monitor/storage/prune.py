@@ -91,7 +91,7 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
 def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[tuple[int]]) -> Counter[str]:
     """Delete the rows of each of these runs, in a transaction of its own."""
     counts: Counter[str] = Counter()
-    for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
+    for (run_id,) in database.rows(found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
             for table in tables if _is_found(connection, found, run_id) else ():
                 is_gone = table.c.segment != ALL if tables is DETAILS else true()
@@ -117,11 +117,6 @@ def _with_details(before: datetime) -> Select[tuple[int]]:
     has_details = exists(select(summaries.c.run_id).where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL))
     is_covered = exists(select(coverage.c.run_id).where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL))
     return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
-
-
-def _read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
-    with database.read() as connection:
-        return list(connection.scalars(query))
 
 
 def _delete_some_transitions(database: Database, before: datetime) -> Counter[str]:

@@ -114,8 +114,7 @@ class SqlHistory:
             query = query.where(runs.c.scheduled_for >= since)
         if until is not None:
             query = query.where(runs.c.scheduled_for <= until)
-        with self._database.read() as connection:
-            return tuple(from_row(Run, row) for row in connection.execute(query))
+        return tuple(from_row(Run, row) for row in self._database.rows(query))
 
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         query = RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)

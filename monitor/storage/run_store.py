@@ -64,9 +64,7 @@ class SqlRunStore:
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
         held = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
-        with self._database.read() as connection:
-            row = connection.execute(held).one_or_none()
-        return None if row is None else _claim(row)
+        return next(map(_claim, self._database.rows(held)), None)
 
     def release(self, claim: Claim) -> None:
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
@@ -108,8 +106,7 @@ class SqlRunStore:
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         is_wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
         query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)
-        with self._database.read() as connection:
-            return tuple(from_row(Run, row) for row in connection.execute(query))
+        return tuple(from_row(Run, row) for row in self._database.rows(query))
 
     def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         if scores is not None:

@@ -1,13 +1,14 @@
 """Connections and transactions of one database, fenced by the lease, with the driver's errors translated."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Pool, and_, create_engine, event, exists, func, select, text
+from sqlalchemy import ColumnElement, Pool, Select, and_, create_engine, event, exists, func, select, text
+from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 
 from monitor.errors import ConfigError, DatabaseError, LeaseLostError
@@ -99,6 +100,11 @@ class Database:
         options: dict[str, Any] = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._transaction(**options) as connection:
             yield connection
+
+    def rows(self, query: Select[Any]) -> Sequence[Row[*tuple[Any, ...]]]:
+        """Every row of one query, read in a transaction of its own."""
+        with self.read() as connection:
+            return connection.execute(query).all()
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:

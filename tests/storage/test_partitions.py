@@ -19,8 +19,8 @@ from forking import context
 from monitor.errors import DatabaseError
 from monitor.model.retention import DataKind
 from monitor.storage import SqlStore, open_store, partitions, schema_version
-from monitor.storage import prune as pruning
 from monitor.storage.tables.run_tables import daily
+from monitor.storage.transactions import Database
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled
 from storage.worked import claimed, cutoffs, prune, result, run, scored, user_scores
@@ -223,7 +223,7 @@ def test_all_of_it_works_through_a_pooler_of_transactions(url: str, pooled: Call
 def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(store, SLOT)
     run(store, SLOT + DAY)
-    after(monkeypatch, pruning, "_read_ids", lambda: claimed(store, SLOT, rerun=True))
+    after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
 
     prune(store, evidence=SLOT + HOUR, now=SLOT + DAY)
 
