@@ -1,6 +1,8 @@
 """How an instant is written and read, for people and machines alike."""
 
+import math
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 
 def format_instant(instant: datetime) -> str:
@@ -20,3 +22,18 @@ def read_instant(text: str) -> datetime:
         msg = f"{text!r} lies before 1970-01-01, where slots begin"
         raise ValueError(msg)
     return instant
+
+
+def retry_after_s(text: str | None, now: datetime) -> float | None:
+    """Seconds that a ``Retry-After`` header asks for, given as such or as a date; None when there is none to be read."""
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            at = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):
+            return None
+        seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
+    return max(seconds, 0.0) if math.isfinite(seconds) else None

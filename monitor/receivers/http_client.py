@@ -5,16 +5,15 @@ a body are read and none of it is ever unpacked. Redirects are not followed, cer
 the environment's proxies and .netrc are not used.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from http import HTTPStatus
 from typing import ClassVar
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
+from monitor.model.instants import retry_after_s
 from monitor.model.notifications import Treatment
 from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.network_failures import failure_reason
@@ -134,18 +133,3 @@ def require_accepted(
         may_be_known=status >= 500,  # noqa: PLR2004 - likewise
         of_message=status in _OF_MESSAGE and not is_bounded,
     )
-
-
-def retry_after_s(text: str | None, now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` header asks for, given as such or as a date; None when there is none to be read."""
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(text)
-        except ValueError:
-            return None
-        seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
-    return max(seconds, 0.0) if math.isfinite(seconds) else None

@@ -14,7 +14,8 @@ import pytest
 
 from factories import SLOT
 from monitor.errors import DeliveryError
-from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted, retry_after_s
+from monitor.model.instants import retry_after_s
+from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.http_transport import MAX_BODY_BYTES
 from monitor.redaction import origin
 from servers import free_port
@@ -236,11 +237,7 @@ def test_each_other_status_is_permanent_or_may_pass(status: int, is_permanent: b
         ("-3", 0.0),
         (format_datetime(SLOT + timedelta(seconds=90), usegmt=True), 90.0),
         (format_datetime(SLOT - timedelta(days=1), usegmt=True), 0.0),
-        ("soon", None),
-        ("nan", None),
-        ("inf", None),
-        ("", None),
-        (None, None),
+        *((text, None) for text in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None)),
     ],
 )
 def test_retry_after_is_seconds_or_a_date_or_nothing(text: str | None, seconds: float | None) -> None:

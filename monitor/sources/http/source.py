@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from importlib.util import find_spec
@@ -26,6 +25,7 @@ from multidict import CIMultiDict
 
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError
+from monitor.model.instants import retry_after_s
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
@@ -298,23 +298,15 @@ def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
         return RequestFailure(CoverageReason.MISSING, note)
-    retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
+    pause_s = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC)) or 0.0
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=retry_after_s)
+        return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=pause_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True, retry_after_s=retry_after_s)
+        return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True, retry_after_s=pause_s)
     if status >= HTTPStatus.MULTIPLE_CHOICES:
         is_too_large = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return RequestFailure(CoverageReason.HTTP_ERROR, note, is_too_large=is_too_large)
     return None
-
-
-def _retry_after_s(value: str) -> float:
-    """Seconds from a Retry-After header in either of its forms, 0 when it is none."""
-    with suppress(ValueError, OverflowError, TypeError):
-        is_count = value.strip().isdigit()
-        return float(value) if is_count else max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    return 0.0
 
 
 def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
