@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 T = TypeVar("T")
+SignalHandler = Callable[[int, FrameType | None], object]
 
 _AGAIN_S = 0.5
 """What was interrupted while no statement was under way is interrupted again."""
@@ -120,27 +121,31 @@ def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -
 
 
 @contextmanager
-def interrupted_by_signals(interrupt: Callable[[], object]) -> Iterator[None]:
+def signals_handled(handle: Callable[[SignalHandler, int, FrameType | None], object]) -> Iterator[None]:
+    """SIGINT and SIGTERM of the main thread are handled so inside; the first argument is what handles them outside."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: handler for number, handler in before.items() if is_main and callable(handler)}
+    for number, handler in handlers.items():
+        signal.signal(number, partial(handle, handler))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextManager[None]:
     """What the main thread does inside is interrupted by SIGINT and SIGTERM too.
 
     For libraries that drop what a signal's handler raises, or wait for their own threads before they pass it on.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handled = {number: handler for number, handler in before.items() if callable(handler)}
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(before: SignalHandler, number: int, frame: FrameType | None) -> None:
         _interrupt(interrupt)
-        handled[signal.Signals(number)](number, frame)
+        before(number, frame)
 
-    if threading.current_thread() is not threading.main_thread():
-        handled = {}
-    for number in handled:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in handled.items():
-            signal.signal(number, handler)
+    return signals_handled(handle)
 
 
 def _interrupt(interrupt: Callable[[], object]) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
-
+from monitor.deadline import SignalHandler, signals_handled
 
 terminated = threading.Event()
 """Set once SIGTERM has come, also where a library made an interrupt of what its handler raised."""
@@ -35,19 +34,10 @@ def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """Hold back an interrupt or termination until the block has ended, so that what it did is also known to have been done."""
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[tuple[int, FrameType | None]] = []
-    handled = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in handled:
-        signal.signal(number, lambda number, frame: held.append((number, frame)))
+    held: list[tuple[SignalHandler, int, FrameType | None]] = []
     try:
-        yield
+        with signals_handled(lambda *call: held.append(call)):
+            yield
     finally:
-        for number, handler in handled.items():
-            signal.signal(number, handler)
-        if held:
-            first, frame = held[0]
-            handled[signal.Signals(first)](first, frame)
+        for handle, number, frame in held[:1]:
+            handle(number, frame)
