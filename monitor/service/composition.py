@@ -12,7 +12,7 @@ import structlog
 
 from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.errors import ConfigError, DatabaseError
+from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm
@@ -157,14 +157,6 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
         store.alerts.retire(ends, receivers=wiring.receiver_names)
     store.outbox.give_up_unknown(known=wiring.receiver_names, now=clock.now())
     store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
-
-
-def reconcile_logged(wiring: Wiring, store: Store, clock: Clock) -> None:
-    """Bring the store in line with the configuration; a failure is logged."""
-    try:
-        reconcile(wiring, store, clock)
-    except DatabaseError as error:
-        log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
 
 
 def require_reloadable(new: Settings, old: Settings) -> Settings:

@@ -2,9 +2,15 @@
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, TextIO
 
 import structlog
+
+from monitor.errors import MonitorError
+
+log = structlog.get_logger(__name__)
 
 _LEVELS = {
     **dict.fromkeys(("alembic", "asyncio", "uvicorn", "sqlalchemy", "psycopg"), logging.WARNING),
@@ -58,3 +64,12 @@ def configure(format_: Literal["auto", "console", "json"], level: str, stream: T
     root.setLevel(least)
     for name, library_least in _LEVELS.items():
         logging.getLogger(name).setLevel(max(least, library_least))
+
+
+@contextmanager
+def errors_logged(event: str, **about: object) -> Iterator[None]:
+    """Log an error that ends the block, and go on behind it; a defect is raised."""
+    try:
+        yield
+    except MonitorError as error:
+        log.error(event, reason=str(error), **about)  # noqa: TRY400 - its text says all

@@ -21,7 +21,7 @@ from monitor.ports import Clock, Receiver
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
-from monitor.service.composition import TitleCache, reconcile, reconcile_logged, require_reloadable, set_known_names, wire
+from monitor.service.composition import TitleCache, reconcile, require_reloadable, set_known_names, wire
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
@@ -30,6 +30,7 @@ from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slots import SlotChooser
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
 from monitor.service.gate import GateAnswers
+from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
@@ -266,7 +267,8 @@ class Daemon:
             self._loops.stop(STOP_S)
         if self._role.leads:
             # The old loops may have dropped deliveries by the old routes since the store was reconciled.
-            reconcile_logged(self._wiring, self._store, self._clock)
+            with errors_logged("alerts of removed rules not ended"):
+                reconcile(self._wiring, self._store, self._clock)
             self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
@@ -286,10 +288,8 @@ class Daemon:
 
     def _open(self) -> None:
         with self._changing:
-            try:
+            with errors_logged("database cannot be used"):
                 self._has_database = not self._stopping.is_set() and self._is_opened()
-            except DatabaseError as error:
-                log.error("database cannot be used", reason=str(error))  # noqa: TRY400 - its text says all
             if self._has_database:
                 self._put_in_force()
 

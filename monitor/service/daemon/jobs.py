@@ -9,18 +9,18 @@ from itertools import count
 
 import structlog
 
-from monitor.errors import DatabaseError, MonitorError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun, RunResult, RunStatus, Watermark
 from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
-from monitor.service.composition import Wiring, reconcile_logged, show_outbox
+from monitor.service.composition import Wiring, reconcile, show_outbox
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slots import SlotChooser, StalenessMonitor
 from monitor.service.daemon.threads import took_whole_deadline
+from monitor.service.logs import errors_logged
 from monitor.service.runner import STORING, Runner, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 
@@ -177,12 +177,10 @@ class DaemonJobs:
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
             return
-        try:
+        result = None
+        with errors_logged("run not done", comparison=name):
             choice = self.slots.choose(watched)
             result = self.runner.run(watched, choice.slot, receivers=wiring.receiver_names, rerun=choice.is_rerun)
-        except MonitorError as error:
-            log.error("run not done", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
-            return
         if result is not None:
             for reason, count in choice.skipped.items():
                 self.publisher.count("slots_skipped_total", name, reason, value=count)
@@ -191,7 +189,8 @@ class DaemonJobs:
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
             # A run that began before a reload may have raised alerts of rules that were removed since.
-            reconcile_logged(self.wiring(), self.runner.store, self.runner.clock)
+            with errors_logged("alerts of removed rules not ended"):
+                reconcile(self.wiring(), self.runner.store, self.runner.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
@@ -206,7 +205,7 @@ class DaemonJobs:
         if watched is None or self.is_stopping():
             return
         measured = 0
-        try:
+        with errors_logged("relevance not measured", comparison=name):
             for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
                 slot = format_instant(filled.run.slot)
                 if filled.trouble is not None:
@@ -216,17 +215,13 @@ class DaemonJobs:
                     log.info("relevance measured", comparison=name, slot=slot)
                 if self.is_stopping() or self.wiring() is not wiring:
                     break
-        except MonitorError as error:
-            log.error("relevance not measured", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
         if measured:
             self._show(name)
 
     def _show(self, name: str) -> None:
         """Publish what is stored of this comparison now; what changes for all of them has its own pace."""
-        try:
+        with errors_logged("database not read"):
             self.latest.read(name)
-        except DatabaseError as error:
-            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
 
     def probe(self) -> None:
         """See whether the database works; once it is back, refresh at once, and run what may have failed meanwhile."""
@@ -242,13 +237,11 @@ class DaemonJobs:
         # Both are read once: a reload or a change of leader may come between.
         wiring, leads, store, now = self.wiring(), self.leads(), self.runner.store, self.runner.clock.now()
         abandoned = 0
-        try:
+        with errors_logged("database not read"):
             # Runs at work here are spared: only a clock that jumped can have them expire.
             abandoned = store.runs.abandon_expired(now, sparing=tuple(self.runner.claims)) if leads else 0
             show_outbox(store, self.publisher, now)
             self.latest.refresh(tuple(wiring.watched))  # last: what is published is taken for the present
-        except DatabaseError as error:
-            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
         for name in wiring.watched if abandoned else ():
             self.run_now(name)
         latest = [found for name in wiring.watched if (found := self.latest.of(name)) is not None]
@@ -263,25 +256,20 @@ class DaemonJobs:
 
 def publish_sizes(store: Store, publisher: PrometheusPublisher) -> None:
     """Publish how much room the database takes; a failure is logged."""
-    try:
+    with errors_logged("database not measured"):
         publisher.database_sizes(store.maintenance.sizes())
-    except DatabaseError as error:
-        log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
 
 def prune_old(store: Store, publisher: PrometheusPublisher, now: datetime, retention: RetentionOptions) -> None:
     """Delete what is older than the retention says, and publish what the rest takes; a failure is logged."""
-    try:
+    with errors_logged("old rows not deleted"):
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
-    except DatabaseError as error:
-        log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
-        return
-    if pruned.refused:
-        log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
-    else:
-        publisher.pruned(pruned, at=now)
-    if pruned.rows:
-        log.info("old rows deleted", **pruned.rows)
-    for reason in pruned.put_off:
-        log.warning("old rows put off", reason=reason)
-    publish_sizes(store, publisher)
+        if pruned.refused:
+            log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
+        else:
+            publisher.pruned(pruned, at=now)
+        if pruned.rows:
+            log.info("old rows deleted", **pruned.rows)
+        for reason in pruned.put_off:
+            log.warning("old rows put off", reason=reason)
+        publish_sizes(store, publisher)

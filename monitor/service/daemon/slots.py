@@ -14,11 +14,11 @@ import structlog
 
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
-from monitor.errors import DatabaseError
 from monitor.model.instants import format_instant
 from monitor.model.runs import LatestRun
 from monitor.ports import AlertStore, Clock
 from monitor.service.clock import SKEW, JumpFinder
+from monitor.service.logs import errors_logged
 from monitor.service.runner import Runner, Watched
 
 _COUNTED = 10_000
@@ -142,8 +142,13 @@ class StalenessMonitor:
             self.watches.clear()
         self.looked_s = now_s
         last_ok = {each.run.comparison: each.last_ok_slot for each in latest}
-        names = ((each, each.comparison.name) for each in watched)
-        return [name for each, name in names if self._look(each, last_ok.get(name), (now, now_s), receivers)]
+        changed = []
+        for each in watched:
+            name = each.comparison.name
+            with errors_logged("staleness not stored", comparison=name):
+                if self._look(each, last_ok.get(name), (now, now_s), receivers):
+                    changed.append(name)
+        return changed
 
     def _look(
         self, each: Watched, last_ok: datetime | None, moment: tuple[datetime, float], receivers: tuple[str, ...]
@@ -155,16 +160,12 @@ class StalenessMonitor:
         wait = measure_wait(each, watch, now_s)
         if not wait.is_over(now):
             return False
-        try:
-            before = self.alerts.states(name)
-            installation = self.alerts.installation(create=True)
-            states, transitions = judge_stale(each.comparison, before, wait, now, installation=installation)
-            if transitions:
-                states, transitions = assign_incidents(states, transitions, before, each.comparison.judging)
-                self.alerts.store_states(states, transitions, receivers=receivers)
-        except DatabaseError as error:
-            log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
-            return False
+        before = self.alerts.states(name)
+        installation = self.alerts.installation(create=True)
+        states, transitions = judge_stale(each.comparison, before, wait, now, installation=installation)
+        if transitions:
+            states, transitions = assign_incidents(states, transitions, before, each.comparison.judging)
+            self.alerts.store_states(states, transitions, receivers=receivers)
         for change in transitions:
             log.warning("alert changed", comparison=name, to=change.to_state, alert=change.alert, reason=change.reason)
         return bool(transitions)
