@@ -86,10 +86,6 @@ def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(
     assert {alert.name for alert in alerts()} == fired == twins
 
 
-def test_amtool_accepts_the_configuration() -> None:
-    _run(require("amtool"), "check-config", str(ROUTES))
-
-
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
 def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(alert: Alert) -> None:
     for severity in [alert.severity] if alert.severity else SEVERITIES:

@@ -40,20 +40,24 @@ def test_a_summary_shows_as_gauges_with_its_exact_numbers(publisher: PrometheusP
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.INSUFFICIENT, RunStatus.ABANDONED])
-def test_a_run_that_is_not_ok_shows_its_status_and_coverage_but_no_similarity(
+def test_a_run_that_is_not_ok_shows_its_status_and_coverage_and_when_one_was_ok_but_no_similarity(
     publisher: PrometheusPublisher, status: RunStatus
 ) -> None:
-    publisher.publish([published.latest(run=published.run(status=status))])
+    earlier = published.SLOT - timedelta(days=1)
+    publisher.publish([published.latest(run=published.run(status=status), last_ok_at=earlier)])
 
     page = scraped(publisher)
 
     assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
-    assert not {"rankwatch_alert_value", "rankwatch_alert_users", "rankwatch_alert_expected"} & page.names()
+    absent = {f"alert_{part}" for part in ("value", "users", "expected")} | {"arm_metric", "similarity_by_chance"}
+    assert not {f"rankwatch_{name}" for name in absent} & page.names()
     assert page.value("alert_judged", **ALERT) == 0
     assert page.value("alert_state", **ALERT) == 2
     assert page.value("alert_threshold", **ALERT) == 0.35
     assert page.value("paired_users", comparison="home-feed", segment="all") == 190
     assert page.value("run_last_slot_timestamp_seconds", comparison="home-feed") == published.SLOT.timestamp()
+    assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
+    assert page.value("unlabelled_runs", comparison="home-feed") == 3
     assert {s: page.value("run_status", comparison="home-feed", status=s) for s in FINISHED} == {
         s: float(s == status) for s in FINISHED
     }
@@ -204,16 +208,6 @@ def test_a_comparison_taken_away_is_gone_whole_before_anything_is_read_again(pub
     page = scraped(publisher)
     assert "home-feed" not in page.text
     assert page.value("run_status", comparison="search", status="ok") == 1
-
-
-def test_a_failed_run_shows_the_last_ok_time_and_the_runs_that_wait_for_labels(publisher: PrometheusPublisher) -> None:
-    earlier = published.SLOT - timedelta(days=1)
-    publisher.publish([replace(published.named("home-feed", RunStatus.FAILED), last_ok_at=earlier)])
-
-    page = scraped(publisher)
-    assert page.value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
-    assert page.value("unlabelled_runs", comparison="home-feed") == 3
-    assert not {"rankwatch_arm_metric", "rankwatch_similarity_by_chance"} & page.names()
 
 
 def test_what_has_no_value_shows_none_and_an_unknown_statistic_is_left_out(publisher: PrometheusPublisher) -> None:

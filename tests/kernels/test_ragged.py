@@ -62,15 +62,9 @@ def test_pad_equals_plain_python(
     assert had_duplicates.tolist() == [len(set(row[:k])) < len(row[:k]) for row in lists]
 
 
-def test_taken_lists_are_the_lists_of_those_rows() -> None:
+def test_taken_lists_of_any_lengths_and_of_one_are_the_lists_of_those_rows() -> None:
     codes, offsets = ragged.take_lists(np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 1, 0, 2]))
+    assert (codes.tolist(), offsets.tolist()) == ([2, 3, 4, 1, 2, 3, 4], [0, 3, 3, 4, 7])
 
-    assert codes.tolist() == [2, 3, 4, 1, 2, 3, 4]
-    assert offsets.tolist() == [0, 3, 3, 4, 7]
-
-
-def test_taken_lists_of_one_length_are_the_lists_of_those_rows() -> None:
     codes, offsets = ragged.take_lists(np.array([9, 1, 2, 3, 4, 9]), np.array([1, 3, 5]), np.array([1, 0, 1]))
-
-    assert codes.tolist() == [3, 4, 1, 2, 3, 4]
-    assert offsets.tolist() == [0, 2, 4, 6]
+    assert (codes.tolist(), offsets.tolist()) == ([3, 4, 1, 2, 3, 4], [0, 2, 4, 6])

@@ -201,22 +201,15 @@ def test_a_whole_configuration_serves_as_the_file_and_an_unknown_comparison_is_n
     assert "no comparison named 'pop2'" in str(done.exception)
 
 
-def test_the_table_names_every_page_and_counts_them_beside_the_stored_ones(replayed: Path) -> None:
-    done = CliRunner().invoke(app, ["backtest", "pop20", "--config", str(replayed), "--rules", str(replayed)])
-
-    assert done.exit_code == 0
-    assert "pop20: 14 stored runs judged again (14 ok)" in done.stdout
-    assert "firing" in done.stdout
-    assert "pages with these rules" in done.stdout
-
-
-def test_as_a_page_it_has_every_page_and_rule_and_what_rules_look_at_over_time(replayed: Path, tmp_path: Path) -> None:
+def test_the_table_counts_pages_and_the_page_shows_them_every_rule_and_what_it_looks_at(replayed: Path, tmp_path: Path) -> None:
     args = ("backtest", "pop20", "--config", str(replayed), "--rules", str(replayed))
     printed = CliRunner().invoke(app, args)
     done = CliRunner().invoke(app, [*args, "--html", str(tmp_path / "out.html")])
     assert (done.exit_code, done.stdout, done.stderr) == (0, printed.stdout, f"written: {tmp_path / 'out.html'}\n")
 
     shown, found = shown_in_browser(tmp_path / "out.html"), judge_again(replayed, names=("pop20",))["pop20"]
+    assert printed.stdout.startswith("pop20: 14 stored runs judged again (14 ok)")
+    assert all(word in printed.stdout for word in ("firing", "pages with these rules"))
     assert printed.stdout.splitlines()[0] in shown["text"]
     assert all(f"{rule.alert}: {rule.subject.statistic}" in shown["text"] for rule in found.comparison.judging.rules)
     means = found.measured[Subject("extended_tau", "mean")]

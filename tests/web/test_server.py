@@ -220,14 +220,6 @@ def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(healt
     assert first_lines.count(b"HTTP/1.1 503") == 8
 
 
-def test_metrics_are_served_as_text(client: Any) -> None:
-    status, headers, body = client.get("/metrics")
-
-    assert status == 200
-    assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert b'rankwatch_similarity_mean{comparison="home-feed",metric="rbo(p=0.9)",segment="all"} 0.625\n' in body
-
-
 def test_metrics_come_packed_and_as_openmetrics_when_asked(client: Any) -> None:
     accept = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
 

@@ -1,4 +1,4 @@
-"""Weights of items from files and databases: each item once, above zero, or one line that names the item."""
+"""Weights and titles of items from files and databases: those that are of use, or one line that says what is wrong."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ import pytest
 
 from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights
-from monitor.sources import ItemWeightsOptions, open_item_weights
+from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, open_item_titles, open_item_weights
+from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
 from sources.tables import Write, writers
 
@@ -56,20 +57,18 @@ def test_a_weight_that_is_no_finite_number_above_zero_is_told_with_its_item_and_
 
 
 @every_kind
-def test_an_item_that_stands_twice_is_told(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^item '7' of .* has more than one weight: give each item once$"):
-        read(**write([(7, 0.5), (8, 1), (9, 1), (7, 0.5)], tmp_path))
+def test_an_item_that_stands_twice_and_a_row_without_one_are_told(write: Write, tmp_path: Path) -> None:
+    for item, told in (
+        (7, "^item '7' of .* has more than one weight: give each item once$"),
+        (None, "^row 4 of .* has no item id"),
+    ):
+        with pytest.raises(SourceError, match=told):
+            read(**write([(7, 0.5), (8, 1), (9, 1), (item, 0.5)], tmp_path))
 
 
 def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"^item '42' of .* more than one weight"):
         read(**jsonl([(42, 0.5), ("42", 1), ("x", 2)], tmp_path))
-
-
-@every_kind
-def test_a_row_without_an_item_is_told_with_its_number(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^row 4 of .* has no item id"):
-        read(**write([(7, 0.5), (8, 1), (9, 1), (None, 0.5)], tmp_path))
 
 
 @every_kind
@@ -105,3 +104,28 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
     url = sqlite([(number, 1.0) for number in range(5)], tmp_path)["sql"]
     with pytest.raises(SourceError, match="gives more than 3 rows: select fewer, or raise max_rows"):
         read(sql=url | {"max_rows": 3})
+
+
+TITLED = {"item": "id", "title": "name"}
+NAMED = dict(zip(("parquet", "csv", "jsonl", "sqlite"), writers(("id", "name"), **TITLED), strict=True))
+
+
+def titles(options: dict[str, Any], *items: str) -> dict[str, str]:
+    return dict(open_item_titles(ItemTitlesOptions.model_validate(options)).titles(SLOT, frozenset(items)))
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_only_items_asked_for_have_their_title_and_the_first_counts(kind: str, tmp_path: Path) -> None:
+    rows = [(7, "Tea"), (42, "Kettle"), (7, "Coffee"), (9, None), (None, "Nothing")]
+    assert titles(NAMED[kind](rows, tmp_path), "7", "9", "1") == {"7": "Tea"}
+
+
+def test_nobody_s_title_is_none_and_a_long_one_is_cut(tmp_path: Path) -> None:
+    options = NAMED["csv"]([(7, "x" * 1000)], tmp_path)
+    assert (titles(options, "8"), titles(options, "7")) == ({}, {"7": "x" * MAX_TITLE_LENGTH})
+
+
+def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [7], "name": [["a", "b"]]}), tmp_path / "titles.parquet")
+    with pytest.raises(SourceError, match=r"the title column of .*titles.parquet holds list: titles must be text"):
+        titles({"file": TITLED | {"path": str(tmp_path / "titles.parquet")}}, "7")
