@@ -32,10 +32,14 @@ print(*sorted({heavy!r} & sys.modules.keys()), set(codes))
 """
 
 
+def printed_by(code: str, directory: Path) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
 def loaded_by(*commands: list[str], directory: Path) -> str:
-    code = LOADED.format(commands=commands, heavy=HEAVY)
-    done = subprocess.run([sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return printed_by(LOADED.format(commands=commands, heavy=HEAVY), directory)
 
 
 def test_help_version_and_the_question_how_a_daemon_is_load_nothing_heavy(tmp_path: Path) -> None:
@@ -47,8 +51,7 @@ def test_the_command_line_itself_loads_little_of_the_program(tmp_path: Path) -> 
     code = (
         "import sys, monitor.cli.main; print(*sorted({name.split('.')[1] for name in sys.modules if name[:8] == 'monitor.'}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["cli", "errors", "redaction"]
+    assert printed_by(code, tmp_path).split() == ["cli", "errors", "redaction"]
 
 
 def test_commands_that_read_the_database_load_little_else(tmp_path: Path) -> None:
@@ -77,5 +80,4 @@ print(*sorted({HEAVY!r} & sys.modules.keys()))
 import monitor.service.daemon.daemon, monitor.service.composition, monitor.receivers
 print({{'scipy.stats', 'alembic', 'apprise'}} & sys.modules.keys())
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["monitor.options numpy sqlalchemy structlog", "set()"]
+    assert printed_by(code, tmp_path).splitlines() == ["monitor.options numpy sqlalchemy structlog", "set()"]

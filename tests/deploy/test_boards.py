@@ -303,14 +303,9 @@ def test_every_selector_is_of_the_chosen_jobs(board: Any) -> None:
         assert all(selector.startswith('{job=~"$job"') for selector in selectors), title
 
 
-def test_every_range_is_the_one_that_grafana_computes(board: Any) -> None:
-    windows = {window for _, target in dashboards.promql(board) for window in re.findall(r"\[([^\]]+)\]", target["expr"])}
-
-    assert windows <= {"$__rate_interval"}
-
-
-def test_what_is_counted_is_shown_as_a_rate_or_growth(board: Any) -> None:
+def test_what_is_counted_is_shown_as_a_rate_or_growth_over_the_range_that_grafana_computes(board: Any) -> None:
     for title, target in dashboards.promql(board):
+        assert set(re.findall(r"\[([^\]]+)\]", target["expr"])) <= {"$__rate_interval"}
         for match in re.finditer(r"\w+_(?:total|bucket|sum|count)\{[^}]*\}", target["expr"]):
             if "similarity_distribution" not in match[0]:
                 assert target["expr"][match.end() :].startswith("[$__rate_interval]"), title
@@ -329,14 +324,11 @@ def test_a_variable_with_many_values_is_matched_as_a_pattern_and_a_single_one_ex
     assert all((operator == "=~") == (name in many) for operator, name in operators)
 
 
-def test_every_variable_is_used_and_every_one_used_is_there(board: Any) -> None:
+def test_every_variable_is_used_and_every_one_used_is_there_has_a_label_and_refreshes_with_the_time(board: Any) -> None:
     parts = {key: value for key, value in board.items() if key != "links"}
     used = {name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)} - BUILT_IN
 
     assert used == set(dashboards.variables(board))
-
-
-def test_every_variable_has_a_label_and_refreshes_with_the_time(board: Any) -> None:
     for name, variable in dashboards.variables(board).items():
         assert variable["label"], name
         assert variable["type"] != "query" or variable["refresh"] == 2, name

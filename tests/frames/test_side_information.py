@@ -99,6 +99,11 @@ def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it() -> None:
         monitor.compare(["a"], ["a"], WEIGHTED)
     with pytest.raises(MetricError, match=r"^recall\(arm=difference\) needs relevance: give relevance="):
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "recall")
+    for scores in (None, (None, None)):
+        with pytest.raises(MetricError, match=r"^rbo_a\(p=0.9\) needs scores: give scores="):
+            monitor.compare(["a"], ["a"], "rbo_a", scores=scores)
+    with pytest.raises(MetricError, match=r"scores= of|score= or scores="):
+        monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "rbo_a")
 
 
 GRADES = {"u1": {"a": 3, "x": 1}, "u2": {"d": 1}, "u9": {"a": 1}}
@@ -223,14 +228,6 @@ def test_metrics_that_speak_of_ties_see_them() -> None:
 
     assert found["rbo_w(p=0.9)"] == pytest.approx(1.0)
     assert found["rbo_a(p=0.9)"] < 1.0
-
-
-def test_a_metric_that_needs_scores_says_how_to_give_them() -> None:
-    for scores in (None, (None, None)):
-        with pytest.raises(MetricError, match=r"^rbo_a\(p=0.9\) needs scores: give scores="):
-            monitor.compare(["a"], ["a"], "rbo_a", scores=scores)
-    with pytest.raises(MetricError, match=r"scores= of|score= or scores="):
-        monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "rbo_a")
 
 
 def test_a_long_frame_without_ranks_is_ordered_by_its_scores() -> None:

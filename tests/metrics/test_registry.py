@@ -300,8 +300,6 @@ def test_what_prints_parses_to_the_same_metric(p: float, depth: int | None) -> N
         ("rbo(p=nan)", "parameter 'p' of metric 'rbo(p=nan)' must be a number, not 'nan'"),
         ("rbo(p=0.5, p=0.6)", "parameter 'p' stands twice in metric 'rbo(p=0.5, p=0.6)'"),
         ("rbo(p=1)", "rbo(p=1.0): p must lie between 0 and 1, both excluded, such as rbo(p=0.9)"),
-        ("rbo(p=0)", "rbo(p=0.0): p must lie between 0 and 1, both excluded, such as rbo(p=0.9)"),
-        ("rbo(p=-1e9)", "rbo(p=-1000000000.0): p must lie between 0 and 1, both excluded, such as rbo(p=0.9)"),
         ("overlap@0", "overlap@0: the depth must be at least 1"),
     ],
 )
@@ -336,7 +334,7 @@ def ours(a: Items, b: Items, p: float) -> float:
     return float(rbo(align(reference.batch([(a, b)])), p)[0])
 
 
-def test_the_rbo_package_s_plain_rbo_is_truncated_and_scores_identical_lists_under_one() -> None:
+def test_the_rbo_package_truncates_plain_rbo_takes_two_empty_lists_for_one_and_stops_at_the_shorter_one() -> None:
     top = list(range(5))
 
     theirs = RankingSimilarity(top, top).rbo(p=0.9)
@@ -344,17 +342,9 @@ def test_the_rbo_package_s_plain_rbo_is_truncated_and_scores_identical_lists_und
     assert theirs == pytest.approx(1 - 0.9**5, abs=1e-12)
     assert rbo_truncated(align(reference.batch([(top, top)])), 0.9)[0] == pytest.approx(theirs, abs=1e-12)
     assert ours(top, top, 0.9) == 1.0
-
-
-def test_the_rbo_package_scores_two_empty_lists_as_the_same() -> None:
     assert RankingSimilarity([], []).rbo_ext(p=0.9) == 1
-
     assert math.isnan(ours([], [], 0.9))
-
-
-def test_average_overlap_at_p_one_of_the_rbo_package_stops_at_the_shorter_list() -> None:
     assert RankingSimilarity([1], [1, 2]).rbo(p=1.0) == 1.0
-
     assert average_overlap(align(reference.batch([([1], [1, 2])])))[0] == 0.75
 
 

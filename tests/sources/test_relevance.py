@@ -169,16 +169,19 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
     assert read(datetime(2024, 1, 9, tzinfo=UTC), **options) is None
 
 
-def test_a_column_of_single_items_is_refused_with_advice(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"who": ["a"], "what": [1], "how": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(SourceError, match="expected lists: for one item a row give item and grade"):
-        read(file=WIDE | {"path": str(tmp_path / "x.parquet")})
-
-
-@pytest.mark.parametrize("grades", [pa.array([["1"]]), pa.array([1.0])], ids=["texts", "a number"])
-def test_a_column_that_cannot_hold_lists_of_grades_is_refused(grades: pa.Array, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"who": ["a"], "what": [[1]], "how": grades}), tmp_path / "x.parquet")
-    with pytest.raises(SourceError, match=r"grades column of .* holds .*: it must hold lists of numbers"):
+@pytest.mark.parametrize(
+    ("items", "grades", "told"),
+    [
+        (1, pa.array([1]), "expected lists: for one item a row give item and grade"),
+        ([1], pa.array([["1"]]), "grades column of .* holds .*: it must hold lists of numbers"),
+        ([1], pa.array([1.0]), "grades column of .* holds .*: it must hold lists of numbers"),
+    ],
+)
+def test_a_column_that_cannot_hold_lists_is_refused_with_advice(
+    items: Any, grades: pa.Array, told: str, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"who": ["a"], "what": [items], "how": grades}), tmp_path / "x.parquet")
+    with pytest.raises(SourceError, match=told):
         read(file=WIDE | {"path": str(tmp_path / "x.parquet")})
 
 

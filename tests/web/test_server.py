@@ -85,19 +85,15 @@ def test_ipv6_is_served_and_written_in_brackets_and_an_empty_host_serves_both_fa
                 assert raw.recv(15) == b"HTTP/1.1 200 OK"
 
 
-def test_stopping_frees_the_port_and_may_be_done_twice_or_before_the_start(health: Any) -> None:
+def test_stopping_frees_the_port_and_may_be_done_twice_and_signal_handlers_stay_those_of_the_process(health: Any) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     WebServer(_application(health), "127.0.0.1", 0).stop()
     with running(_application(health)) as site:
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
         site.server.stop()
     assert not site.server.is_alive
     with socket.create_server((site.host, site.port)):
         pass
-
-
-def test_signal_handlers_stay_those_of_the_process(health: Any) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    with running(_application(health)):
-        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
 def test_stopping_is_bounded_while_a_page_hangs_and_a_client_dawdles(health: Any, many: ExitStack) -> None:
