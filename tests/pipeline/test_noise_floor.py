@@ -69,17 +69,6 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     np.testing.assert_allclose(scores.by_metric["over_floor(overlap)"], [0.25, 0.25, np.nan])
 
 
-def test_a_baseline_that_answers_alike_twice_makes_the_excess_the_distance() -> None:
-    lists = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]}
-
-    found = means(
-        ran(FLOORED, pull(lists), pull({"a": [1, 2, 9, 8], "b": [1, 2, 3, 4]}), users("a", "b"), again=Canned(pull(lists)))
-    )
-
-    assert found["all", "floor(overlap)"] == 1.0
-    assert found["all", "over_floor(overlap)"] == 1.0 - found["all", "overlap"] == 0.75
-
-
 def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     lists = pull({"a": [1, 2, 3, 4]})
