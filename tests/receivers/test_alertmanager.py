@@ -16,14 +16,18 @@ from servers.webhook import Collector
 Make = Callable[..., AlertmanagerServer]
 
 
-def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None:
-    alert = alert_of(transition(), SLOT + timedelta(minutes=9), "http://rankwatch.test")
-    assert alert["labels"] == LABELS
+def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_annotations() -> None:
+    why = "All of the drop: country=UK, items replaced."
+    plain, alert = (
+        alert_of(transition(explanation=told), SLOT + timedelta(minutes=9), "http://rankwatch.test") for told in (None, why)
+    )
+    assert plain["labels"] == alert["labels"] == LABELS
     annotations = alert["annotations"]
     assert isinstance(annotations, dict)
     assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")
     assert annotations["runbook_url"] == "https://runbooks.test/similarity"
-    assert "explanation" not in annotations
+    assert (annotations["explanation"], "explanation" in str(plain)) == (why, False)
+    assert f"Why: {why}" in annotations["description"]
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:05Z", "2024-01-08T00:09:00Z")
     assert alert["generatorURL"] == "http://rankwatch.test/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
@@ -34,15 +38,6 @@ def test_labels_of_the_place_stand_beside_those_of_the_alert_which_win() -> None
     labels = alert["labels"]
     assert isinstance(labels, dict)
     assert (labels["job"], labels["namespace"], labels["team"]) == ("rankwatch", "recs", "ranking")
-
-
-def test_what_explains_a_firing_is_an_annotation_and_no_label() -> None:
-    why = "All of the drop: country=UK, items replaced."
-    alert = alert_of(transition(explanation=why), SLOT, "http://rankwatch.test")
-    assert alert["labels"] == alert_labels(transition())
-    assert isinstance(alert["annotations"], dict)
-    assert alert["annotations"]["explanation"] == why
-    assert f"Why: {why}" in alert["annotations"]["description"]
 
 
 def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:

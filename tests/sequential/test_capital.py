@@ -28,13 +28,11 @@ def slow_capital(scores: list[float], mean: float) -> float:
     return total
 
 
-def test_one_score_of_0_against_a_half_multiplies_by_1_plus_the_stake() -> None:
-    assert math.exp(log_capital(tally(np.array([0.0])), 0.5)) == pytest.approx(1 + np.average(STAKES, weights=WEIGHTS))
-
-
-def test_one_score_of_1_leaves_1_less_the_stake_at_any_mean() -> None:
+def test_one_score_of_0_against_a_half_multiplies_by_1_plus_the_stake_and_one_of_1_by_1_less_it_at_any_mean() -> None:
+    stake = np.average(STAKES, weights=WEIGHTS)
+    assert math.exp(log_capital(tally(np.array([0.0])), 0.5)) == pytest.approx(1 + stake)
     for mean in (0.1, 0.5, 0.9):
-        assert math.exp(log_capital(tally(np.array([1.0])), mean)) == pytest.approx(1 - np.average(STAKES, weights=WEIGHTS))
+        assert math.exp(log_capital(tally(np.array([1.0])), mean)) == pytest.approx(1 - stake)
 
 
 def test_without_scores_the_capital_is_1_and_nothing_is_ruled_out() -> None:
