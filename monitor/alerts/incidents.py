@@ -13,7 +13,7 @@ from monitor.alerts.machine import stable_key
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.comparison import JudgingPlan
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
+from monitor.model.rules import Condition, ConditionRule, CoverageRule, RuleKind, Severity
 from monitor.model.statistics import Lack
 
 GROUP_FOR = timedelta(days=1)
@@ -36,23 +36,31 @@ def assign_incidents(
 
     What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
     ``group_for`` before; else what begins in the run makes a new one together. That no run succeeds is a fault of its own: it
-    joins nothing but other conditions, and drift does not join it. A firing that lasts stays in its incident, with its
-    acknowledgement.
+    joins nothing but conditions, lists that fail, and what began since no run succeeds, and drift does not join it. A firing
+    that lasts stays in its incident, with its acknowledgement.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
     outages = {alert for alert, condition in conditions.items() if condition in (Condition.ERROR, Condition.STALE)}
-    members: dict[str | None, set[str]] = defaultdict(set)
+    failing = {rule.alert for rule in judging.rules if isinstance(rule, CoverageRule) and rule.share.lack is Lack.FAILED}
+    of_outages = conditions.keys() | failing
+    members: dict[str | None, list[AlertState]] = defaultdict(list)
     for state in lasting.values():
-        members[state.incident].add(state.alert)
+        members[state.incident].append(state)
     incidents = {key: state.incident for key, state in lasting.items()}
     for is_outage in (False, True):
         starts = [change for change in transitions if change.is_start and (change.alert in outages) is is_outage]
-        open_ones = {
-            name for name, of_it in members.items() if (of_it <= conditions.keys() if is_outage else not of_it & outages)
-        }
         if starts:
-            firing = [state for state in lasting.values() if state.incident in open_ones]
+            begun = min(start.since for start in starts)
+            open_ones = (
+                of_it
+                for of_it in members.values()
+                if all(
+                    state.alert in of_outages or state.since >= begun if is_outage else state.alert not in outages
+                    for state in of_it
+                )
+            )
+            firing = [state for of_it in open_ones for state in of_it]
             name = _find_open(firing, starts[0].slot, judging.group_for) or stable_key(starts[0].slot, str(starts[0].dedup_key))
             incidents |= {start.dedup_key: name for start in starts}
     looked_after = {key: state.acknowledged_by for key, state in lasting.items()}

@@ -14,8 +14,9 @@ from monitor.alerts.incidents import GROUP_FOR, assign_incidents, count_pages, f
 from monitor.alerts.notification_policy import Dispatch, MaintenanceWindow, Matcher, NotificationPolicy, Route, compose_messages
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Silence, Treatment, Updates
-from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, ConditionRule, Severity
+from monitor.model.rankings import ALL, Arm
+from monitor.model.rules import Condition, ConditionRule, CoverageRule, Direction, FixedLimit, Severity
+from monitor.model.statistics import CoverageShare, Lack
 from storage.worked import fired, resolved
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
@@ -350,6 +351,11 @@ CONDITIONS = (
     ConditionRule(alert="Stale", condition=Condition.STALE),
     ConditionRule(alert="NoData", condition=Condition.NO_DATA),
 )
+LISTS_FAILED = CoverageRule(
+    alert="ListsFailed",
+    share=CoverageShare(Lack.FAILED, Arm.CANDIDATE),
+    limit=FixedLimit(direction=Direction.ABOVE, value=0.1, resolve_at=0.1),
+)
 
 
 def begin(slot: datetime, **changes: object) -> tuple[AlertState, Transition]:
@@ -364,7 +370,7 @@ def named(
     group_for: timedelta = GROUP_FOR,
 ) -> tuple[list[AlertState], list[Transition]]:
     states, changes = [state for state, _ in moves], [change for _, change in moves if change is not None]
-    judging = comparison(rules=(rule(), *CONDITIONS), group_for=group_for).judging
+    judging = comparison(rules=(rule(), LISTS_FAILED, *CONDITIONS), group_for=group_for).judging
     found = assign_incidents(states, changes, before, judging)
     return list(found[0]), list(found[1])
 
@@ -407,6 +413,15 @@ def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_suc
     (alone,), _ = named(begin(SLOT, **no_data))
     _, (outage,) = named(begin(SLOT + HOUR, **stale), before=(alone,))
     assert (joined.incident, outage.incident) == (drift.incident, alone.incident)
+
+
+@pytest.mark.parametrize(
+    ("alert", "since", "joins"), [("ListsFailed", 1, True), ("SimilarityLow", 0, True), ("SimilarityLow", 1, False)]
+)
+def test_an_outage_joins_failed_lists_and_what_began_with_it(alert: str, since: int, joins: bool) -> None:
+    (first,), _ = named(begin(SLOT, alert=alert))
+    _, (outage,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", since=SLOT + since * HOUR), before=(first,))
+    assert (outage.incident == first.incident) is joins
 
 
 def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:

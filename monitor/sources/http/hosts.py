@@ -93,7 +93,7 @@ class Breaker:
                 self._probe = asyncio.get_running_loop().create_future()
                 return self._probe
             if (found := await asyncio.shield(self._probe)) is not None:
-                return replace(found, note=f"{found.note}: given up, one request at a time tries again", is_retried=False)
+                return replace(found, note=f"{found.note}, so the others were not asked", is_retried=False)
         return None
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recomm
     assert recommender.most_at_once == 1
     assert len(recommender.asked) - asked <= 3 * len(pulls)
     assert [pull.failures for pull in pulls] == [dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)] * 10
-    assert all("given up, one request at a time tries" in pull.notes[CoverageReason.SERVER_ERROR] for pull in pulls)
+    assert all("so the others were not asked" in pull.notes[CoverageReason.SERVER_ERROR] for pull in pulls)
 
     recommender.otherwise = "ok"
     assert [len(pull.rankings) for pull in pulls_at_once(*[source] * 10)] == [len(USERS)] * 10
@@ -147,7 +147,7 @@ def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addr
     url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(2000)]
     pulls = [source_of(http={"url": f"{url}/{path}/{{user}}"}).pull(request(*users, timeout_s=3000)) for path in "ab"]
     assert [pull.failures for pull in pulls] == [dict.fromkeys(users, CoverageReason.UNREACHABLE)] * 2
-    assert ["given up, one request at a time" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls] == [False, True]
+    assert ["so the others were not asked" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls] == [False, True]
 
 
 def limits_of(knee: Knee, answers: int, seconds: Callable[[int], float], refuses_at: int = 99) -> list[int]:
