@@ -271,7 +271,7 @@ class _HttpPull:
         notes = {}
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
-            told = ", ".join(f"{cause} ({count:,} times)" for cause, count in causes) if len(causes) > 1 else note
+            told = " and ".join(f"{cause} ({count:,} times)" for cause, count in causes) if len(causes) > 1 else note
             notes[reason] = f"{self._options.host}{'' if causes else ':'} {told}"
             if len(pull.failures) == self._count and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys():
                 notes[reason] += f", for everybody: {_LIKELY_OURS[reason]}"
