@@ -28,17 +28,38 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     Every user gets a keyed hash; those with the smallest are drawn. The key of the ``fixed`` users holds seed and family,
     that of the ``rotating`` ones also the slot. So a draw depends on nothing but these and the user: not on the order or
     number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
+
+    Where the sample has a minimum, each segment also holds the so many of all its users whose hash is smallest. By themselves
+    those drawn from all are drawn evenly from each segment too, and so are those of smallest hash: within a segment, and in
+    ``all``, everybody had the same chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2).
+    Whoever is added weighs 1 in that segment and 0 elsewhere. Weights of their own (Horvitz and Thompson 1952) would lower the
+    variance in ``all`` by no more than the share of users in segments so small, and make quantiles and bets inexact.
     """
+    size = comparison.measuring.sample
     order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
-    chosen = (
-        order
-        if comparison.measuring.sample is None
-        else order[_sample(users.users[order], comparison.measuring.sample, comparison, slot)]
-    )
-    segments = {name: categories.take(chosen) for name, categories in users.segments.items()}
+    drawn = np.arange(len(order)) if size is None else _sample(users.users[order], size, comparison, slot)
+    is_topped_up = size is not None and size.minimum > 0
+    order = order if is_topped_up else order[drawn]
+    segments = {name: categories.take(order) for name, categories in users.segments.items()}
     # Judged on all users, not on those drawn: which values have a segment must not change with the draw.
     kept = {name: frequent(categories, comparison.measuring.max_segment_values) for name, categories in users.segments.items()}
-    return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
+    panel = Panel(users=users.users[order], segments=split(len(order), segments, kept))
+    return panel if size is None or not is_topped_up else _top_up(panel, drawn, size.minimum, _fixed_salt(comparison))
+
+
+def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: str) -> Panel:
+    """Of all users those drawn, in each segment beside them the ``minimum`` whose hash is smallest: positions ascend."""
+    hashes = _hashes(everybody.users.to_numpy(dtype=object), salt)
+    is_drawn = np.zeros(len(everybody), dtype=np.bool_)
+    is_drawn[drawn] = True
+    found = {ALL: drawn}
+    for segment, rows in everybody.segments.items():
+        if segment != ALL:
+            first = rows[np.argsort(hashes[rows], kind="stable")[:minimum]]
+            found[segment] = np.union1d(first, rows[is_drawn[rows]])
+    asked = np.unique(np.concatenate([*found.values()]))
+    segments = {segment: np.searchsorted(asked, rows) for segment, rows in found.items()}
+    return Panel(users=everybody.users[asked], segments=segments)
 
 
 def kept_among(users: pd.Index[str], keep: Keep | int, comparison: Comparison) -> npt.NDArray[np.bool_]:
@@ -73,12 +94,14 @@ def _fixed_salt(comparison: Comparison) -> str:
     return f"{comparison.measuring.seed}\0{comparison.family or comparison.name}"
 
 
-def is_sampled(users: pd.Index[str], share: float, comparison: Comparison) -> npt.NDArray[np.bool_]:
-    """Which users are in a seeded sample of about this share of all: bool (n,), each user's by a hash of its own."""
+def is_sampled(panel: Panel, share: float, comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """Which users are in a seeded sample of about this share of those who stand for all: bool (n,), by hashes of their own."""
+    is_drawn = np.zeros(len(panel), dtype=np.bool_)
+    is_drawn[panel.segments[ALL]] = True
     if share >= 1:
-        return np.ones(len(users), dtype=np.bool_)
-    hashes = _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
-    return hashes < np.uint64(share * 2**64)
+        return is_drawn
+    hashes = _hashes(panel.users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
+    return is_drawn & (hashes < np.uint64(share * 2**64))
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:

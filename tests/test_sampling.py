@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -93,6 +94,47 @@ def test_every_user_is_drawn_equally_often_by_rotation() -> None:
         counts[draw(table, size, SLOT + timedelta(days=day)).users] += 1
     chi_square = float(((counts - 40) ** 2 / 32).sum())
     assert chi_square < 85.35  # 0.999 quantile of chi-square with 49 degrees of freedom
+
+
+SIZES = {"UK": 3000, "DE": 900, "AT": 80, "LI": 7}
+COUNTRIES = [name for name, size in SIZES.items() for _ in range(size)]
+PLANS = ["free" if place % 50 else "paid" for place in range(len(COUNTRIES))]
+
+
+def test_a_minimum_is_met_exactly_by_every_segment_and_changes_nothing_of_all() -> None:
+    table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
+    sizes = None, SampleSize(fixed=200), SampleSize(fixed=200, minimum=40)
+    everybody, plain, topped = (draw(table, comparison(sample=size), SLOT) for size in sizes)
+    drawn = {name: len(rows) for name, rows in plain.segments.items()}
+    least = {name: max(min(len(rows), 40), drawn.get(name, 0)) for name, rows in everybody.segments.items()}
+    assert {name: len(rows) for name, rows in topped.segments.items()} == least | {"all": 200}
+    assert list(topped.users[topped.segments["all"]]) == list(plain.users)
+
+
+def test_means_of_all_and_of_segments_are_unbiased_under_a_minimum() -> None:
+    table = users(len(COUNTRIES), country=COUNTRIES, plan=PLANS)
+    of_country = pd.Series(COUNTRIES).map({"UK": 0.8, "DE": 0.6, "AT": 0.2, "LI": 0.0}).to_numpy()
+    noise = np.random.default_rng(5).normal(0, 0.1, len(COUNTRIES))
+    scores = pd.Series(of_country - 0.3 * (np.array(PLANS) == "paid") + noise, index=table.users)
+    size, means = SampleSize(fixed=100, rotating=50, minimum=40), defaultdict[str, list[float]](list)
+    for seed in range(400):
+        panel = draw(table, comparison(sample=size, seed=seed), SLOT)
+        for name, rows in panel.segments.items():
+            means[name].append(scores.loc[panel.users[rows]].mean())
+    for name, rows in draw(table, comparison(sample=None), SLOT).segments.items():
+        error = np.std(means[name]) / 20
+        assert abs(np.mean(means[name]) - scores.iloc[rows].mean()) <= 4 * error + 1e-12, name
+
+
+def test_where_a_tenth_of_the_users_leave_and_others_come_the_rest_of_the_sample_stays() -> None:
+    table, chosen = users(len(COUNTRIES), country=COUNTRIES), comparison(sample=SampleSize(fixed=300, minimum=40))
+    stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
+    names = table.users.where(stays, "new" + table.users)
+    before = set(draw(table, chosen, SLOT).users)
+    after = draw(UserTable(users=names, segments=table.segments), chosen, SLOT + timedelta(days=1))
+    left = before - set(names)
+    assert len(before & set(after.users)) >= 0.95 * len(before - left)
+    assert len(after.segments["country=AT"]) == 40
 
 
 def segments_of(column: pd.Categorical[Any], most: int) -> dict[str, list[int]]:

@@ -10,10 +10,14 @@ from monitor.model.statistics import NoiseFloor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSize:
-    """How many users a panel holds: ``fixed`` ones, the same each run, and ``rotating`` ones, fresh each run."""
+    """How many users a panel holds: ``fixed`` ones, the same each run, and ``rotating`` ones, fresh each run.
+
+    ``minimum``: so many users at least of every segment, those added for it the same each run.
+    """
 
     fixed: int = 0
     rotating: int = 0
+    minimum: int = 0
 
 
 class Keep(StrEnum):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
 
-ALL = "all"  # name of the segment that holds every user of the panel
+ALL = "all"  # name of the segment that stands for all users: everybody in the panel but those added for a segment's minimum
 
 
 # Weights within these can be multiplied by each other four times over, as measures do, and summed up.
@@ -142,7 +142,7 @@ class RelevanceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedUsers:
-    """All users that a run asks: how many, and the names of their segments, ``all`` first."""
+    """The users that stand for all in a run: how many, and the names of the segments asked, ``all`` first."""
 
     count: int
     segments: tuple[str, ...]

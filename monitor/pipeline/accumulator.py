@@ -119,9 +119,9 @@ class RunAccumulator:
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
-            is_whole = self._share >= 1 and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
+            is_looked_at = is_sampled(batch.panel, self._share, self._comparison)
+            is_whole = is_looked_at.all() and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
-            is_looked_at = is_sampled(batch.panel.users, self._share, self._comparison)
             self._sampled.append((take_users(batch, is_looked_at), take_scores(scores, is_looked_at[pairing.panel_rows])))
             self._gather(scores)
 

@@ -145,8 +145,9 @@ def _from_lists(
     comparison: Comparison, record: RunRecord, lists: KeptLists | None, names: Iterable[str]
 ) -> tuple[Summary, ...]:
     metrics = [metric for name in names if parse_derived(name)[0] is None and (metric := parse(name)).need is None]
-    is_whole = lists is not None and record.coverage is not None and len(lists.panel) == record.coverage.all.paired
-    if lists is None or not is_whole or not metrics:
+    if lists is None or record.coverage is None or not metrics:
+        return ()
+    if len(lists.segments.get(ALL, ())) != record.coverage.all.paired:
         return ()
     k = comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics)

@@ -12,6 +12,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import (
+    ALL,
     Arm,
     AskedUsers,
     CoverageReason,
@@ -166,7 +167,7 @@ def pull_all(
     users = arms.hide(users)
     users = users if last is None else replace(users, again=Pull(rankings=last, failures={}))
     return Answers(
-        asked=AskedUsers(count=len(panel), segments=tuple(panel.segments)),
+        asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
         lacks=tuple(filter(None, lacks)),
         weights=weights.answer,

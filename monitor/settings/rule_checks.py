@@ -153,7 +153,7 @@ def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     users, least = comparison.get("users"), rule.get("min_users")
     if users is None or (size := users.sample_size) is None or least is None:
         return
-    asked = size.fixed + size.rotating
+    asked = max(size.fixed + size.rotating, size.minimum)
     if least > asked:
         where = ("min_users",) if rule.has("min_users") else ()
         yield Problem(where, f"could never judge: min_users is {least}, and a run asks for {asked} users")

@@ -91,6 +91,13 @@ class SampleOptions(Options):
 
     fixed: int = Field(default=0, ge=0, le=10**8, description="Users that are the same each run; they carry the trend.")
     rotating: int = Field(default=0, ge=0, le=10**8, description="Users drawn fresh each run; they carry the decisions.")
+    minimum: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="So many users at least of every segment, or all it has. Those added for it, the same each run, count in "
+        "that segment alone, so that no figure of all users, or of another segment, leans towards them.",
+    )
 
     def _problems(self) -> Iterator[str]:
         if self.fixed + self.rotating == 0:
@@ -129,7 +136,11 @@ class UsersOptions(OneOf):
         """How many users of each kind a run asks for, None for everybody."""
         if self.sample is None or isinstance(self.sample, int):
             return None if self.sample is None else SampleSize(fixed=self.sample)
-        return SampleSize(fixed=self.sample.fixed, rotating=self.sample.rotating)
+        return SampleSize(fixed=self.sample.fixed, rotating=self.sample.rotating, minimum=self.sample.minimum or 0)
+
+    def _problems(self) -> Iterator[str]:
+        if self.sample_size is not None and self.sample_size.minimum and not self.segments:
+            yield "sample.minimum needs segments: name the columns that they are made of"
 
 
 def all_users_problem(baseline: SourceOptions) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from factories import SLOT, claim, comparison, coverage_rule, pull, rule
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
-from monitor.model.comparison import Keep
+from monitor.model.comparison import Keep, SampleSize
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
@@ -55,6 +55,25 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None
     full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
     result = ran(full, *lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
+
+
+def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
+    names = [f"u{place:02}" for place in range(40)]
+    lists = pull({name: [1, 2] for name in names}), pull({name: [1, place] for place, name in enumerate(names, 2)})
+    asked = users(*names, country=["DE" if place % 10 == 0 else "UK" for place in range(40)])
+    plain, topped = (
+        ran(comparison(k=2, arm_metrics=("catalogue_coverage",), sample=SampleSize(fixed=12, minimum=least)), *lists, asked)
+        for least in (0, 4)
+    )
+    for told in ("summaries", "arm_scores"):
+        before, after = ([each for each in getattr(run, told) if each.segment == "all"] for run in (plain, topped))
+        assert before
+        assert before == after
+    assert topped.coverage is not None
+    assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {("all", 12), ("country=DE", 4)}
+    assert {each.n for each in topped.summaries if each.segment == "country=DE"} == {4}
+    assert topped.split == plain.split
+    assert topped.explanation == plain.explanation
 
 
 def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,16 @@ def test_only_rotating_users_count(world: Gated) -> None:
     found = world.ask()
     assert [run.users for run in found.runs] == [200, 200]
     assert found.segments[0].mean_best == pytest.approx(-0.4)
+
+
+def test_users_added_for_a_segment_stand_for_that_segment_alone_and_are_no_new_evidence(store: SqlStore) -> None:
+    world = Gated(store, sampled(sample=SampleSize(fixed=20, rotating=200, minimum=100)))
+    drawn = [set(draw(world.users, sampled(), SLOT + day * DAY).users) for day in range(2)]
+    for asked in drawn:
+        world.run(partial(lambda asked, names: np.where(np.isin(names, list(asked)), -0.4, 2.0), asked))
+    found = world.ask(segments=("all", "each"))
+    assert found.runs == world.ask().runs
+    assert [each.mean_best for each in found.segments] == pytest.approx([-0.4] * len(found.segments))
 
 
 def _fixed_of(world: Gated) -> list[str]:

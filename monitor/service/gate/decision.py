@@ -137,9 +137,9 @@ def _prefix(each: GateResult) -> str:
 
 
 def decide(history: History, settings: Settings, question: Question, clock: Clock, *, most_looks: int = 0) -> Certificate:
-    """Answer the question by what is stored now, see `judge_stored`. The source of users is asked where it names segments."""
+    """Answer the question by what is stored now, see `judge_stored`. The source of users is asked for segments."""
     judge = partial(judge_stored, history, question, clock, most_looks=most_looks)
-    if question.segments == (ALL,):
+    if not question.needs_panel:
         return judge()
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
     users = open_users(options.users, options.baseline)
@@ -151,7 +151,7 @@ def judge_stored(
 ) -> Certificate:
     """The certificate. InputError for a segment that no run has, and for scores out of their range.
 
-    ``users`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for. ``most_looks``: how
+    ``users`` give the segments of runs whose lists were not kept: None where it `needs_panel` not. ``most_looks``: how
     many looks, evenly among the runs, the certificate's course has at most.
     """
     selected = select_runs(history, question)

@@ -112,10 +112,12 @@ def read_run(run: Run, history: History, question: Question, users: UsersAt | No
     is_rotating = ~kept_among(scores.users, Keep.PANEL, question.comparison) | question.is_census
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}
-    record = None if question.segments == (ALL,) else history.record(run.id)
+    record = history.record(run.id) if question.needs_panel else None
     if users is not None and record is not None and record.coverage is not None:
-        panel, parts = _panel(run, history, question, scores.users, users), record.coverage.rows[1:]
-        members |= {part.segment: (_rows(panel, part.segment, scores.users), part.asked) for part in parts}
+        panel, parts = _panel(run, history, question, scores.users, users), record.coverage.rows
+        members = {part.segment: (_rows(panel, part.segment, scores.users), part.asked) for part in parts}
+        # Who was added for a segment's minimum comes back in each run, as the fixed ones do.
+        is_rotating &= np.isin(whole[0], members[ALL][0]) | question.is_census
     excesses = excess.of(scores.by_metric[excess.series])
     segments = {
         name: _sampled_segment(excesses[rows][is_rotating[rows]], asked - len(rows), excess.scale)
@@ -134,7 +136,7 @@ def _panel(run: Run, history: History, question: Question, scored: "pd.Index[str
         return kept.panel
     # A draw gives the same users as long as the source lists the same.
     panel = draw(users(run.slot), question.comparison, run.slot)
-    if len(panel) != run.asked or not scored.isin(panel.users).all():
+    if len(panel.segments[ALL]) != run.asked or not scored.isin(panel.users).all():
         msg = (
             f"segments of the run of {format_instant(run.slot)} are not known any more: the users are others by now. "
             "Set keep_lists: all, which keeps segments with the newest run, or judge newer runs with --since"

@@ -112,6 +112,12 @@ class Question:
         return "everybody was asked" if sample is None else f"the same {sample.fixed:,} users are asked in each run"
 
     @property
+    def needs_panel(self) -> bool:
+        """Whether it takes a run's segments to judge it: without a minimum for them everybody stands for all."""
+        sample = self.comparison.measuring.sample
+        return self.segments != (ALL,) or (sample is not None and sample.minimum > 0)
+
+    @property
     def has_floor(self) -> bool:
         """Whether the excess over the noise floor is judged; measures of relevance have no floor."""
         is_wanted = self.comparison.measuring.noise_floor is not None and self.reference is None
