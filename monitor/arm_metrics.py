@@ -13,20 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from monitor.errors import MetricError
-from monitor.kernels.exposure import (
-    catalogue_coverage,
-    churn,
-    compact_codes,
-    count_items,
-    entropy,
-    first_differs,
-    gini,
-    is_top_reversed,
-    is_unchanged,
-    kolmogorov_smirnov,
-    largest_group,
-    number_repeated,
-)
+from monitor.kernels import exposure
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.rankings import Arm, PairBatch
 from monitor.model.runs import ArmScore
@@ -86,7 +73,7 @@ class Listing:
     @cached_property
     def exposure(self) -> tuple[Integers, Integers]:
         """The m items listed, ascending, and how often each is: two integer arrays (m,), counts at least 1."""
-        return count_items(self._whole.codes, self._rows, self._whole.items)
+        return exposure.count_items(self._whole.codes, self._rows, self._whole.items)
 
     @property
     def counts(self) -> Integers:
@@ -96,7 +83,7 @@ class Listing:
     @property
     def largest_group(self) -> int:
         """How many users have the most common list."""
-        return largest_group(self._whole.repeated[self._rows])
+        return exposure.largest_group(self._whole.repeated[self._rows])
 
     def known(self, name: str) -> Floats:
         """The values of that name that are known: float64, flat, none where nothing is."""
@@ -138,7 +125,7 @@ def _normalized_entropy(listing: Listing) -> float | None:
     if listing.catalogue < 2:  # noqa: PLR2004 - a single item has nothing to be spread over
         return None
     # Rounding may leave a little above 1.
-    return min(1.0, entropy(listing.counts) / math.log2(listing.catalogue))
+    return min(1.0, exposure.entropy(listing.counts) / math.log2(listing.catalogue))
 
 
 def _mean(known: Floats) -> float | None:
@@ -154,7 +141,7 @@ def _novelty(listing: Listing) -> float | None:
 
 def _score_shift(listing: Listing) -> float | None:
     baseline, candidate = listing.known("baseline_scores"), listing.known("candidate_scores")
-    return kolmogorov_smirnov(baseline, candidate) if len(baseline) and len(candidate) else None
+    return exposure.kolmogorov_smirnov(baseline, candidate) if len(baseline) and len(candidate) else None
 
 
 def _mean_over_users(
@@ -175,13 +162,13 @@ def _mean_over_users(
 _MEASURES = (
     ArmMetric(
         name="catalogue_coverage",
-        measure=lambda listing: catalogue_coverage(listing.counts, listing.catalogue),
+        measure=lambda listing: exposure.catalogue_coverage(listing.counts, listing.catalogue),
         meaning="Share of the catalogue that is listed to anybody; high: many items get a chance",
         source="Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage",
     ),
     ArmMetric(
         name="exposure_entropy",
-        measure=lambda listing: entropy(listing.counts),
+        measure=lambda listing: exposure.entropy(listing.counts),
         high=math.inf,
         meaning="Variety of what is listed, in bits; one more is twice as many items listed equally often",
         source="Shannon (1948), A mathematical theory of communication, section 6",
@@ -194,7 +181,7 @@ _MEASURES = (
     ),
     ArmMetric(
         name="exposure_gini",
-        measure=lambda listing: gini(listing.counts, listing.catalogue),
+        measure=lambda listing: exposure.gini(listing.counts, listing.catalogue),
         meaning="Inequality of the items' exposure, those never listed included; high: few items have most places",
         source="Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall",
     ),
@@ -305,11 +292,11 @@ def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmSc
 
 
 def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]) -> dict[Arm, ArmLists]:
-    baseline, candidate, items = compact_codes(batch.baseline, batch.candidate)
+    baseline, candidate, items = exposure.compact_codes(batch.baseline, batch.candidate)
     scores, weights = batch.scores, batch.weights
     between = {
-        Lack.REVERSED: is_top_reversed(baseline, candidate),
-        Lack.FIRST_DIFFERS: first_differs(baseline, candidate),
+        Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
+        Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
         **({"baseline_scores": scores.baseline, "candidate_scores": scores.candidate} if scores else {}),
     }
     return {
@@ -318,7 +305,7 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
             items=len(items),
             # A catalogue smaller than what is listed would give coverage above 1.
             catalogue=max(catalogue_size or 0, len(items)),
-            repeated=number_repeated(codes),
+            repeated=exposure.number_repeated(codes),
             known={
                 **(between if arm is Arm.CANDIDATE else {}),
                 **({"weights": weights.of(arm)} if weights else {}),
@@ -334,4 +321,4 @@ def _against_last(codes: Codes, lengths: Codes, last: LastLists | None) -> dict[
     if last is None:
         return {}
     lists = codes, lengths, last.codes, last.lengths
-    return {CHURN: churn(*lists), Lack.UNCHANGED: is_unchanged(*lists)}
+    return {CHURN: exposure.churn(*lists), Lack.UNCHANGED: exposure.is_unchanged(*lists)}

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli import output
 from monitor.cli.on_call import transition_dict
-from monitor.cli.output import (
-    cells_of,
-    instant,
-    number,
-    print_json,
-    print_line,
-    print_records,
-    print_table,
-    require_writable,
-    write_page,
-)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 
 if TYPE_CHECKING:
@@ -62,15 +52,15 @@ def backtest(  # noqa: PLR0913 - the command's options
 
     first, last = parse_period(start, end)
     if html is not None:
-        require_writable(html)
+        output.require_writable(html)
     chosen = [to_comparison(each) for each in load_with_rules(config, rules, comparisons or ())]
     with opened_store(load_database_settings(config).database) as store:
         found = [judge_again(each, store, start=first, end=last) for each in chosen]
     if html is not None:
-        write_page(html, f"backtest of {rules.name}", "backtest.html", [_as_page(each) for each in found])
+        output.write_page(html, f"backtest of {rules.name}", "backtest.html", [_as_page(each) for each in found])
     for each in found:
         if as_json:
-            print_json(_as_dict(each))
+            output.print_json(_as_dict(each))
         else:
             _print(each)
 
@@ -99,12 +89,12 @@ def _as_dict(found: Backtest) -> dict[str, object]:
 
 
 def _print(found: Backtest) -> None:
-    print_line(_runs_line(found))
+    output.print_line(_runs_line(found))
     if changes := _announced(found.transitions):
-        print_records(map(transition_dict, changes), _CHANGES, as_json=False, title="These rules would have sent")
-    print_table(("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(found))
+        output.print_records(map(transition_dict, changes), _CHANGES, as_json=False, title="These rules would have sent")
+    output.print_table(("alert", "pages with these rules>", "pages that were sent or shown>"), _page_rows(found))
     for line in _lacking_lines(found):
-        print_line(line)
+        output.print_line(line)
 
 
 def _runs_line(found: Backtest) -> str:
@@ -135,7 +125,7 @@ def _as_page(found: Backtest) -> dict[str, object]:
         "lines": [_runs_line(found), *_lacking_lines(found)],
         "pages": _page_rows(found),
         "charts": [(f"{each.statistic} of {each.metric}, all", _draw(found, each)) for each in found.measured],
-        "changes": [(title, cells_of(map(transition_dict, _announced(made)), _CHANGES)) for title, made in changes],
+        "changes": [(title, output.cells_of(map(transition_dict, _announced(made)), _CHANGES)) for title, made in changes],
     }
 
 
@@ -157,7 +147,7 @@ def _draw(found: Backtest, subject: Subject) -> Markup:
     groups = [slots[start : start + step] for start in range(0, len(slots), step)]
     shown = [min(group, key=lambda each: math.inf if each[1] is None else sign * each[1]) for group in groups]
     return draw_series(
-        [Point(at=at, value=value, note=f"{instant(at)}: {number(value)}") for at, value in shown],
+        [Point(at=at, value=value, note=f"{output.instant(at)}: {output.number(value)}") for at, value in shown],
         label=f"{subject.statistic} of {subject.metric} over {len(slots):,} runs",
         levels=[
             Level(value=each.threshold, name=each.alert, kind="limit") for each in rules if isinstance(each.limit, FixedLimit)

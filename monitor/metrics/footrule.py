@@ -4,15 +4,7 @@ import math
 
 import numpy as np
 
-from monitor.kernels.footrule import (
-    element_weighted_footrule,
-    element_weighted_footrule_normalized,
-    footrule,
-    footrule_normalized,
-    generalized_footrule,
-    topk_footrule,
-    topk_footrule_normalized,
-)
+from monitor.kernels import footrule
 from monitor.kernels.sets import expect_over_shared
 from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeighted, WeightedOrderDistance
 
@@ -20,7 +12,7 @@ from monitor.metrics.metric import Distance, Need, OrderDistance, PositionWeight
 class Footrule(OrderDistance):
     """How far the items in common move among each other, summed up."""
 
-    kernel = staticmethod(footrule)
+    kernel = staticmethod(footrule.footrule)
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -36,7 +28,7 @@ class Footrule(OrderDistance):
 class FootruleNormalized(OrderDistance):
     """How far the items in common move among each other, as a share of the most they could."""
 
-    kernel = staticmethod(footrule_normalized)
+    kernel = staticmethod(footrule.footrule_normalized)
     high = 1.0
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
@@ -49,7 +41,7 @@ class FootruleNormalized(OrderDistance):
 class TopkFootrule(Distance):
     """How far the items of either list move, absent ones ranked right behind the list."""
 
-    kernel = staticmethod(topk_footrule)
+    kernel = staticmethod(footrule.topk_footrule)
     disjoint = None
     one_empty = math.nan
     uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
@@ -67,7 +59,7 @@ class TopkFootrule(Distance):
 class TopkFootruleNormalized(Distance):
     """`topk_footrule` divided by its value on disjoint lists of the same lengths."""
 
-    kernel = staticmethod(topk_footrule_normalized)
+    kernel = staticmethod(footrule.topk_footrule_normalized)
     high = 1.0
     disjoint = 1.0
     one_empty = 1.0
@@ -82,18 +74,18 @@ class TopkFootruleNormalized(Distance):
 class ElementWeightedFootrule(WeightedOrderDistance):
     """How much weight the items in common move past, each counting its own weight."""
 
-    kernel = staticmethod(element_weighted_footrule)
+    kernel = staticmethod(footrule.element_weighted_footrule)
 
 
 class ElementWeightedFootruleNormalized(WeightedOrderDistance):
     """How much weight the items in common move past, as a share of the most they could."""
 
-    kernel = staticmethod(element_weighted_footrule_normalized)
+    kernel = staticmethod(footrule.element_weighted_footrule_normalized)
     high = 1.0
 
 
 class GeneralizedFootrule(PositionWeighted):
     """How far the items in common move, weighted by the items and by how near the top they move."""
 
-    kernel = staticmethod(generalized_footrule)
+    kernel = staticmethod(footrule.generalized_footrule)
     need = Need.ITEM_WEIGHTS

@@ -7,25 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.errors import MetricError
-from monitor.kernels.kendall.element_weighted import (
-    element_weighted_kendall_distance,
-    element_weighted_kendall_distance_normalized,
-    element_weighted_tau,
-    expect_position_weighted,
-    generalized_kendall_distance,
-    position_weighted_kendall_distance,
-)
-from monitor.kernels.kendall.unweighted import (
-    appended_tau,
-    extended_tau,
-    extended_tau_unscaled,
-    kendall_distance,
-    kendall_distance_normalized,
-    kendall_tau,
-    topk_kendall,
-    topk_kendall_normalized,
-)
-from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.kernels.kendall import element_weighted, unweighted, weighted
 from monitor.kernels.sets import common_by_chance, expect_extended_surplus, expect_over_shared, expect_topk_kendall
 from monitor.metrics.metric import (
     Correlation,
@@ -44,7 +26,7 @@ _NEGLIGIBLE = 1e-12
 class KendallTau(OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
-    kernel = staticmethod(kendall_tau)
+    kernel = staticmethod(unweighted.kendall_tau)
     ties = "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a list's are; none without scores"
     source = "Kendall (1938, 1945)"
 
@@ -52,7 +34,7 @@ class KendallTau(OrderCorrelation):
 class KendallDistance(OrderDistance):
     """Pairs of common items that the lists order in opposite ways."""
 
-    kernel = staticmethod(kendall_distance)
+    kernel = staticmethod(unweighted.kendall_distance)
     source = "Kendall, A new measure of rank correlation (1938)"
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -68,7 +50,7 @@ class KendallDistance(OrderDistance):
 class KendallDistanceNormalized(OrderDistance):
     """Share of the pairs of common items that the lists order in opposite ways."""
 
-    kernel = staticmethod(kendall_distance_normalized)
+    kernel = staticmethod(unweighted.kendall_distance_normalized)
     high = 1.0
     source = "Kendall, A new measure of rank correlation (1938)"
 
@@ -102,7 +84,7 @@ class TopkPairs(Distance, ABC):
 class TopkKendall(TopkPairs):
     """Pairs of items of either list that the lists order in opposite ways."""
 
-    kernel = staticmethod(topk_kendall)
+    kernel = staticmethod(unweighted.topk_kendall)
     disjoint = None
     one_empty = math.nan
 
@@ -118,7 +100,7 @@ class TopkKendall(TopkPairs):
 class TopkKendallNormalized(TopkPairs):
     """`topk_kendall` divided by its value on disjoint lists of the same lengths, at the same ``penalty``."""
 
-    kernel = staticmethod(topk_kendall_normalized)
+    kernel = staticmethod(unweighted.topk_kendall_normalized)
     high = 1.0
     disjoint = 1.0
     one_empty = 1.0
@@ -131,7 +113,7 @@ class TopkKendallNormalized(TopkPairs):
 class WeightedTau(OrderCorrelation):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
-    kernel = staticmethod(weighted_tau)
+    kernel = staticmethod(weighted.weighted_tau)
     ties = "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
     source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
 
@@ -139,7 +121,7 @@ class WeightedTau(OrderCorrelation):
 class TauAp(OrderCorrelation):
     """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
 
-    kernel = staticmethod(tau_ap)
+    kernel = staticmethod(weighted.tau_ap)
     is_symmetric = False
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
@@ -147,14 +129,14 @@ class TauAp(OrderCorrelation):
 class TauApSymmetric(OrderCorrelation):
     """Mean of `tau_ap` with either list as the truth."""
 
-    kernel = staticmethod(tau_ap_symmetric)
+    kernel = staticmethod(weighted.tau_ap_symmetric)
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
 
 class PositionWeightedKendallDistance(PositionWeighted):
     """Pairs of common items in opposite order, those that move at the top counting most."""
 
-    kernel = staticmethod(position_weighted_kendall_distance)
+    kernel = staticmethod(element_weighted.position_weighted_kendall_distance)
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to all pairs of k items: no step costs more than the first, 1."""
@@ -166,34 +148,34 @@ class PositionWeightedKendallDistance(PositionWeighted):
         if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
             return None  # the sum costs the square of the items shared
         values = np.zeros(k + 1)
-        values[: most + 1] = expect_position_weighted(most, self.discount)
+        values[: most + 1] = element_weighted.expect_position_weighted(most, self.discount)
         return expect_over_shared(k, catalogue, values, least=2)
 
 
 class ElementWeightedKendallDistance(WeightedOrderDistance):
     """Pairs of common items in opposite order, each counting the product of the items' weights."""
 
-    kernel = staticmethod(element_weighted_kendall_distance)
+    kernel = staticmethod(element_weighted.element_weighted_kendall_distance)
 
 
 class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
     """Share of the weight of pairs of common items that stands in opposite order."""
 
-    kernel = staticmethod(element_weighted_kendall_distance_normalized)
+    kernel = staticmethod(element_weighted.element_weighted_kendall_distance_normalized)
     high = 1.0
 
 
 class GeneralizedKendallDistance(PositionWeighted):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
 
-    kernel = staticmethod(generalized_kendall_distance)
+    kernel = staticmethod(element_weighted.generalized_kendall_distance)
     need = Need.ITEM_WEIGHTS
 
 
 class ExtendedTau(Correlation):
     """Order and membership together, every rank alike."""
 
-    kernel = staticmethod(extended_tau)
+    kernel = staticmethod(unweighted.extended_tau)
     disjoint = -1.0
     one_empty = -1.0
     uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
@@ -208,7 +190,7 @@ class ExtendedTau(Correlation):
 class ExtendedTauUnscaled(Correlation):
     """Extended tau as published, its lowest value depending on the lengths."""
 
-    kernel = staticmethod(extended_tau_unscaled)
+    kernel = staticmethod(unweighted.extended_tau_unscaled)
     disjoint = None
     one_empty = math.nan
     uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
@@ -222,7 +204,7 @@ class ExtendedTauUnscaled(Correlation):
 class AppendedTau(Correlation):
     """Tau-b over the items of both lists, each list's mismatches tied behind the other's end."""
 
-    kernel = staticmethod(appended_tau)
+    kernel = staticmethod(unweighted.appended_tau)
     disjoint = None
     one_empty = math.nan
     uneven = "exact, but a list that lacks only the last item of the other scores 1; NaN for identical lists of one item"
@@ -241,7 +223,7 @@ class AppendedTau(Correlation):
 class ElementWeightedTau(Correlation):
     """Order and membership together, an item of weight w counting as w items."""
 
-    kernel = staticmethod(element_weighted_tau)
+    kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0
     one_empty = -1.0
     uneven = "exact: a universe of as much weight as both lists have; a proper prefix scores under 1"

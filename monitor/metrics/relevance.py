@@ -6,22 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from monitor.kernels import Alignment
-from monitor.kernels.relevance import (
-    ARMS,
-    DIFFERENCE,
-    GAINS,
-    LINEAR,
-    average_precision,
-    cg,
-    dcg,
-    expected_ndcg_vs_baseline,
-    ndcg,
-    ndcg_vs_baseline,
-    of_arm,
-    recall,
-    reciprocal_rank,
-)
+from monitor.kernels import Alignment, relevance
 from monitor.metrics.metric import Metric, Need, Similarity
 from monitor.model.arrays import Floats
 
@@ -33,7 +18,7 @@ class OfArm(Metric, ABC):
     Above 0 the candidate is better, and identical lists give 0. Undefined for users of whom no relevance is known.
     """
 
-    arm: str = DIFFERENCE
+    arm: str = relevance.DIFFERENCE
 
     low = -1.0
     high = 1.0
@@ -42,24 +27,24 @@ class OfArm(Metric, ABC):
     disjoint = None
     one_empty = None
     need = Need.RELEVANCE
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": ARMS}
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
     def bounds(self, k: int) -> tuple[float, float]:
         """From 0 up for one arm, the whole range for the difference."""
         del k
-        return (self.low if self.arm == DIFFERENCE else 0.0), self.high
+        return (self.low if self.arm == relevance.DIFFERENCE else 0.0), self.high
 
     def measure(self, alignment: Alignment) -> Floats:
         """What each user's list is worth, in the arm or as a difference; kernels take grades, labels and own parameters."""
         own = [getattr(self, name) for name in self.parameters() if name != "arm"]
-        return of_arm(alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own))
+        return relevance.of_arm(alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own))
 
 
 class Cg(OfArm):
     """Sum of the grades of the items listed."""
 
     name = "cg"
-    kernel = staticmethod(lambda grades, _: cg(grades))
+    kernel = staticmethod(lambda grades, _: relevance.cg(grades))
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
@@ -70,9 +55,9 @@ class Cg(OfArm):
 class Discounted(OfArm, ABC):
     """A measure of gains that are worth less the lower they stand."""
 
-    gain: str = LINEAR
+    gain: str = relevance.LINEAR
 
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": ARMS, "gain": GAINS}
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS, "gain": relevance.GAINS}
     source = (
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
     )
@@ -85,7 +70,7 @@ class Dcg(Discounted):
     """
 
     name = "dcg"
-    kernel = staticmethod(lambda grades, _, gain: dcg(grades, gain))
+    kernel = staticmethod(lambda grades, _, gain: relevance.dcg(grades, gain))
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
@@ -98,7 +83,7 @@ class Ndcg(Discounted):
     """
 
     name = "ndcg"
-    kernel = staticmethod(lambda grades, labels, gain: ndcg(grades, labels.ideal, gain))
+    kernel = staticmethod(lambda grades, labels, gain: relevance.ndcg(grades, labels.ideal, gain))
     uneven = "exact: the ideal is as deep as the metric, so that a list too short loses by it"
 
 
@@ -110,17 +95,17 @@ class NdcgVsBaseline(Similarity):
     candidate better than its baseline loses by it like one that is worse.
     """
 
-    gain: str = LINEAR
+    gain: str = relevance.LINEAR
 
-    kernel = staticmethod(ndcg_vs_baseline)
+    kernel = staticmethod(relevance.ndcg_vs_baseline)
     is_symmetric = False
     uneven = "exact: a candidate cut short loses what it lacks; items beyond the baseline's length add nothing"
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"gain": GAINS}
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"gain": relevance.GAINS}
     source = "NDCG of Järvelin and Kekäläinen (2002) with the baseline's ranks as grades"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Exact: the mean of a ratio whose denominator is fixed."""
-        return expected_ndcg_vs_baseline(k, catalogue, self.gain)
+        return relevance.expected_ndcg_vs_baseline(k, catalogue, self.gain)
 
 
 class Map(OfArm):
@@ -130,7 +115,7 @@ class Map(OfArm):
     """
 
     name = "map"
-    kernel = staticmethod(lambda grades, labels: average_precision(grades, labels.relevant))
+    kernel = staticmethod(lambda grades, labels: relevance.average_precision(grades, labels.relevant))
     uneven = "exact: a relevant item that a short list lacks adds nothing"
     source = "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
 
@@ -139,7 +124,7 @@ class Mrr(OfArm):
     """1 / rank of the first relevant item, whose mean is the MRR."""
 
     name = "mrr"
-    kernel = staticmethod(lambda grades, _: reciprocal_rank(grades))
+    kernel = staticmethod(lambda grades, _: relevance.reciprocal_rank(grades))
     uneven = "exact: a list that ends before its first relevant item scores 0"
     source = "Voorhees (1999), The TREC-8 question answering track report"
 
@@ -148,6 +133,6 @@ class Recall(OfArm):
     """Share of the user's relevant items that are listed."""
 
     name = "recall"
-    kernel = staticmethod(lambda grades, labels: recall(grades, labels.relevant))
+    kernel = staticmethod(lambda grades, labels: relevance.recall(grades, labels.relevant))
     uneven = "exact: a shorter list has fewer places to be right in"
     source = "recall@k, relevant items listed / relevant items"

@@ -13,17 +13,7 @@ from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, It
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
-from monitor.pipeline.score import (
-    add_floor,
-    join_scores,
-    leading_metric,
-    measure_floor,
-    scorable_metrics,
-    score_ranges,
-    show_user,
-    take_scores,
-    wanted_statistics,
-)
+from monitor.pipeline import score
 from monitor.pipeline.user_batches import join_segments, join_tables, join_users, pair_users, sort_users, take_kept, take_users
 from monitor.sampling import is_sampled, kept_among
 from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
@@ -84,7 +74,7 @@ class RunAccumulator:
         self._stage = stage
         self._segments = asked.segments
         self._share = sampled_users / max(1, asked.count)
-        self._summaries = SummaryAccumulator(self._segments, wanted_statistics(comparison.judging.similarity_rules))
+        self._summaries = SummaryAccumulator(self._segments, score.wanted_statistics(comparison.judging.similarity_rules))
         self._coverage: list[Coverage] = []
         self._gather = gather
         self._lists: list[KeptLists] = []
@@ -100,15 +90,15 @@ class RunAccumulator:
         with self._stage("pair"):
             pairing = pair_users(batch, measuring.k)
         with self._stage("score"):
-            metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
-            floor = measure_floor(batch, pairing, measuring.k, metrics)
-            by_metric, bounds = add_floor(score_all(pairing.batch, metrics), floor, metrics, measuring.k)
+            metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
+            floor = score.measure_floor(batch, pairing, measuring.k, metrics)
+            by_metric, bounds = score.add_floor(score_all(pairing.batch, metrics), floor, metrics, measuring.k)
         with self._stage("summarize"):
             rows = rows_of_segments(batch.panel, pairing.panel_rows)
             scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
             self.metrics = tuple(dict.fromkeys((*self.metrics, *metrics)))
             self.listed.add(pairing)
-            self._summaries.add(rows, by_metric, score_ranges(metrics, measuring.k) | bounds)
+            self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
             self._unmeasured |= dict.fromkeys(unmeasured)
             self._unlike.append(pairing.unlike_ids)
@@ -122,7 +112,7 @@ class RunAccumulator:
             is_looked_at = is_sampled(batch.panel, self._share, self._comparison)
             is_whole = is_looked_at.all() and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
-            self._sampled.append((take_users(batch, is_looked_at), take_scores(scores, is_looked_at[pairing.panel_rows])))
+            self._sampled.append((take_users(batch, is_looked_at), score.take_scores(scores, is_looked_at[pairing.panel_rows])))
             self._gather(scores)
 
     def part(self, scores: Scores) -> RunPart:
@@ -221,7 +211,7 @@ class RunAccumulator:
 
     def _join_sampled(self) -> tuple[UserBatch, Scores]:
         parts, self._sampled = self._sampled, []
-        return join_users([users for users, _ in parts], self._segments), join_scores([scores for _, scores in parts])
+        return join_users([users for users, _ in parts], self._segments), score.join_scores([scores for _, scores in parts])
 
     @property
     def worst(self) -> tuple[Evidence, ...]:
@@ -230,7 +220,7 @@ class RunAccumulator:
 
     def evidence(self, sample: Sample) -> tuple[Evidence, ...]:
         """Lists of the worst users of all, and of ordinary ones of the sample."""
-        worst, metric = self.worst, leading_metric(self._comparison, self.metrics)
+        worst, metric = self.worst, score.leading_metric(self._comparison, self.metrics)
         median = self._summaries.median(str(metric))
         if metric is None or median is None:
             return worst
@@ -239,20 +229,20 @@ class RunAccumulator:
         values[sample.scores.users.isin([each.user for each in worst])] = np.nan
         rows = ordinary_rows(values, self._comparison.measuring.evidence_users, median)
         ordinary = [
-            show_user(sample.pairing, sample.scores, int(row), EvidenceKind.REPRESENTATIVE, position)
+            score.show_user(sample.pairing, sample.scores, int(row), EvidenceKind.REPRESENTATIVE, position)
             for position, row in enumerate(rows)
         ]
         return (*worst, *ordinary)
 
     def _keep_worst(self, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]) -> None:
-        metric = leading_metric(self._comparison, metrics)
+        metric = score.leading_metric(self._comparison, metrics)
         if metric is None:
             return
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
         found = list(self._worst)
         for row in worst_rows(values, scores.users, count, higher_is_more_alike=is_alike).tolist():
-            shown = show_user(pairing, scores, row, EvidenceKind.WORST, 0)
+            shown = score.show_user(pairing, scores, row, EvidenceKind.WORST, 0)
             found.append((float(values[row] if is_alike else -values[row]), shown.user, shown))
         self._rank_worst(found)
 

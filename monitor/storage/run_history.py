@@ -16,20 +16,10 @@ from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import RUN_MARK, Evidence, KeptLists, LatestRun, Run, RunRecord, RunStatus, Scores, Watermark
+from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states, transition_of_row
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
 from monitor.storage.rows import from_row
-from monitor.storage.run_results import (
-    arm_scores_of,
-    coverage_of,
-    evidence_of,
-    expectations_of,
-    explanations_of,
-    lessons_of,
-    splits_of,
-    standstills_of,
-    summaries_of,
-)
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import coverage, runs, summaries
 from monitor.storage.transactions import Database
@@ -91,7 +81,7 @@ class SqlHistory:
         with self._database.read() as connection:
             newest = [_newest_finished(connection, name, until) for name in dict.fromkeys(comparisons)]
             records = _records(connection, [run for run in newest if run is not None])
-            expected = expectations_of(connection, [record.run.id for record in records])
+            expected = run_results.expectations_of(connection, [record.run.id for record in records])
             return tuple(_latest(connection, record, expected.get(record.run.id, ())) for record in records)
 
     def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
@@ -131,7 +121,7 @@ class SqlHistory:
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
-            return evidence_of(connection, run_id)
+            return run_results.evidence_of(connection, run_id)
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         with self._database.read() as connection:
@@ -148,15 +138,15 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
         return ()
     newest = _newest_ok(connection, request, request.runs)
     ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
-    lessons = lessons_of(connection, ids)
-    standstills = standstills_of(connection, ids[-1:])  # each run counts on from the one before
+    lessons = run_results.lessons_of(connection, ids)
+    standstills = run_results.standstills_of(connection, ids[-1:])  # each run counts on from the one before
     past = [
         PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}), standstills=standstills.get(run_id, {}))
         for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
     ]
     wanted = request.series.items()
     lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
-    measured = summaries_of(connection, lacking) if lacking else {}
+    measured = run_results.summaries_of(connection, lacking) if lacking else {}
     return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
 
 
@@ -181,9 +171,9 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
             break
     chosen = quiet[-request.splits :] if request.splits else []
     # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
-    of_all = expectations_of(connection, chosen, segment=ALL)
+    of_all = run_results.expectations_of(connection, chosen, segment=ALL)
     healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all.get(run_id, ()))]
-    found = splits_of(connection, healthy)
+    found = run_results.splits_of(connection, healthy)
     return tuple(found[run_id] for run_id in healthy if run_id in found)
 
 
@@ -233,8 +223,8 @@ def _states_after(connection: Connection, comparison: str, slots: Sequence[datet
 
 def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, ...]:
     ids = [run.id for run in found]
-    covered, measured = coverage_of(connection, ids), summaries_of(connection, ids)
-    of_arms, explained = arm_scores_of(connection, ids), explanations_of(connection, ids)
+    covered, measured = run_results.coverage_of(connection, ids), run_results.summaries_of(connection, ids)
+    of_arms, explained = run_results.arm_scores_of(connection, ids), run_results.explanations_of(connection, ids)
     return tuple(
         RunRecord(
             run=run,

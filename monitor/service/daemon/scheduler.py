@@ -10,14 +10,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from apscheduler.events import (
-    EVENT_JOB_ERROR,
-    EVENT_JOB_EXECUTED,
-    EVENT_JOB_MAX_INSTANCES,
-    EVENT_JOB_SUBMITTED,
-    JobExecutionEvent,
-    JobSubmissionEvent,
-)
+from apscheduler import events
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -34,7 +27,7 @@ STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
 _CLOCKS_DIFFER_S = 1.0
 """By how much housekeeping may be due earlier by the wall clock than by the steady clock."""
-_NOTED = EVENT_JOB_SUBMITTED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_EXECUTED | EVENT_JOB_ERROR
+_NOTED = events.EVENT_JOB_SUBMITTED | events.EVENT_JOB_MAX_INSTANCES | events.EVENT_JOB_EXECUTED | events.EVENT_JOB_ERROR
 log = structlog.get_logger(__name__)
 
 
@@ -289,15 +282,15 @@ class JobScheduler:
         with suppress(JobLookupError):
             self._scheduler.modify_job(name, **changes)
 
-    def _note(self, event: JobSubmissionEvent | JobExecutionEvent) -> None:
-        if event.code == EVENT_JOB_ERROR and not self._is_stopped:
+    def _note(self, event: events.JobSubmissionEvent | events.JobExecutionEvent) -> None:
+        if event.code == events.EVENT_JOB_ERROR and not self._is_stopped:
             log.error("job failed", job=event.job_id, exc_info=event.exception)
-        if event.code in {EVENT_JOB_EXECUTED, EVENT_JOB_ERROR}:
+        if event.code in {events.EVENT_JOB_EXECUTED, events.EVENT_JOB_ERROR}:
             # Not begun from here: a short job ends while APScheduler, under its locks, is still setting its next time.
             self._on_end()
         else:
             self._submitted_s = self._clock.monotonic()
-        if event.code == EVENT_JOB_MAX_INSTANCES:
+        if event.code == events.EVENT_JOB_MAX_INSTANCES:
             self._note_overlap(event.job_id, event.scheduled_run_times)
 
     def _note_overlap(self, name: str, times: Iterable[datetime]) -> None:

@@ -11,14 +11,8 @@ from sqlalchemy.exc import ArgumentError
 from monitor.errors import ConfigError
 from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
 from monitor.redaction import require_whole_password
+from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.table_options import (
-    GradeColumnOptions,
-    ListColumnOptions,
-    TitleColumnOptions,
-    UserColumnOptions,
-    WeightColumnOptions,
-)
 
 QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 _SOURCE = "monitor.sources.sql.source"
@@ -72,7 +66,7 @@ class SqlTableOptions(SqlOptions):
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read it all.")
 
 
-class SqlSourceOptions(ListColumnOptions, SqlOptions):
+class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
     """One arm's lists in a database."""
 
     binds = frozenset({"users", "k", "slot"})
@@ -86,19 +80,19 @@ class SqlSourceOptions(ListColumnOptions, SqlOptions):
     )
 
 
-class SqlUsersOptions(UserColumnOptions, SqlTableOptions):
+class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
     """Users in a database, one a row; a user listed twice counts once, a row without a user not at all."""
 
 
-class SqlItemWeightsOptions(WeightColumnOptions, SqlTableOptions):
+class SqlItemWeightsOptions(table_options.WeightColumnOptions, SqlTableOptions):
     """Weights of items in a database, one item a row; an item that stands twice is an error."""
 
 
-class SqlItemTitlesOptions(TitleColumnOptions, SqlTableOptions):
+class SqlItemTitlesOptions(table_options.TitleColumnOptions, SqlTableOptions):
     """Titles of items in a database, one item a row; of an item that stands twice the first title counts."""
 
 
-class SqlRelevanceOptions(GradeColumnOptions, SqlTableOptions):
+class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
     """What users found relevant, in a database; while there is no row for a slot it is waited for."""
 
 
