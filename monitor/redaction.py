@@ -47,8 +47,8 @@ def require_whole_password(url: URL) -> None:
 
 
 def without_secrets(text: str, url: URL) -> str:
-    """The text of a database's driver with *** for the URL's password and the values of its query, percent-encoded or not."""
-    values = [value for values in url.normalized_query.values() for value in values]
+    """The text of a database's driver with *** for the URL's password and its query's values but sslmode, encoded or not."""
+    values = [value for name, given in url.normalized_query.items() if name != "sslmode" for value in given]
     secrets = {str(secret) for secret in (url.password, *values) if secret}
     forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret))}
     for form in sorted(forms, key=len, reverse=True):

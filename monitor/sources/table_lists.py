@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -236,6 +236,10 @@ class TableLists:
 
     def pull(self, batches: Iterable[TableBatch]) -> Pull:
         """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
+        pull = self._pull(batches)
+        return replace(pull, notes={reason: f"{self.where}: {note}" for reason, note in pull.notes.items()})
+
+    def _pull(self, batches: Iterable[TableBatch]) -> Pull:
         batches, items = iter(batches), self.options.items
         with arrow_errors(self.where):
             if (first := next(batches, None)) is None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from monitor.deadline import Deadline, OverdueError
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
@@ -196,18 +196,24 @@ class SqlSource:
         self._options = options
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
         self._names = bound_names(options.query) if options.query else frozenset()
+        self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
+        try:  # in a thread that is given up: names may hang in DNS, and drivers wait for what never comes
+            return BackgroundCall(lambda: self._pull(request), name="sql").wait(Deadline.after(request.timeout_s + 1))
+        except OverdueError:
+            return Pull.failed(request.users, CoverageReason.TIMEOUT, self._late)
+
+    def _pull(self, request: PullRequest) -> Pull:
         users, where = request.users.tolist(), self._database.where
         size = self._options.batch if "users" in self._names else max(1, len(users))
         # The users of each statement.
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
         pull = TableLists(options=self._options, users=request.users, k=request.k, where=where).pull(batches)
-        if late := [user for unanswered in waiting for user in unanswered]:
-            return pull_without(pull, late, CoverageReason.TIMEOUT, f"{where} had not answered when the run's deadline passed")
-        return pull
+        late = [user for unanswered in waiting for user in unanswered]
+        return pull_without(pull, late, CoverageReason.TIMEOUT, self._late) if late else pull
 
     def _batches(self, request: PullRequest, waiting: deque[list[str]]) -> Iterator[TableBatch]:
         """Rows of every statement until the deadline; the users of those that have ended wait no longer."""
