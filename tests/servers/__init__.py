@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -93,6 +93,22 @@ def listening(server: socketserver.TCPServer) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join(5)
+
+
+@contextmanager
+def hanging_name(name: str = "hangs.invalid") -> Iterator[str]:
+    """A name of which DNS says nothing until the block ends."""
+    ended, real = threading.Event(), socket.getaddrinfo
+
+    def hang_on(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if host == name:
+            ended.wait(300)
+        return real(host, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", hang_on)
+        yield name
+        ended.set()
 
 
 def free_port() -> int:

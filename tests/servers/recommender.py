@@ -240,7 +240,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "cut": _cut,
     "hang_up": _hang_up,
     "no_http": _no_http,
-    "length_too_long": _cut,
     "two_answers": _bytes(b"[1]" + b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n[666]", length=3),
     "length_too_short": _bytes(b"[1, 2, 3]", length=4),
 }

@@ -1,12 +1,10 @@
 """What every Source promises, whatever is behind it."""
 
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -122,28 +120,6 @@ def pull_or_error(options: Given, k: int = 10) -> Pull | SourceError:
 
 
 every_loss = pytest.mark.parametrize("lose", [taken_away, damaged])
-
-
-@every_loss
-@every_source
-def test_a_source_that_cannot_be_read_says_so_in_one_line(kind: str, lose: Callable[[Path], None], tmp_path: Path) -> None:
-    with SOURCES[kind]({"u1": [1]}, tmp_path) as options:
-        pass  # what serves it has ended then
-    for file in tmp_path.iterdir():
-        lose(file)
-
-    with socket.socket() as taken:
-        (given,) = options.values()
-        if port := urlsplit(given.get("url", "")).port:  # nobody else may serve there meanwhile
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", port))
-        found = pull_or_error(options)
-
-    if isinstance(found, SourceError):
-        assert "\n" not in str(found)
-        assert not found.permanent or lose is damaged
-    else:
-        assert found.failures == dict.fromkeys(["u1", "u2"], CoverageReason.UNREACHABLE)
 
 
 @every_source

@@ -87,5 +87,5 @@ def test_items_that_become_one_are_noted(tmp_path: Path) -> None:
 
     assert (as_lists(pull), pull.notes) == (
         {"u1": ["a", "a"]},
-        {CoverageReason.DUPLICATED: "item_ids make one of several items"},
+        {CoverageReason.DUPLICATED: f"{tmp_path / 'lists.csv'}: item_ids make one of several items"},
     )

@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
-from servers import missing
 from servers.answering import answering
-from servers.buckets import running_buckets
 from servers.certificates import Authority, Pair
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Asked, running_recommender
-
-try:
-    import boto3
-    from botocore.auth import SigV4Auth
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
-except ImportError:
-    missing("boto3 is not installed: pip install boto3")
 
 POST: dict[str, Any] = {"method": "POST", "body": {"user": "{user}"}}
 
@@ -66,31 +59,6 @@ def test_awss_signature_is_botocores_byte_for_byte(path: str, options: dict[str,
     again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
     signature = signer.signature(signer.string_to_sign(again, signer.canonical_request(again)), again)
     assert asked.headers["authorization"].endswith(f"SignedHeaders=host;x-amz-date, Signature={signature}")
-
-
-POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
-
-
-def test_aws_as_moto_plays_it_lets_in_who_signs_with_the_right_keys() -> None:
-    """Lists as objects in a bucket; moto checks signatures, and whose keys they are."""
-    with running_buckets() as url:
-        from moto.core import enable_iam_authentication  # noqa: PLC0415 - loaded by now
-
-        anybody = {"endpoint_url": url, "region_name": "eu-west-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}
-        people, store = boto3.client("iam", **anybody), boto3.client("s3", **anybody)
-        people.create_user(UserName="rankwatch")
-        people.put_user_policy(UserName="rankwatch", PolicyName="reads", PolicyDocument=POLICY)
-        key = people.create_access_key(UserName="rankwatch")["AccessKey"]
-        store.create_bucket(Bucket="recs", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        store.put_object(Bucket="recs", Key="a/b c", Body=b'["x", "y"]')
-        with enable_iam_authentication():
-            pulls = []
-            for secret in (key["SecretAccessKey"], "wrong"):
-                keys = {"region": "eu-west-1", "service": "s3", "access_key": key["AccessKeyId"], "secret_key": secret}
-                pulls.append(source_of(http={"url": f"{url}/recs/a%2F{{user}}", "auth": {"aws": keys}}).pull(request("b c")))
-
-    assert as_lists(pulls[0]) == {"b c": ["x", "y"]}
-    assert pulls[1].failures == {"b c": CoverageReason.HTTP_ERROR}
 
 
 def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

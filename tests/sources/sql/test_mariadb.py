@@ -1,6 +1,7 @@
 """Lists from MariaDB, by a driver that a user installs beside us."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, request, source_of, sql_sources
 from servers.mariadb import running_mariadb
+from sources.test_peers import assert_scores_of_files, fill_tables
 
 LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
 
@@ -41,3 +43,7 @@ def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url: str) -> No
     pull = source_of(sql={"url": url, "query": query, "user": "who", "items": "what"}).pull(request("u", timeout_s=1))
 
     assert pull.failures == {"u": CoverageReason.TIMEOUT}
+
+
+def test_tables_have_the_scores_of_files(url: str, tmp_path: Path) -> None:
+    assert_scores_of_files(fill_tables(url), tmp_path)
