@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pydantic_core
 from pandas.api.extensions import ExtensionArray
 
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -122,9 +123,16 @@ class ListCollector:
 
 
 def from_json(cell: object) -> object:
-    """A table's cell that may be the text of JSON, read; ValueError when the text is none."""
+    """What the text or bytes of JSON say, and any other value as it is; ValueError when they say nothing."""
+    if not isinstance(cell, str | bytes):
+        return cell
     try:
-        return json.loads(cell) if isinstance(cell, str) else cell
+        return pydantic_core.from_json(cell)
+    except (TypeError, ValueError):
+        # Python is slower, and alone takes byte order marks and halves of characters.
+        text = cell if isinstance(cell, str) else cell.decode("utf-8-sig")
+    try:
+        return json.loads(text)
     except RecursionError:
         raise ValueError from None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +22,7 @@ from monitor.scratch import SPILL, scratch_database, sql_text
 from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, on_one_line, require_columns, spell_column, user_column
 from monitor.sources.file.file_set import FileSet, source_errors
 from monitor.sources.id_forms import Forms
+from monitor.sources.list_collector import from_json
 
 MEMORY_MB = 250
 """Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a
@@ -128,7 +128,7 @@ class FileView:
 
     def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """A column of the view as readers of tables take it: as it is, or what JSON says."""
-        return [None if text is None else json.loads(text) for text in column.to_pylist()] if self.is_json else column
+        return list(map(from_json, column.to_pylist())) if self.is_json else column
 
     def is_list(self, column: str) -> bool:
         """Whether a column holds lists, and no texts of lists."""

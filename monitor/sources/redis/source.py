@@ -1,6 +1,5 @@
 """RedisSource: asks for the users of a panel batch by batch, within one deadline; RedisUsers: members of a set, or keys."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ from monitor.model.runs import PullRequest
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line, require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.list_collector import ListCollector, spell_items
+from monitor.sources.list_collector import ListCollector, from_json, spell_items
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
 
@@ -144,9 +143,9 @@ class RedisSource:
 
     def _settle_json(self, lists: ListCollector, user: str, text: str) -> None:
         try:
-            answer = json.loads(text)
+            answer = from_json(text)
             items, scores = self._items(answer), self._scores(answer) if self._scores else None
-        except (ValueError, RecursionError):  # errors of JMESPath are ValueErrors
+        except ValueError:  # errors of JMESPath are ValueErrors
             lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
             return
         if items is None:
