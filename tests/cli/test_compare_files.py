@@ -194,7 +194,7 @@ def test_every_mistake_is_one_line_that_says_what_to_do(world: Path, flags: tupl
 
 UNPAIRED: dict[str, tuple[list[dict[str, Any]], str]] = {
     "users of other names": ([{"user_id": "z", "items": [1]}], "none of 13 users could be compared (12 missing in baseline,"),
-    "lists that are none": ([{"user_id": "u1", "items": "1;2"}], "; malformed in baseline: the text is no JSON array of ids"),
+    "lists that are none": ([{"user_id": "u1", "items": "1;2"}], "baseline: odd.jsonl: the text is no JSON array of ids"),
     "empty lists": ([{"user_id": "u1", "items": []}], "1 empty in baseline"),
 }
 
@@ -218,7 +218,7 @@ def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
     said = found(compare("odd.jsonl", "candidate.jsonl", "--json", cwd=world))
 
     assert said["paired"] == 1
-    assert said["notes"] == ["malformed in baseline: the text is no JSON array of ids (users: u1)"]
+    assert said["notes"] == ["malformed in baseline: odd.jsonl: the text is no JSON array of ids (users: u1)"]
 
 
 HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}
