@@ -2,17 +2,9 @@
 
 import numpy as np
 
-from bench import calibration, incidents, rule_evaluation, soak
+from bench import calibration, incidents, soak
 from bench.calibration import World
 from faults import Fault, Kind
-from monitor.model.rules import is_learned
-
-
-def test_a_thousand_series_are_judged_none_of_them_by_a_threshold() -> None:
-    rules = rule_evaluation.comparison().judging.rules
-
-    assert len(rules) * len(rule_evaluation.SEGMENTS) == 1_000
-    assert all(is_learned(rule) for rule in rules)
 
 
 def test_pages_of_a_healthy_world_are_counted_by_copy_and_a_collapse_is_seen_in_all() -> None:

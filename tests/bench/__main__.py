@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("metrics", "pull", "rule_evaluation", "runs")
+MODULES = ("metrics", "pull", "runs")
 SIMULATIONS = (
     "calibration",
     "sequences",
@@ -16,7 +16,6 @@ SIMULATIONS = (
     "soak",
     "incidents",
     "explanations",
-    "reports",
     "pages",
 )
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
