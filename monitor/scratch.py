@@ -48,6 +48,7 @@ def scratch_database(
         database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
         # It would stand in the midst of what a command prints.
         database.execute("SET enable_progress_bar = false")
+        database.execute("SET TimeZone = 'UTC'")
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
         yield database

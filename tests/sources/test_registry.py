@@ -34,8 +34,8 @@ SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
     "HttpSourceOptions": LISTS - {"item", "rank"}
     | {"item_ids", "url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
-    "FileSourceOptions": FILE | LISTS | IDS,
-    "FileUsersOptions": FILE | {"user", "user_ids"},
+    "FileSourceOptions": FILE | LISTS | IDS | {"served"},
+    "FileUsersOptions": FILE | {"user", "user_ids", "served"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},
     "FileItemTitlesOptions": FILE | {"item", "title"},
     "FileRelevanceOptions": FILE | {"user", "user_ids", "items", "grades", "item", "grade"},

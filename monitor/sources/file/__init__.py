@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from monitor.options import NOT_IN_HASH, Options, resolve_path
+from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.table_options import (
+    ColumnName,
     GradeColumnOptions,
     ListColumnOptions,
     TitleColumnOptions,
@@ -58,12 +59,41 @@ class FileOptions(Options):
     )
 
 
+class ServedOptions(Options):
+    """Which rows of a log count: of each user the newest list that was served in the time before the slot, and at the slot."""
+
+    time: ColumnName = Field(
+        description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds or milliseconds since 1970."
+    )
+    within: Duration = Field(description="How long before the slot a list may have been served, such as the time between runs.")
+    arm: dict[ColumnName, str] = Field(
+        default_factory=dict,
+        description="Column and value of this arm's rows: `variant: a`. With `users: {all: true}` those of all arms are asked.",
+    )
+    request: ColumnName | None = Field(
+        default=None, description="Column with the request's id, by which rows of one list are known where their times differ."
+    )
+
+
+_Log = Annotated[
+    ServedOptions | None,
+    Field(
+        description="The files are a log of what was served. Of CSV and JSON lines on disk, which may grow meanwhile, "
+        "a copy up to the last whole line is read."
+    ),
+]
+
+
 class FileSourceOptions(ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
+
+    served: _Log = None
 
 
 class FileUsersOptions(UserColumnOptions, FileOptions):
     """Users in a file, one a row; a user listed twice counts once, a row without a user not at all."""
+
+    served: _Log = None
 
 
 class FileItemWeightsOptions(WeightColumnOptions, FileOptions):
@@ -80,8 +110,10 @@ class FileRelevanceOptions(GradeColumnOptions, FileOptions):
 
 FILE = SourceKind(
     lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),
-    is_live=lambda options: "slot" not in placeholders(options.path),
-    all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
+    is_live=lambda options: "slot" not in placeholders(options.path) and options.served is None,
+    all_users=lambda options: FileUsersOptions(
+        **options.model_dump(include=set(FileUsersOptions.model_fields), exclude={"served": {"arm"}})
+    ),
     joined="monitor.sources.file.joined:JoinedFiles",
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:FileTable", "Files: Parquet, CSV or JSON lines."),

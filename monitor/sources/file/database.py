@@ -10,6 +10,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -18,9 +19,11 @@ import pyarrow.parquet
 
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, interrupted_at, interrupted_by_signals
 from monitor.errors import SourceError
+from monitor.options import format_duration
 from monitor.scratch import SPILL, scratch_database, sql_text
 from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, on_one_line, require_columns, spell_column, user_column
-from monitor.sources.file.file_set import FileSet, source_errors
+from monitor.sources.file import FileSourceOptions, FileUsersOptions, ServedOptions
+from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
 from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
 
@@ -33,9 +36,9 @@ _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "tempor
 _THREADS = 2  # of more of them each would have too little of the memory
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 1 << 18
 _LONGEST_LIST = 100_000
-_LONGEST_LINE = 16 << 20
 _LONGEST_HEADER = 1 << 20
 _MOST_COLUMNS = 4000
 _MOST_BYTES = 4 * MAX_ID_LENGTH
@@ -110,8 +113,18 @@ def sql_name(name: str) -> str:
 class FileView:
     """The rows of a table of files. SourceError when they cannot be read, or have not these columns."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str], name: str) -> None:
+    def __init__(
+        self,
+        database: duckdb.DuckDBPyConnection,
+        files: FileSet,
+        columns: Sequence[str],
+        name: str,
+        log: FileSourceOptions | FileUsersOptions | None = None,
+    ) -> None:
         self.name, self.where = name, files.where
+        served = None if log is None else log.served
+        if served is not None:
+            columns = tuple(dict.fromkeys((*columns, served.time, *served.arm, *filter(None, [served.request]))))
         self.is_json = files.format == "jsonl"
         self._database = database
         with readable(files.where):
@@ -121,6 +134,8 @@ class FileView:
         self._empty = {each: empty[each].combine_chunks() for each in columns}
         if files.format == "parquet":
             self._refuse_long_texts()
+        if log is not None and served is not None:
+            self._keep_served(served, log.user, files.slot)
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
         """These columns without a row."""
@@ -185,6 +200,28 @@ class FileView:
         if not is_text(self._empty[column].type.value_type):
             return first
         return f"list_transform({first}, lambda each: CASE WHEN strlen(each) <= {_MOST_BYTES} THEN each END)"
+
+    def _keep_served(self, served: ServedOptions, user: str, slot: datetime) -> None:
+        """Leave the rows of each user's newest list of the slot; of two at one time that whose request's id is greater."""
+        text = f"({sql_name(served.time)} ->> '$')" if self.is_json else f"CAST({sql_name(served.time)} AS VARCHAR)"
+        number = f"TRY_CAST({text} AS DOUBLE)"
+        unix = f"CAST({number} * CASE WHEN abs({number}) < 1e11 THEN 1e6 ELSE 1e3 END AS BIGINT)"
+        at = f"coalesce(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)), {unix})"
+        end, length = (each // timedelta(microseconds=1) for each in (slot - _EPOCH, served.within))
+        is_in_time = f"rankwatch_at > {end - length} AND rankwatch_at <= {end}"
+        is_of_arm = "".join(f" AND {self.text(column)} = {sql_text(value)}" for column, value in served.arm.items())
+        request = "rankwatch_at" if served.request is None else self.text(served.request)
+        rows = f"SELECT *, {self.text(user)} AS rankwatch_to, {at} AS rankwatch_at, {request} AS rankwatch_as FROM {self.name}"  # noqa: S608
+        newest = "max_by(rankwatch_as, struct_pack(rankwatch_at := rankwatch_at, rankwatch_as := rankwatch_as)) AS rankwatch_as"
+        of_user = f"SELECT rankwatch_to, {newest} FROM served_{self.name} GROUP BY rankwatch_to"  # noqa: S608 - a name of ours
+        kept = f"SELECT * FROM served_{self.name} SEMI JOIN ({of_user}) USING (rankwatch_to, rankwatch_as)"  # noqa: S608
+        self._database.execute(f"CREATE TEMP VIEW served_{self.name} AS SELECT * FROM ({rows}) WHERE {is_in_time}{is_of_arm}")  # noqa: S608
+        self._database.execute(f"CREATE TEMP VIEW newest_{self.name} AS {kept}")
+        self.name = f"newest_{self.name}"
+        if not self._database.execute(f"SELECT 1 FROM {self.name} LIMIT 1").fetchall():  # noqa: S608
+            span = f"{format_duration(served.within)} up to {slot:%Y-%m-%dT%H:%M:%SZ}"
+            msg = f"{self.where} holds nothing that was served in the {span}: check served, and that the log is written"
+            raise SourceError(msg, permanent=False)
 
     def _refuse_long_texts(self) -> None:
         # A text that stands once in a dictionary would be repeated in memory for each of its rows.
@@ -265,7 +302,7 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
 
 def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     paths = _paths(files)
-    how = f"format = 'newline_delimited', maximum_object_size = {_LONGEST_LINE}"
+    how = f"format = 'newline_delimited', maximum_object_size = {LONGEST_LINE}"
     given = ", ".join(f"{sql_text(name)}: 'JSON'" for name in columns)
     rows = f"FROM read_json({paths}, {how}, records = 'true', columns = {{{given}}})"
     for name in columns:

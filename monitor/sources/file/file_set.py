@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from glob import glob, has_magic
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeVar
 
 from monitor.errors import SourceError
@@ -19,6 +22,7 @@ from monitor.sources.tables import MissingTableError
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MOST_PARTS = 10_000
+LONGEST_LINE = 16 << 20
 T = TypeVar("T")
 
 
@@ -29,6 +33,7 @@ class FileSet:
     where: str
     paths: tuple[str, ...]
     format: str
+    slot: datetime
     store: Any
     signatures: tuple[object, ...]
     find: Callable[[], FileSet]
@@ -68,23 +73,49 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
         if len(paths) > _MOST_PARTS:
             msg = f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and larger ones"
             raise SourceError(msg)
-        return FileSet(where, tuple(paths), options.format or _format_of(paths, where), store, tuple(signatures), find)
+        return FileSet(where, tuple(paths), options.format or _format_of(paths, where), slot, store, tuple(signatures), find)
 
     return find()
+
+
+@contextmanager
+def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
+    """The slot's files; of a log on disk that may grow a copy of each up to its last whole line."""
+    files = find_files(options, slot)
+    if getattr(options, "served", None) is None or files.store is not None or files.format == "parquet":
+        yield files
+        return
+    with TemporaryDirectory(prefix="rankwatch-log-") as folder:
+        with source_errors(files.where):
+            paths = tuple(_copy_lines(Path(path), Path(folder, str(place))) for place, path in enumerate(files.paths))
+        yield replace(files, paths=paths, find=lambda: replace(files, paths=paths))
+
+
+def _copy_lines(log: Path, folder: Path) -> str:
+    if log.suffix == ".gz":
+        return str(log)
+    folder.mkdir()
+    copy = folder / log.name
+    shutil.copyfile(log, copy)
+    with copy.open("r+b") as lines:
+        size = lines.seek(0, os.SEEK_END)
+        start = lines.seek(max(0, size - LONGEST_LINE))
+        lines.truncate(start + lines.read().rfind(b"\n") + 1)
+    return str(copy)
 
 
 def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T]) -> T:
     """What ``read`` makes of the slot's files, again where they were replaced meanwhile. SourceError at the third time."""
     for tries_left in (2, 1, 0):
-        files = find_files(options, slot)
-        try:
-            found = read(files)
-            files.require_unchanged()
-        except SourceError:
-            if not tries_left or not files.is_changed():
-                raise
-        else:
-            return found
+        with held_files(options, slot) as files:
+            try:
+                found = read(files)
+                files.require_unchanged()
+            except SourceError:
+                if not tries_left or not files.is_changed():
+                    raise
+            else:
+                return found
     raise AssertionError  # pragma: no cover - the last try returns or raises
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from monitor.model.runs import JoinRequest
 from monitor.sources.columns import user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, open_database, sql_name
-from monitor.sources.file.file_set import FileSet, find_files
+from monitor.sources.file.file_set import FileSet, held_files
 from monitor.sources.file.views import GIVEN, ListView, SegmentColumns, UserView
 
 _BATCH_BYTES = 1 << 27
@@ -35,18 +35,27 @@ class JoinedFiles:
         """Begin to read."""
         deadline, unread = Deadline.after(request.timeout_s), dict[str, str]()
         timely = partial(_timely, deadline)
-        with _late_is_an_error():
-            users, found = timely(find_files, self._users, request.slot), dict[str, FileSet]()
+        with _late_is_an_error(), ExitStack() as reading:
+            held = dict[tuple[str, bool], FileSet]()
+
+            def hold(options: FileSourceOptions | FileUsersOptions) -> FileSet:
+                key = (options.path, options.served is None)
+                if key not in held:
+                    held[key] = reading.enter_context(held_files(options, request.slot))
+                return held[key]
+
+            users, found = timely(hold, self._users), dict[str, FileSet]()
             for name, options in self._lists.items():
                 with _noted(unread, name):
-                    found[name] = timely(find_files, options, request.slot)
+                    found[name] = timely(hold, options)
             files = [users, *found.values()]
             with open_database(files, deadline, k=request.k) as database:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
                     with _noted(unread, name):
                         lists[name] = timely(ListView, database, name, self._lists[name], each, request.k)
-                same = (each for each in lists.values() if each.read == (users.paths, self._users.user, self._users.user_ids))
+                asked_of = (users.paths, self._users.user, self._users.user_ids, self._users.served)
+                same = (each for each in lists.values() if each.read == asked_of)
                 also = [column for each in same for column in each.options.columns]
                 asked = timely(UserView, database, users, self._users, self._dimensions, also)
                 segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)

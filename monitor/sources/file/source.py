@@ -59,7 +59,7 @@ class FileUsers:
         return read_files(self._options, slot, partial(self._users, dimensions))
 
     def _users(self, dimensions: Sequence[str], files: FileSet) -> UserTable:
-        seen = (files.paths, files.signatures, tuple(dimensions))
+        seen = (files.paths, files.signatures, tuple(dimensions), self._options.served and files.slot)
         if self._read is not None and self._read[0] == seen:
             return self._read[1]
         with open_database([files]) as database:

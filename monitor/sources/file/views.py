@@ -33,11 +33,11 @@ class ListView:
         self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, k: int
     ) -> None:
         self.options, self.is_long = options, options.item is not None
-        self.read = (files.paths, options.user, options.user_ids)
+        self.read = (files.paths, options.user, options.user_ids, options.served)
         self.names = tuple(each for each in options.columns if each != options.user)
         self.rows, self.joined = f"lists_{name}", f"joined_{name}"
         self._database, self._k, self._where = database, k, files.where
-        self._file = FileView(database, files, options.columns, f"rows_{name}")
+        self._file = FileView(database, files, options.columns, f"rows_{name}", options)
         # Read without a row: columns that cannot hold lists are refused before anything is joined.
         self._pull(options, pd.Index([], dtype="str"), [self._file.empty(options.columns)])
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)
@@ -125,8 +125,8 @@ class UserView:
     ) -> None:
         user = options.user
         self.columns = tuple(f"rankwatch_segment_{place}" for place in range(len(dimensions)))
-        self.where, self.read = files.where, (files.paths, user, options.user_ids)
-        rows = FileView(database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows")
+        self.where, self.read = files.where, (files.paths, user, options.user_ids, options.served)
+        rows = FileView(database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows", options)
         labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
         keys = ", ".join([f"{rows.key(user, options.user_ids)} AS {KEY}", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names

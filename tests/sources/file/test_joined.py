@@ -322,7 +322,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
     assert list(spill.iterdir()) == []
 
 
-@pytest.mark.parametrize("hung", ["find_files", "ListView"])
+@pytest.mark.parametrize("hung", ["held_files", "ListView"])
 def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
