@@ -10,12 +10,16 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pydantic_core
 from pandas.api.extensions import ExtensionArray
 
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.sources.columns import item_ids, number_list
 from monitor.sources.id_forms import Forms, speller
+
+try:
+    from pydantic_core import from_json as _read_json
+except ImportError:  # on Spark's executors
+    _read_json = json.loads  # type: ignore[assignment]  # called with a text or bytes alone
 
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
@@ -127,7 +131,7 @@ def from_json(cell: object) -> object:
     if not isinstance(cell, str | bytes):
         return cell
     try:
-        return pydantic_core.from_json(cell)
+        return _read_json(cell)
     except (TypeError, ValueError):
         # Python is slower, and alone takes byte order marks and halves of characters.
         text = cell if isinstance(cell, str) else cell.decode("utf-8-sig")
