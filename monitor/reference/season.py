@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import find_median, pull_in
+from monitor.reference.history import FAR_OUT, find_median, find_scale, pull_in
 
 LEAST_IN_PHASE = 3
 """Recurrences that every phase needs before a season is looked for: three weeks of days, three days of hours."""
 RECURRING = 2
-"""Recurrences that are enough where a phase was in alarm in so many in a row: its third one does not page."""
+"""Recurrences that are enough where a phase was far out in so many in a row, the first time in alarm."""
 # Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much.
 LEAST_GAIN = 0.15
 DOUBTED = 8
@@ -59,7 +59,8 @@ def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | Non
     """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
 
     Of runs in alarm those count that recovered within the cycle: a weekend that pages each week is a season, a fault that lasts
-    is none. A phase that was in alarm in RECURRING recurrences in a row is known from these on.
+    is none. A phase that was far out in RECURRING recurrences in a row, the first time in alarm, is known from these on. Until
+    then it is expected where it was when it was in alarm: so a pattern pages once.
     """
     series = values.shape[1]
     alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
@@ -82,12 +83,19 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     # Runs of one day are one recurrence of its weekday.
     blocks = np.flatnonzero(np.diff(phases.past, prepend=-1))
     values, healed, least = values.copy(), values.copy(), np.full(values.shape[1], LEAST_IN_PHASE)
+    echo, begun, stays = np.full(values.shape[1], np.nan), least < 0, np.zeros(values.shape, dtype=np.bool_)
     if (alarmed := np.flatnonzero(alarms.any(axis=0))).size:
         lasting = _find_lasting(alarms[:, alarmed], len(rows) * len(names) / len(blocks))
-        outdated, recurs = _find_recurring(rows, blocks, alarms[:, alarmed] & ~lasting)
+        ill, distances = _find_patterns(values[:, alarmed], rows, blocks, alarms[:, alarmed], lasting)
+        outdated, recurs = _find_recurring(rows, blocks, ill)
         values[:, alarmed] = np.where(outdated, np.nan, values[:, alarmed])
         healed[:, alarmed] = np.where(lasting, np.nan, values[:, alarmed])
         least[alarmed[recurs]] = RECURRING
+        if (mine := np.flatnonzero(phases.past[blocks] == phases.now)).size:
+            echo[alarmed] = np.where(ill[mine[-1]], distances[mine[-1]], np.nan)
+            begun[alarmed] = ~ill[mine[-2:][0]]
+            is_ill = np.repeat(ill, np.diff(blocks, append=len(rows)), axis=0)
+            stays[:, alarmed] = is_ill & (phases.past == phases.now)[:, np.newaxis]
     # By phase, since a weekend is no outlier of a week.
     middle = np.array([find_median(healed[rows == phase]) for phase in range(len(names))])[rows]
     deviations = pull_in(healed, middle)
@@ -97,10 +105,11 @@ def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     shows = _is_enough(seen, least, names == phases.now) & _falls(member, deviations, (counts, means, kept))
     effects = np.where(shows, kept * means, 0.0)
     here = int(np.argmax(names == phases.now))  # where the phase was never seen nothing shows
+    echo = np.where(shows & ~begun, np.nan, echo)
     return Seasonal(
-        values=values - member @ effects + effects[here],
+        values=values - member @ effects + effects[here] + np.nan_to_num(echo - effects[here]) * ~stays,
         paid=np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1), 0.0),
-        doubt=np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0),
+        doubt=np.where(np.isnan(echo), np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0), 1.0),
         unrest=np.where(shows, _measure_unrest(member, healed - middle, here), 1.0),
     )
 
@@ -130,14 +139,30 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
     return lasting
 
 
-def _find_recurring(rows: Integers, blocks: Integers, alarms: Flags) -> tuple[Flags, Flags]:
-    """Runs of a phase, (runs, m), from before RECURRING recurrences in a row in alarm, and whether there are such, (m,)."""
-    outdated, alarmed = np.zeros_like(alarms), _any_of(alarms, blocks)
-    found = np.zeros(alarms.shape[1], dtype=np.bool_)
-    for phase in np.unique(rows[alarms.any(axis=1)]):
+def _find_patterns(values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags) -> tuple[Flags, Floats]:
+    """Which blocks are in alarm, or as far out as the one in alarm of their phase before, and how far out, (blocks, m) each.
+
+    NaN where the mean of the block is not far from what it is in runs without alarm.
+    """
+    calm = np.where(alarms, np.nan, values)
+    counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
+    distances = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan) - find_median(calm)
+    far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
+    ill, newest = _any_of(alarms & ~lasting, blocks), dict[int, int]()
+    for block, phase in enumerate(rows[blocks].tolist()):
+        before = newest.get(phase, block)
+        ill[block] |= ill[before] & (np.abs(distances[block] - far[before]) < np.abs(distances[block]))
+        newest[phase] = block
+    return ill, far
+
+
+def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
+    """Runs of a phase, (runs, m), from before RECURRING blocks in a row that are ill, and whether there are such, (m,)."""
+    outdated, found = np.zeros((len(rows), ill.shape[1]), dtype=np.bool_), np.zeros(ill.shape[1], dtype=np.bool_)
+    for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
         mine = np.flatnonzero(rows[blocks] == phase)
         for first in range(len(mine) + 1 - RECURRING):
-            recurs, start = alarmed[mine[first : first + RECURRING]].all(axis=0), blocks[mine[first]]
+            recurs, start = ill[mine[first : first + RECURRING]].all(axis=0), blocks[mine[first]]
             outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
             found |= recurs
     return outdated, found
