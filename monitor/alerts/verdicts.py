@@ -35,9 +35,11 @@ _LACK_WORDS = {
 }
 
 
-NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.0}
+NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
 but not where the level that is expected is the newest one."""
+MOST_AGAIN = 3.0
+"""Where the fault lay farther out half of its distance is enough, up to so many: a healthy level may have moved meanwhile."""
 LEAST_MISSING = 0.5
 """Users: what is less is rounding."""
 
@@ -255,12 +257,13 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
     learning = Learning.DROP if expectation.note else limit.learning
+    normal_again = max(NORMAL_AGAIN[learning], min((expectation.fault or 0.0) / 2, MOST_AGAIN))
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason="; ".join(filter(None, (f"{describe_value(rule, reading, shown)}, {finding}", after, expectation.note))),
         value=reading.value,
         users=reading.users,
-        is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN[learning],
+        is_recovered=not is_breach and expectation.z <= normal_again,
     )
 
 

@@ -46,6 +46,7 @@ class Expectation:
     limit: float | None = None  # the last value on the rule's side that is normal, or from which one counts for a trend
     opposite: float | None = None  # the last one on the other side that is as normal
     z: float | None = None  # how far out this run's value lies, standard normal in healthy runs, large on the rule's side
+    fault: float | None = None  # the median z of the runs since which its alert fires
     evidence: float | None = None  # of a trend so far, which fires at `evidence_limit`
     evidence_limit: float | None = None
     series: str = ""  # what was measured

@@ -36,7 +36,7 @@ from monitor.pipeline.rule_series import (
     measure_all,
     read_lessons,
 )
-from monitor.reference.history import find_median
+from monitor.reference.history import find_fault, find_median
 from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare
 from monitor.reference.season import TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
@@ -101,8 +101,15 @@ def compute_expectations(
     notes = [_describe_level(comparison.name, past[row].slot) if row >= 0 else "" for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    faults = find_fault(lessons.z, alarms.firing)
     return tuple(
-        replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(usual[n]), note=notes[n])
+        replace(
+            each,
+            lost=lost.get(each.segment, 0.0),
+            usual_lost=float(usual[n]),
+            note=notes[n],
+            fault=_finite(faults[n]),
+        )
         for n, each in enumerate(expected)
     )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Flags, Floats, Integers
 
 MAD_TO_SIGMA = 1.4826
 """1 / the upper quartile of N(0, 1)."""
@@ -34,6 +34,12 @@ def find_mean(values: Floats) -> Floats:
 def find_scale(values: Floats) -> Floats:
     """Standard deviation of normal values by their median absolute deviation, (m,): a few bad runs do not move it."""
     return MAD_TO_SIGMA * find_median(np.abs(values - find_median(values)))
+
+
+def find_fault(z: Floats, firing: Flags) -> Floats:
+    """Median z of the newest runs in which an alert fires, (m,), of (runs, m); NaN where it does not fire."""
+    fires_since = np.logical_and.accumulate(firing[::-1])[::-1]
+    return find_median(np.where(fires_since, z, np.nan))
 
 
 def pull_in(values: Floats, middle: Floats) -> Floats:

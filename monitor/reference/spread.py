@@ -28,7 +28,7 @@ SETTLED_RUNS = 14
 """Runs in alarm at one level, the one that is judged included, that make this level the new normal."""
 BACK_RUNS = 3
 """The same where the level has come back more than half of the way to what was normal before."""
-AGREE = 2.0
+AGREE = 3.0
 """Standard errors that the two halves of a level may lie apart."""
 ROUNDING = 1e-9
 

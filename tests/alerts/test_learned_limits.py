@@ -55,15 +55,15 @@ def test_on_the_other_side_the_limit_is_the_most_that_is_normal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "z", "recovered"), [(0.41, 3.5, False), (0.45, 2.1, False), (0.5, 2.0, True), (0.6, -1.0, True)]
+    ("z", "fault", "recovered"), [(3.1, 9.0, False), (3.0, 9.0, True), (2.1, 4.1, False), (2.0, 3.0, True), (2.1, None, False)]
 )
-def test_a_drop_ends_once_the_value_is_normal_again_and_not_at_its_limit(value: float, z: float, recovered: bool) -> None:
-    found = verdict(rule(**DROP), value, expectation(z=z))
+def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back(z: float, fault: float, recovered: bool) -> None:
+    found = verdict(rule(**DROP), 0.45, expectation(z=z, fault=fault))
 
     assert (found.outcome, found.is_recovered) == (Outcome.OK, recovered)
 
 
-@pytest.mark.parametrize(("z", "recovered"), [(-1.0, True), (3e-14, True), (1.0, True), (1.1, False)])
+@pytest.mark.parametrize(("z", "recovered"), [(-1.0, True), (3e-14, True), (1.5, True), (1.6, False)])
 def test_a_trend_ends_once_the_value_is_normal_again_though_rounding_differs(z: float, recovered: bool) -> None:
     assert verdict(rule(**TREND), 0.53, expectation(z=z, evidence=0.6, evidence_limit=1e8)).is_recovered is recovered
 

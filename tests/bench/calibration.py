@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import betainc, chdtri, stdtrit
 
-from monitor.alerts.verdicts import NORMAL_AGAIN
+from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import find_waiting
+from monitor.reference.history import find_fault
 from monitor.reference.prediction import refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare, to_angle
 from monitor.reference.season import Phases, TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
@@ -184,7 +185,8 @@ class Watch:
         self.evidence = update_evidence(self.evidence, discount(z, correlate(reference.taught)))
         breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
         trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
-        is_back = np.stack([z <= NORMAL_AGAIN[Learning.DROP], z <= trend])
+        half = np.minimum(np.nan_to_num(find_fault(self.z, self.fired)) / 2, MOST_AGAIN)
+        is_back = np.stack([z <= np.maximum(NORMAL_AGAIN[Learning.DROP], half), z <= np.maximum(trend, half)])
         self.firing = breach | (self.firing & ~is_back)
         self._keep(now, errors, z, columns)
         return self.firing
@@ -288,14 +290,16 @@ def measure_power() -> Table:
 
 def measure_ends() -> Table:
     """Runs from healing, or from the fault on where it stays, to the end of the last alert, and the share ended in time."""
-    table = Table("collapsed", "users", "shocks", "healed", "within 3", "healed elsewhere", "within 3", "stays", "within 17")
+    columns = "healed", "within 3", "healed elsewhere", "within 3", "within 14", "stays", "within 17"
+    table = Table("collapsed", "users", "shocks", *columns)
     table.title = "Runs until the last alert of a fault ends (1: the first run), once it was healed after ten or stays"
     for collapsed, users, kind in itertools.product((0.05, 0.3), (500, 5000), SHOCKS):
         world = replace(SHOCKS[kind], users=users, collapsed=collapsed, onset=40, runs=80, copies=50)
         faults = (replace(world, lasts=10), replace(world, lasts=10, moved=-1.0), world)
         ends = [find_ends(fault, 10 if fault.lasts == 10 else 0) for fault in faults]
         cells = (
-            (f"{np.median(each):.0f}", f"{np.mean(each <= most):.0%}") for each, most in zip(ends, (3, 3, 17), strict=True)
+            (f"{np.median(each):.0f}", *(f"{np.mean(each <= most):.0%}" for most in limits))
+            for each, limits in zip(ends, ((3,), (3, 14), (17,)), strict=True)
         )
         table.add_row(f"{collapsed:.0%}", f"{users:,}", kind, *itertools.chain(*cells))
     return table

@@ -62,7 +62,7 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
     assert found.opposite == pytest.approx(2 * np.mean(MEANS) - limit, rel=1e-3)
     p = stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
     assert found.z == pytest.approx(-stats.norm.ppf(p), rel=1e-3)
-    assert (found.runs, found.evidence) == (h, None)
+    assert (found.runs, found.evidence, found.fault) == (h, None, None)
 
 
 def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not() -> None:
@@ -194,6 +194,7 @@ def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
     assert found.expected == pytest.approx(0.5, abs=0.02)
     assert found.evidence is not None
     assert found.evidence < 100
+    assert found.fault == past[35].lessons["Trend"].numbers[2, 0]
 
 
 def test_only_rules_that_learn_look_back() -> None:
