@@ -32,8 +32,13 @@ _MORE = 2.2
 _LEAST_GONE = 0.02
 # Of what the best hypothesis explains another one must explain at least so much to be told in its place.
 _AS_GOOD = 0.5
+_SOME = 0.02
+# What worse models do, and how many times as many users one arm may have as the other, to be one fault of both.
+_OF_MODELS, _ALIKE = {FaultKind.REPLACED, FaultKind.REORDERED}, 6
 # Share of an arm's lists that are the same where it did not change: a few users are always told anew.
 _STOOD = 0.99
+# Pairs of three items from which on they are turned far, and how many of their orders are.
+_FAR, _FAR_ORDERS = 2, 3
 # Share of all lists that must have changed somewhere before others count as stale.
 _MOSTLY = 0.9
 
@@ -88,6 +93,7 @@ class Scene:
     changes: PairChanges | None = None
     is_older: bool = False
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    worst: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None
     drop: float | None = None
 
@@ -114,6 +120,7 @@ class Suspicion:
     usual: float = 0.0
     bins: Integers | None = None
     ordinary: tuple[float, ...] = ()
+    worst: tuple[float, ...] = ()
     segment: str | None = None  # that they were searched for in, where it is not everybody
     detail: Mapping[str, float] = field(default_factory=dict)
 
@@ -124,15 +131,17 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     The other arm stood still (True), changed no more than usual (False), or it is not known or not so (None).
 
     Kinds are tried from the most specific to the least; the first one is told that explains at least half of what the best
-    one explains of the drop, or the first at all where there is no drop beyond doubt. Counts alone decide whether a kind is
-    there: what is usual comes from the arm's own past, else from the other arm.
+    one explains of the drop, or where there is no drop beyond doubt has at least half as many users as any. Counts alone decide
+    whether a kind is there: what is usual comes from the arm's own past, else from the other arm.
     """
     suspected = list(_suspect(scene))
     found = [_tell(each, scene) for each in suspected]
-    best = max((each.explained or 0.0 for each in found), default=0.0)
-    told = next((each for each in found if (each.explained or 0.0) >= _AS_GOOD * best), None)
-    twins = [each for each in found if told is not None and each.kind is told.kind and each.arms != told.arms]
-    if told is not None and any(told.users <= 2 * each.users <= 4 * told.users for each in twins):
+    weights = [each.share if each.explained is None else each.explained for each in found]
+    some = [each for each, weight in zip(found, weights, strict=True) if weight >= _SOME * max(weights)]
+    told = next((each for each, weight in zip(found, weights, strict=True) if weight >= _AS_GOOD * max(weights)), None)
+    kin = set() if told is None else _OF_MODELS if told.kind in _OF_MODELS else {told.kind}
+    twins = [each.users for each in some if told is not None and each.kind in kin and each.arms != told.arms]
+    if told is not None and any(told.users <= _ALIKE * users <= _ALIKE**2 * told.users for users in twins):
         told = replace(told, arms=tuple(Arm))
     missing = None if scene.usually_missing is None else find_missing(scene.coverage, scene.usually_missing)
     is_hidden = missing is not None and (told is None or (told.explained or 0.0) < _AS_GOOD)
@@ -152,7 +161,7 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
-    """Users who share their list with many others and did not before."""
+    """Users who share their list with many others and did not before, or far more who do than usually."""
     codes, _ = scene.batch.of(arm)
     is_shared, group = find_shared(codes)
     if not is_shared.any():
@@ -162,11 +171,16 @@ def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
     count = int(hit.sum())
     # Two models' lists differ in more than what one run adds to another.
     least = _LEAST_USERS if scene.changes is not None else 2 * _LEAST_USERS
-    if count - less < max(least, _MORE * math.sqrt(count + less)):
-        return
-    first = int(np.argmax(hit & (group == np.bincount(group[hit]).argmax())))
-    detail = {"lists": float(len(np.unique(group[hit]))), "popular": _popularity(codes[first], scene, arm)}
-    yield Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=hit, detail=detail)
+    is_sure = count - less >= max(least, _MORE * math.sqrt(count + less))
+    found = [Suspicion(kind=FaultKind.SHARED_LIST, arm=arm, hit=hit)] if is_sure else []
+    # A few more a day are many in the end, while each day adds next to nobody.
+    found += _exceed(scene, arm, Habit.SHARED) if scene.bins else ()
+    if found:
+        most = max(found, key=lambda each: int(each.hit.sum()))
+        lists = group[most.hit]
+        first = int(np.argmax(most.hit & (group == np.bincount(lists).argmax())))
+        detail = {"lists": float(len(np.unique(lists))), "popular": _popularity(codes[first], scene, arm)}
+        yield replace(most, kind=FaultKind.SHARED_LIST, detail=detail)
 
 
 def _popularity(codes: Codes, scene: Scene, arm: Arm) -> float:
@@ -251,6 +265,7 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
             usual=excess.usual,
             bins=bins,
             ordinary=ordinary,
+            worst=scene.worst.get(arm, {}).get(habit, ()),
             segment=None if segment == ALL else segment,
         )
 
@@ -274,8 +289,12 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     users = round(float(suspicion.hit.sum()) * len(segments[ALL]) / len(known[ALL]))
     share = float(suspicion.hit[seen].mean())
     if bins is not None:
-        excess = find_excess(bins[seen], suspicion.ordinary)
+        excess = find_excess(bins[seen], suspicion.ordinary, suspicion.worst)
         share = share if excess is None else excess.concerned
+        if suspicion.detail.get("top"):
+            # Three items that were put in another order stand as before where they had turned by themselves, as far as any do.
+            stood, turned = sum(suspicion.ordinary[:1]), sum(suspicion.ordinary[_FAR:]) / _FAR_ORDERS
+            share = min(1.0, share * stood / (stood - turned)) if stood > _FAR * turned else share
         users = round(share * len(rows))
     concerned = suspicion.hit
     if share >= NEARLY_ALL:

@@ -26,7 +26,7 @@ _WANDERS, _HARDLY_WANDERS = 3.0, 1.5
 _SAYS_LITTLE = 0.95
 _FEW_BINS = 4
 
-NEARLY_ALL = 0.85
+NEARLY_ALL = 0.8
 """Share of users from which on all of them are said to be hit."""
 
 
@@ -37,6 +37,7 @@ class Habit(StrEnum):
     TURNED = "turned"  # share of pairs of common items that stand the other way around
     TOP_TURNED = "top_turned"  # pairs of the first three that do, where these are the same three
     STILL = "still"  # the list is the same
+    SHARED = "shared"  # many users have it
 
 
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
@@ -47,6 +48,7 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
         Habit.TURNED: np.floor(_BINS * lists.turned),
         Habit.TOP_TURNED: np.where(lists.has_same_top, lists.turned_on_top, -1),
         Habit.STILL: is_still,
+        Habit.SHARED: find_shared(lists.present)[0],
     }
     return {habit: np.where(is_known, values, -1).astype(np.int64) for habit, values in bins.items()}
 
@@ -75,12 +77,13 @@ class Outliers:
     concerned: float
 
 
-def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
+def find_excess(bins: Integers, usual: Sequence[float], worst: Sequence[float] = ()) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
-    ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a bin on, it is the bin of
-    the greatest p - 3 r beyond doubt, p - 1.5 r with few bins; of the users that were not hit r lie there as well, so that
-    (p - r) / (1 - r) were hit. Where hardly anybody is left in the most ordinary bins, all were.
+    ``bins`` from `bin_lists`, ``usual`` shares by bin, ``worst`` those of the farthest usual runs where these are known. With
+    p and r the shares now and usual from a bin on, it is the bin of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins;
+    of the users that were not hit r lie there as well, so that (p - r) / (1 - r) were hit, or more where more lie beyond the
+    worst. Where hardly anybody is left in the most ordinary bins, all were.
     """
     known = bins[bins >= 0]
     if not len(known):
@@ -98,7 +101,11 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     hit = (now - then) / np.maximum(1 - then, 1e-9)
     # Of habits with few bins trainings do not move the ordinary ones by much, of others they do.
     extreme = float(hit[1:][then[1:] <= _SAYS_LITTLE].max(initial=0.0))
-    concerned = extreme if width <= _FEW_BINS or extreme >= NEARLY_ALL else float(hit[least])
+    # As many at least as lie beyond the worst training that was usual.
+    worse = np.maximum(then, _tail(np.append(worst, np.zeros(width)))[:width]) if worst else np.ones(width)
+    is_known = worse[1:] <= _SAYS_LITTLE
+    fewest = float(((now - worse)[1:][is_known] / (1 - worse[1:][is_known])).max(initial=0.0))
+    concerned = extreme if width <= _FEW_BINS or extreme >= NEARLY_ALL else max(float(hit[least]), fewest)
     return Outliers(least=least, usual=float(at_most[least]), concerned=concerned)
 
 
@@ -122,7 +129,7 @@ _MODELS = 500
 _LOOKED_AT = 300
 
 # From where on, between what two strangers' lists share and what a user's own usually do, lists are the user's own still.
-_OWN = 0.25
+_OWN = 0.12
 
 # Share of what former lists have in common with one another that lists of other users still have, with the likest and with all.
 _LIKEST = 0.75

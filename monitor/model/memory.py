@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
-from monitor.model.explanation import Split
+from monitor.model.explanation import Explanation, Split
 from monitor.model.runs import KeptLists, Summary
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Memory:
     former_slot: datetime | None = None
     last_ok: datetime | None = None  # slot of the newest earlier run that ended ok, whatever the configuration
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
+    explained: tuple[tuple[datetime, Explanation], ...] = ()  # slots of the last ok runs and their explanations, newest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out
 
 

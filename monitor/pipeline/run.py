@@ -20,7 +20,7 @@ from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatu
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
+from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, recall_fault
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
@@ -132,6 +132,9 @@ def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
 
 def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:
     judgement = judge_findings(comparison, found, memory, at)
+    if any(change.is_start for change in judgement.transitions):
+        told = recall_fault(found.measured.explanation, memory.explained)
+        found = replace(found, measured=replace(found.measured, explanation=told))
     return RunResult(
         claim=claim,
         status=found.status,

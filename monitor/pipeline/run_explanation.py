@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -12,14 +13,15 @@ import pandas as pd
 from monitor.attribution.changes import PairChanges, classify, compare_pairs, group_users, share_kinds
 from monitor.attribution.decomposition import ExposureShift, MeanDrop, compare_exposure, decompose_drop, rows_of_place
 from monitor.attribution.faults import Scene, find_fault
-from monitor.attribution.habits import pool_bins, share_bins
+from monitor.attribution.habits import pool_bins, share_bins, widest
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding
 from monitor.metrics import Metric, Need, score_all
 from monitor.model.alerts import State, Transition
 from monitor.model.arrays import Rows
 from monitor.model.comparison import Comparison
-from monitor.model.explanation import ExampleLists, Explanation, Finding, Split
+from monitor.model.explanation import ExampleLists, Explanation, FaultKind, Finding, Split
+from monitor.model.instants import format_instant
 from monitor.model.rankings import ALL, Arm, PairBatch, Pairing
 from monitor.model.rules import RuleKind
 from monitor.model.statistics import parse_derived
@@ -27,6 +29,10 @@ from monitor.pairing.ids import decode
 from monitor.pipeline.accumulator import Sample
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.score import leading_metric
+
+_MOST, _SOME = 0.5, 0.05
+"""Share of a drop that a fault explains at least to be its cause; where there is no drop, share of users."""
+_SINCE = "Since the run of"
 
 TITLED = 10
 """Places of an example's lists whose items have titles: what is stored of a run grows with them."""
@@ -91,7 +97,8 @@ def explain_run(
         coverage=sample.pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
-        habits=_pool_habits(known),
+        habits=_pool_habits(known, pool_bins),
+        worst=_pool_habits(known, lambda runs: widest(*runs)),
         usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known) if known else None,
         drop=drop.whole if drop is not None and drop.is_clear else None,
     )
@@ -172,14 +179,16 @@ def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
     return {str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()} for arm, of_arm in found.items()}
 
 
-def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Mean shares by arm, habit and bin over the runs that know them."""
+def _pool_habits(
+    splits: Sequence[Split], pool: Callable[[Sequence[Sequence[float]]], tuple[float, ...]]
+) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Shares by arm, habit and bin, pooled over the runs that know them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    return {arm: {habit: pool_bins(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
+    return {arm: {habit: pool(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
@@ -200,11 +209,34 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
     return replace(explanation, gained=gained, lost=lost, titles=titles)
 
 
+def recall_fault(own: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+    """What is told of a run in which alerts begin: its own explanation, or that of the run in which the fault came.
+
+    An alert that comes late, such as that of a trend, is about lists that had the fault in the last run already, and finds no
+    cause in what changed since. Then the newest of the ``earlier`` faults is told that explains most of a drop, or if there was
+    none concerns enough users.
+    """
+    is_told = own is None or (own.finding is not None and own.finding.explained is None) or _is_cause(own.finding)
+    slot, found = next(((slot, each) for slot, each in earlier if not is_told and _is_cause(each.finding)), (None, own))
+    if found is None or slot is None or found.sentence.startswith(_SINCE):
+        return found
+    return replace(found, sentence=f"{_SINCE} {format_instant(slot)}: {found.sentence}")
+
+
+def _is_cause(finding: Finding | None) -> bool:
+    return finding is not None and (finding.share >= _SOME if finding.explained is None else finding.explained >= _MOST)
+
+
 def add_explanations(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:
-    """The transitions with the explanation as text, where an alert on similarity begins; others need none."""
+    """The transitions with the explanation as text, where an alert begins that does not say by itself what it tells.
+
+    That is one on similarity, and where a fault was found other than users without a list, any but a condition.
+    """
+    finding = None if explanation is None else explanation.finding
+    of_lists = (RuleKind.COVERAGE, RuleKind.STANDSTILL) if finding and finding.kind is not FaultKind.MISSING else ()
     return tuple(
         replace(each, explanation=write_alert_text(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
-        if explanation is not None and each.kind is RuleKind.SIMILARITY and each.to_state is not State.QUIET
+        if explanation is not None and each.kind in (RuleKind.SIMILARITY, *of_lists) and each.to_state is not State.QUIET
         else each
         for each in transitions
     )

@@ -5,13 +5,14 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, column, func, select, values
 
 from monitor.errors import DatabaseError
 from monitor.model.alerts import Expectation, State
-from monitor.model.explanation import Split
+from monitor.model.explanation import Explanation, Split
 from monitor.model.memory import Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
@@ -38,6 +39,8 @@ WAITS_FOR_RELEVANCE = and_(
 RECENT_RUNS = 40
 """Runs whose means go with the newest one, so that a list of comparisons needs no further query."""
 
+_EXPLAINED = 7
+"""Newest ok runs among which the one is looked for in which a fault came that fires late."""
 _HEALTHY_AMONG = (64, 2000)
 """Newest ok runs among which healthy ones are searched, the further ones where the first are too few: an alert that has fired
 for longer leaves none."""
@@ -70,6 +73,7 @@ class SqlHistory:
                 anew_since=_anew_since(connection, request, past),
                 last_ok=connection.scalar(_last_ok(request)),
                 splits=_healthy_splits(connection, request),
+                explained=_last_explained(connection, request),
             )
             last, former = _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
             slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
@@ -175,6 +179,15 @@ def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Spl
     healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all.get(run_id, ()))]
     found = run_results.splits_of(connection, healthy)
     return tuple(found[run_id] for run_id in healthy if run_id in found)
+
+
+def _last_explained(connection: Connection, request: MemoryRequest) -> tuple[tuple[datetime, Explanation], ...]:
+    newest = _newest_ok(connection, request, _EXPLAINED) if request.splits else []
+    alarms = _states_after(connection, request.comparison, [slot for _, slot in newest])
+    # What ended before is another fault.
+    ended = max((place for place, (then, now) in enumerate(pairwise(alarms), 1) if then and not now), default=0)
+    found = run_results.explanations_of(connection, [run_id for run_id, _ in newest[ended:]])
+    return tuple((slot, found[run_id]) for run_id, slot in reversed(newest[ended:]) if run_id in found)
 
 
 def _runs_with_lists(connection: Connection, request: MemoryRequest) -> tuple[int | None, int | None]:

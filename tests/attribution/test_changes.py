@@ -292,6 +292,7 @@ def test_users_lie_in_the_bins_that_a_person_would_say() -> None:
         Habit.TURNED: [0, 10, 0, 0],
         Habit.TOP_TURNED: [0, -1, 0, 3],
         Habit.STILL: [1, 0, 0, 0],
+        Habit.SHARED: [0, 0, 0, 0],
     }
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factories import changed, comparison, pull, rule, transition
+from factories import SLOT, changed, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.comparison import Comparison, Keep
+from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.notifications import Briefing
 from monitor.model.runs import RunResult, RunStatus
@@ -163,7 +164,21 @@ def test_an_alert_says_why_and_what_its_segment_fell_by() -> None:
     }
 
 
-def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_the_one_explained() -> None:
+def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came() -> None:
+    came = run(OTHER, memory=after(run(SAME)))
+    assert came.explanation is not None
+    late = replace(after(came), explained=((SLOT, came.explanation),))
+    told, unchanged = run(OTHER, memory=late), run(OTHER, changed(TWO, rules=()), late)
+    assert told.explanation == replace(
+        came.explanation, sentence=f"Since the run of {format_instant(SLOT)}: {came.explanation.sentence}"
+    )
+    assert unchanged.explanation is not None
+    assert unchanged.explanation.finding is None
+    (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told.explanation)
+    assert str(alert.explanation).startswith("By extended_tau: Since the run of")
+
+
+def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained() -> None:
     found = run(OTHER).explanation
     assert found is not None
     alerts = (

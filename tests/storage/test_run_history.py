@@ -256,7 +256,7 @@ def test_what_runs_remember_is_of_the_newest_ok_runs_of_one_configuration_before
 
 
 @pytest.mark.parametrize("among", [run_history._HEALTHY_AMONG, (2, 2000)], ids=["newest", "further ones too"])
-def test_each_run_knows_its_alerts_and_those_in_alarm_or_under_suspicion_are_not_healthy(
+def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those_in_alarm_or_suspicious_are_not_healthy(
     store: SqlStore, among: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_history, "_HEALTHY_AMONG", among)
@@ -272,8 +272,10 @@ def test_each_run_knows_its_alerts_and_those_in_alarm_or_under_suspicion_are_not
         if day == 5:
             suspicion = Expectation(alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4)
             moves = {"expectations": (suspicion,)}
-        stored_split(store, day, membership=day / 10, **moves)
+        stored_split(store, day, membership=day / 10, explanation=replace(EXPLANATION, sentence=str(day)), **moves)
 
+    explained = store.history.memory_of(replace(request(SLOT + 7 * DAY, 0), splits=1)).explained
+    assert [(slot, each.sentence) for slot, each in explained] == [(SLOT + day * DAY, str(day)) for day in (6, 5, 4)]
     states = [run.states.get(("SimilarityLow", "all")) for run in past_runs(store, 6, 5)]
     assert states == [State.PENDING, State.FIRING, State.FIRING, None, None]
     assert past(store, 7) == [0.0, 0.4, 0.6]

@@ -1,7 +1,7 @@
 """What fires and what ended lately; one incident with who was notified of it and what can be done."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.alerts.incidents import GROUP_FOR
@@ -14,14 +14,13 @@ from monitor.web.pages.site import AbsentPageError, Query, Site
 
 _RECENT = 200
 _MESSAGES = 10
-_RETOLD = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """Firings of one comparison that belong together; ``end`` is None while one of them lasts.
 
-    ``slot``: of the run with which it began; ``is_explained``: whether ``sentence`` says why.
+    ``slot``: of the run with which it began.
     """
 
     key: str
@@ -34,7 +33,6 @@ class Incident:
     end: datetime | None
     acknowledged_by: str | None
     sentence: str
-    is_explained: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,7 @@ def read_alerts_page(site: Site, _: Query) -> AlertsPage:
     ended = [each for each in found if each.end is not None]
     return AlertsPage(
         firing=tuple(each for each in found if each.end is None),
-        ended=(*(_retell(site, each) for each in ended[:_RETOLD]), *ended[_RETOLD:]),
+        ended=tuple(ended),
         silences=store.silences(ending_after=now),
         at=now,
     )
@@ -107,7 +105,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     now, policy, newest = site.clock.now(), site.policy(), site.latest_of(comparison) if firing else None
     whys = ((each.alert, "dry run" if policy.is_muted(each) else policy.in_maintenance(each, now)) for each in lasting)
     return AlertPage(
-        incident=_retell(site, _incident(key, history.transitions, firing)),
+        incident=_incident(key, history.transitions, firing),
         transitions=history.transitions,
         attempts=history.attempts,
         messages=_sent_messages(site, history),
@@ -126,15 +124,7 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
     """The incident that ended so; None where its changes are deleted."""
     key = end.incident or end.dedup_key
     changes = site.store.pages.incident(key).transitions if key else ()
-    return _retell(site, _incident(key, changes, {})) if key and changes else None
-
-
-def _retell(site: Site, incident: Incident) -> Incident:
-    """With the fault that its first run found, where the alert has no explanation of its own."""
-    name, slot = incident.comparison, incident.slot
-    found = () if incident.is_explained else site.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
-    told = site.store.pages.explanation(found[0].id) if found else None
-    return replace(incident, sentence=told.sentence, is_explained=True) if told and told.finding else incident
+    return _incident(key, changes, {}) if key and changes else None
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
@@ -182,5 +172,4 @@ def _incident(key: str, changes: Sequence[Transition], firing: dict[str | None, 
         end=None if lasting or not ends else max(ends),
         acknowledged_by=next((each.acknowledged_by for each in lasting if each.acknowledged_by), None),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
-        is_explained=first.explanation is not None,
     )
