@@ -5,7 +5,7 @@ A shop has two models of one taste, trained anew every day. `Fault.lists` is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -34,21 +34,21 @@ class Kind(StrEnum):
     CATEGORY_GONE = "category gone"
     ONE_SEGMENT = "one segment"
     NOISE = "random noise"
-    CANDIDATE_BROKE = "candidate broke"
-    BASELINE_BROKE = "baseline broke"
+    ARM_BROKE = "one arm broke"
+    BOTH_BROKE = "both broke"
     MISSING = "missing users"
     SLOW_LOSS = "slow loss"
 
 
 _SHARES = {
-    Kind.SHARED_LIST: (0.1, 0.4),
-    Kind.REORDERED: (0.3, 1.0),
+    Kind.SHARED_LIST: (0.05, 0.6),
+    Kind.REORDERED: (0.2, 1.0),
     Kind.TOP_SHUFFLED: (0.3, 1.0),
-    Kind.TRUNCATED: (0.3, 1.0),
-    Kind.STALE: (0.3, 1.0),
-    Kind.MIXED_UP: (0.2, 1.0),
-    Kind.NOISE: (0.1, 0.5),
-    Kind.MISSING: (0.05, 0.3),
+    Kind.TRUNCATED: (0.1, 1.0),
+    Kind.STALE: (0.1, 1.0),
+    Kind.MIXED_UP: (0.1, 1.0),
+    Kind.NOISE: (0.05, 1.0),
+    Kind.MISSING: (0.05, 0.5),
 }
 """From how many to how many of the users a drawn fault concerns; the kinds that are not here concern all of theirs."""
 _OF_LIST: Mapping[Kind, Callable[[Ranking, np.random.Generator, Shop], Ranking]] = {
@@ -65,20 +65,22 @@ LOST_A_DAY = 0.005
 COUNTRIES = {"UK": 0.6, "FR": 0.25, "DE": 0.15}
 ACTIVITIES = {"q1": 0.3, "q2": 0.25, "q3": 0.25, "new": 0.2}
 CATEGORIES = 10
-_ERROR, _POOR = 0.16, 0.5  # of a model, against a taste of deviation 1
+_POORER = 3.0  # error of a broken model, against its usual one
+_ON_THE_BASELINE = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
     """Users, items and the two models' lists by day: the same for the same ``seed``. Item 0 is the most popular.
 
-    An item's category is its number modulo `CATEGORIES`.
+    An item's category is its number modulo `CATEGORIES`. ``error``: of both models, by which lists change from day to day.
     """
 
     seed: int = 0
     users: int = 1000
     items: int = 300
     k: int = 10
+    error: float = 0.16
 
     @property
     def names(self) -> list[str]:
@@ -97,8 +99,10 @@ class Shop:
         dimension, _, value = segment.partition("=")
         return np.arange(self.users) if segment == ALL else np.flatnonzero(self.values[dimension] == value)
 
-    def rank(self, arm: Arm, day: int, *, error: float = _ERROR, without: Sequence[int] = ()) -> list[Ranking]:
+    @lru_cache(maxsize=64)  # noqa: B019 - shops are few
+    def rank(self, arm: Arm, day: int, *, error: float | None = None, without: Sequence[int] = ()) -> list[Ranking]:
         """Every user's list as the arm's model of that day has it, by this error; ``without`` are items that it lacks."""
+        error = self.error if error is None else error
         rng = np.random.default_rng((self.seed, 2, day, arm is Arm.CANDIDATE))
         # Some trainings are better than others, so that the mean moves from day to day.
         scores = _taste(self) + error * rng.uniform(0.8, 1.2) * rng.normal(size=(self.users, self.items))
@@ -116,7 +120,7 @@ def _taste(shop: Shop) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of one arm from the day ``begins`` on, until the day ``ends`` if it is healed then.
+    """One fault of an arm, or of both, from the day ``begins`` on, until the day ``ends`` if it is healed then.
 
     It concerns ``share`` of the users of ``segment``, the same ones on all its days; of a slow loss `LOST_A_DAY` of them
     more every day.
@@ -125,7 +129,7 @@ class Fault:
     kind: Kind
     begins: int
     ends: int | None = None
-    arm: Arm = Arm.CANDIDATE
+    arms: tuple[Arm, ...] = (Arm.CANDIDATE,)
     segment: str = ALL
     share: float = 1.0
     seed: int = 0
@@ -143,32 +147,40 @@ class Fault:
     def lists(self, shop: Shop, arm: Arm, day: int) -> dict[str, Ranking]:
         """What the arm serves on that day, by user; users without a list are left out."""
         found: list[Ranking] = shop.rank(arm, day)
-        rows = self.concerned(shop, day) if arm is self.arm else np.empty(0, dtype=np.intp)
-        broken = dict(zip(rows.tolist(), self._break(shop, day, rows, found), strict=True)) if rows.size else {}
+        rows = self.concerned(shop, day) if arm in self.arms else np.empty(0, dtype=np.intp)
+        broken = dict(zip(rows.tolist(), self._break(shop, arm, day, rows, found), strict=True)) if rows.size else {}
         served = [broken.get(row, ranking) for row, ranking in enumerate(found)]
         return {name: ranking for name, ranking in zip(shop.names, served, strict=True) if ranking}
 
-    def _break(self, shop: Shop, day: int, rows: npt.NDArray[np.intp], found: list[Ranking]) -> list[Ranking]:
+    def count_harmed(self, shop: Shop, day: int) -> int:
+        """How many users it has broken lists of on that day: where items are gone those who would have had one."""
+        rows = self.concerned(shop, day)
+        if self.kind not in {Kind.ITEMS_GONE, Kind.CATEGORY_GONE}:
+            return len(rows)
+        healthy, broken = shop.rank(self.arms[0], day), self._model(shop, self.arms[0], day)
+        return sum(healthy[row] != broken[row] for row in rows.tolist())
+
+    def _break(self, shop: Shop, arm: Arm, day: int, rows: npt.NDArray[np.intp], found: list[Ranking]) -> list[Ranking]:
         """The lists of these users, broken; empty ones for users who are to have none."""
         rng = np.random.default_rng((self.seed, 5, day))
         if self.kind is Kind.MIXED_UP:
             return [found[row] for row in np.roll(rows, 1)]
         if self.kind in _OF_LIST:
             return [_OF_LIST[self.kind](found[row], rng, shop) for row in rows]
-        replaced = self._model(shop, day)
+        replaced = self._model(shop, arm, day)
         return [replaced[row] for row in rows]
 
-    def _model(self, shop: Shop, day: int) -> list[Ranking]:
+    def _model(self, shop: Shop, arm: Arm, day: int) -> list[Ranking]:
         """Lists of the model that the fault puts in the place of that day's."""
         rng = np.random.default_rng((self.seed, 6))
         if self.kind is Kind.STALE:
-            return shop.rank(self.arm, self.begins - 1)
+            return shop.rank(arm, self.begins - 1)
         if self.kind is Kind.ITEMS_GONE:
             # Of the better known half, where lists come from.
-            return shop.rank(self.arm, day, without=rng.permutation(shop.items // 2)[: shop.items // 10].tolist())
+            return shop.rank(arm, day, without=tuple(rng.permutation(shop.items // 2)[: shop.items // 10].tolist()))
         if self.kind is Kind.CATEGORY_GONE:
-            return shop.rank(self.arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES))
-        return shop.rank(self.arm, day, error=_POOR)
+            return shop.rank(arm, day, without=range(int(rng.integers(CATEGORIES)), shop.items, CATEGORIES))
+        return shop.rank(arm, day, error=_POORER * shop.error)
 
 
 def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -> Fault:
@@ -177,27 +189,25 @@ def draw_fault(kind: Kind, seed: int, *, begins: int, ends: int | None = None) -
     segments = [f"country={name}" for name in COUNTRIES] + [f"activity={name}" for name in ACTIVITIES]
     is_local = kind is Kind.ONE_SEGMENT or (kind in _SHARES and rng.random() < 0.3)
     low, high = (0.6, 1.0) if is_local and kind in _SHARES else _SHARES.get(kind, (1.0, 1.0))
+    arm = Arm.BASELINE if rng.random() < _ON_THE_BASELINE else Arm.CANDIDATE
     return Fault(
         kind=kind,
         begins=begins,
         ends=ends,
-        arm=Arm.BASELINE if kind is Kind.BASELINE_BROKE else Arm.CANDIDATE,
+        arms=tuple(Arm) if kind is Kind.BOTH_BROKE else (arm,),
         segment=str(rng.choice(segments)) if is_local else ALL,
         share=float(rng.uniform(low, high)),
         seed=seed,
     )
 
 
-def draw_faults(count: int, *, seed: int = 0, begins: int) -> Iterator[Fault]:
-    """So many faults, the kinds in turn."""
-    kinds = list(Kind)
-    for number in range(count):
-        yield draw_fault(kinds[number % len(kinds)], seed + number, begins=begins)
+def draw_shop(seed: int) -> Shop:
+    """A shop of some size, whose lists have some length and change by some pace."""
+    rng = np.random.default_rng((seed, 8))
+    users, items = (int(rng.integers(*bounds)) for bounds in ((400, 1200), (200, 500)))
+    return Shop(seed=seed, users=users, items=items, k=int(rng.choice([5, 10, 20])), error=float(rng.uniform(0.1, 0.25)))
 
 
-def write_lists(path: Path, shop: Shop, lists: Mapping[str, Ranking]) -> None:
-    """A Parquet file of an arm's lists: ``user_id``, ``items``, ``country``, ``activity``."""
-    rows = [row for row, name in enumerate(shop.names) if name in lists]
-    columns = {"user_id": list(lists), "items": list(lists.values())}
-    columns |= {name: values[rows].tolist() for name, values in shop.values.items()}
-    pq.write_table(pa.table(columns), path)
+def write_lists(path: Path, lists: Mapping[str, Ranking]) -> None:
+    """A Parquet file of an arm's lists: ``user_id``, ``items``."""
+    pq.write_table(pa.table({"user_id": list(lists), "items": list(lists.values())}), path)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.explanations import GROWN, HEALTHY, explain, judge, measure, remember
+from bench.incidents import find_wrong, read
+from factories import comparison, pull
 from faults import Fault, Kind, Shop, draw_fault
 from kernels import reference
 from monitor.attribution.changes import (
@@ -26,10 +27,13 @@ from monitor.attribution.changes import (
 from monitor.attribution.habits import Habit, bin_lists, find_excess, pool_bins, share_bins, widest
 from monitor.attribution.parts import Parts
 from monitor.metrics import parse, score_all
-from monitor.model.explanation import Change, ExampleLists, FaultKind, UserGroup
+from monitor.model.comparison import Keep
+from monitor.model.explanation import Change, ExampleLists, Explanation, FaultKind, UserGroup
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch
+from monitor.model.runs import RunResult
 from monitor.pipeline.user_batches import take_kept
+from pipeline.canned import ran, users
 
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
 A, B = [1, 2, 3, 4, 5, 6], [4, 2, 7, 8, 1, 9]
@@ -235,41 +239,78 @@ def test_the_user_in_the_middle_is_the_most_central() -> None:
 
 
 SHOP = Shop(users=800)
+HEALTHY = 8
 BEGINS = HEALTHY + 1
+GROWN = 9
+"""Days after which a slow loss is looked at: 5 % of the users."""
+
+
+def measure(fault: Fault, day: int, past: Memory) -> RunResult:
+    """The run of that day."""
+    what = comparison(
+        k=SHOP.k, metrics=("extended_tau",), keep_lists=Keep.ALL, rules=(), evidence_users=2, min_paired_share=0.2
+    )
+    segments = {name: list(values) for name, values in SHOP.values.items()}
+    baseline, candidate = (pull(fault.lists(SHOP, arm, day)) for arm in Arm)
+    return ran(what, baseline, candidate, users(*SHOP.names, **segments), memory=past)
 
 
 @cache
 def past() -> Memory:
-    return remember(SHOP, BEGINS)
+    """What healthy days leave."""
+    healthy, found = Fault(kind=Kind.NOISE, begins=BEGINS), Memory()
+    for day in range(BEGINS - HEALTHY, BEGINS):
+        result = measure(healthy, day, found)
+        assert result.split is not None, result.reason
+        found = Memory(splits=(*found.splits, result.split), last_lists=result.lists, former_lists=result.lists)
+    return found
+
+
+def explain(fault: Fault, past: Memory) -> tuple[Explanation, list[str]]:
+    """What is said of it on the day on which it is looked at, and what of it is wrong."""
+    day = fault.begins + (GROWN if fault.kind is Kind.SLOW_LOSS else 0)
+    found = measure(fault, day, past).explanation
+    assert found is not None
+    return found, find_wrong(fault, SHOP, read(found.sentence), day)
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> None:
-    fault = draw_fault(kind, 5, begins=BEGINS)
-    found = explain(fault, SHOP, past())
-    assert judge(fault, SHOP, found).wrong == ()
+    found, wrong = explain(draw_fault(kind, 5, begins=BEGINS), past())
+    assert wrong == []
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE, Kind.CANDIDATE_BROKE])
+@pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE, Kind.ARM_BROKE])
 def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind: Kind) -> None:
     lists = past().last_lists
     assert lists is not None
     half = take_kept(lists, np.arange(SHOP.users) % 2 == 0)
-    fault = draw_fault(kind, 5, begins=BEGINS)
-    assert judge(fault, SHOP, explain(fault, SHOP, replace(past(), last_lists=half, former_lists=half))).wrong == ()
+    _, wrong = explain(draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half))
+    assert wrong == []
+
+
+def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told() -> None:
+    """On each day next to nobody comes to share one, and the others have the list that they had the day before."""
+    fault, grown = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS), past()
+    for day in range(BEGINS, BEGINS + 4):
+        lists = measure(fault, day, grown).lists
+        grown = replace(grown, last_lists=lists, former_lists=lists)
+    found = measure(fault, BEGINS + 4, grown).explanation
+    assert found is not None
+    assert found.sentence.startswith("20 of 800 users (2 %) all get the same list from the candidate: the most popular items.")
 
 
 @pytest.mark.parametrize("day", range(BEGINS, BEGINS + GROWN))
 def test_nothing_is_blamed_for_a_healthy_day(day: int) -> None:
-    found = measure(Fault(kind=Kind.NOISE, begins=day + 1), SHOP, day, past()).explanation
+    found = measure(Fault(kind=Kind.NOISE, begins=day + 1), day, past()).explanation
     assert found is not None
     assert (found.finding, found.segment) == (None, "all")
 
 
 @pytest.mark.parametrize(("kind", "told"), [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)])
 def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind: Kind, told: FaultKind) -> None:
-    found = explain(draw_fault(kind, 5, begins=BEGINS), SHOP, Memory())
+    found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
     assert found.finding is not None
     assert (found.finding.kind, found.before) == (told, None)
     assert found.sentence.endswith("(No earlier lists to hold this against.)")

@@ -123,13 +123,6 @@ SIMILAR = ["extended_tau", "rbo(p=0.9)", "average_overlap", "overlap", "topk_ken
 
 
 @pytest.mark.parametrize("name", SIMILAR)
-def test_every_user_whose_score_is_defined_has_parts(name: str) -> None:
-    batch = reference.batch(DRAWN)
-    scores = np.where(batch.baseline_lengths > 0, score_of(parse(name), batch), np.nan)
-    np.testing.assert_array_equal(np.isnan(split(name, batch).whole), np.isnan(scores))
-
-
-@pytest.mark.parametrize("name", SIMILAR)
 def test_parts_of_even_lists_are_never_negative_and_know_no_length(name: str) -> None:
     parts = split(name, reference.batch(reference.draw(400, 4, even=True, lengths=range(1, 8))))
     assert (parts.membership >= -1e-12).all()
@@ -234,18 +227,6 @@ def test_only_the_top_is_told_and_equals_go_by_code() -> None:
     assert [item.item for item in found.gained] == ["4", "5"]
     assert [item.item for item in found.lost] == ["1", "2"]
     assert (found.entered, found.left) == (3, 3)
-
-
-def test_exposure_is_per_list_so_that_more_users_change_nothing() -> None:
-    found = compare_exposure(codes([[1, 2]]), codes([[1, 2]] * 3), 5)
-    assert (found.gained, found.lost, found.entered, found.left) == ((), (), 0, 0)
-
-
-@pytest.mark.parametrize(("before", "after"), [([], []), ([[]], [[]]), ([], [[1]]), ([[1]], [])])
-def test_a_side_without_lists_exposes_nothing(before: Lists, after: Lists) -> None:
-    found = compare_exposure(codes(before), codes(after), 3)
-    assert len(found.gained) == (after == [[1]])
-    assert len(found.lost) == (before == [[1]])
 
 
 @given(lists, lists)

@@ -15,7 +15,6 @@ SIMULATIONS = (
     "many",
     "soak",
     "incidents",
-    "explanations",
     "pages",
 )
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""

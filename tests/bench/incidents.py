@@ -1,54 +1,162 @@
-"""What on-call gets for each of fourteen kinds of fault: messages, their size, and what the first one says.
+"""What on-call gets of generated incidents, and whether it is right: ``make bench ARGS="incidents --count 200 --seed 1"``.
 
-`make bench ARGS=incidents`, or `ARGS="incidents stale missing"` for some kinds; ``--faults 3`` for three of each. A daemon with
-the default rules, stepped from day to day: ten healthy days, ten bad ones, and eight after it was healed. The receivers are
-fakes that take what their services document and nothing else; reminders (`repeat_every`) are turned off.
+Incidents of the fourteen kinds of `faults`, `PER_SHOP` in each of many shops that differ in users, items, k and pace, of random
+shares, segments, arms and days. Each lasts `BAD` days after a healthy week or two, and ends. Every day is run and judged by the
+default rules and delivered from the outbox by the code that the daemon runs; only its schedule is left out, since the clock is
+set. Four receivers send to fakes on loopback that take what their services document and nothing else; reminders are off.
+
+An incident is told rightly when the first message of every receiver, read by itself as a person would read it, names
+
+- the kind: of a slow loss one list for many users, which it is on the day on which it is first seen; of a category that is gone
+  items that are; of a broken model, in one segment or everywhere, other items, many more than usual;
+- the segment in which it was planted, or no segment where it was planted in none;
+- how many users have it: off by at most `OFF` of all users or `OFF_OF_IT` of those who have it, whichever is more. Who would
+  have had one of the items has it where items are gone;
+- the arm, or both,
+
+and when each receiver is paged at most `MOST_PAGES` times before the end, by messages of at most `MOST_BYTES`. What is never
+paged, or names no cause, is wrong. Ends are counted and shown, and not judged.
 """
 
 import argparse
 import json
 import logging
+import re
+import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from email import message_from_bytes, policy
-from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
 from rich.console import Console
 from rich.table import Table
 
-from faults import Fault, Kind, Shop, draw_fault, write_lists
-from monitor.model.rankings import Arm
-from monitor.storage import SqlStore
+from faults import Fault, Kind, Shop, draw_fault, draw_shop, write_lists
+from monitor.model.rankings import ALL, Arm
+from monitor.model.runs import RunResult
+from monitor.service.commands.one_shot import open_one_shot
 from servers import smtp
 from servers.certificates import self_signed
-from servers.daemon import wait_for
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import FakeSlack
 from servers.webhook import Collector, serve
-from service.stepped_daemon import START, Watched, watching
+from service.stepped_daemon import START, SteppedClock
 
-HEALTHY, BAD, HEALED = 10, 10, 8
+HEALTHY, BAD, HEALED = (8, 15), 8, 3
+"""Days before a fault, from and to; days that it lasts, and days that are looked at after it."""
+PER_SHOP = 8
 MOST_PAGES, MOST_BYTES = 2, 16_000
+OFF, OFF_OF_IT = 0.1, 0.2
+RIGHT = 0.95
 RECEIVERS = ("webhook", "slack", "pagerduty", "email")
-SHOP = Shop(users=600)
+WHAT = ("kind", "segment", "share", "arm")
 _DAY = timedelta(days=1)
+T = TypeVar("T")
+_WORDS = {
+    "no list": "got no list|gave no list for|failed to answer for",
+    "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
+    "shorter": "get shorter lists|gave a list shorter than k for",
+    "stale": "as in the last run|has not changed since its last run",
+    "items gone": "had items that nobody gets",
+    "others' lists": "that are those of other users",
+    "random": "that look random",
+    "other items": "are shown other items",
+    "top reordered": "get the same first three items|turned round the same first three items",
+    "reordered": "get the same items",
+}
+"""By what a reader knows what is told."""
+KINDS = {
+    Kind.SHARED_LIST: "shared list",
+    Kind.SLOW_LOSS: "shared list",
+    Kind.REORDERED: "reordered",
+    Kind.TOP_SHUFFLED: "top reordered",
+    Kind.TRUNCATED: "shorter",
+    Kind.STALE: "stale",
+    Kind.MIXED_UP: "others' lists",
+    Kind.ITEMS_GONE: "items gone",
+    Kind.CATEGORY_GONE: "items gone",
+    Kind.ONE_SEGMENT: "other items",
+    Kind.NOISE: "random",
+    Kind.ARM_BROKE: "other items",
+    Kind.BOTH_BROKE: "other items",
+    Kind.MISSING: "no list",
+}
+"""What is to be told of each kind."""
+_ARMS = "(?P<arms>baseline and candidate|baseline|candidate)"
+_SENTENCES = (
+    # The cause, and where none is given the reason of an alert.
+    re.compile(
+        r"(?P<users>[0-9,]+) of [0-9,]+ users \([0-9.]+ %\)"
+        r"(?:, (?:mostly in|exactly those of) (?P<segment>.+?)(?: \([0-9.]+ % of its users\))?,)? "
+        rf"(?P<what>[^.]*?(?:from|by) the {_ARMS}[^.]*)"
+    ),
+    re.compile(rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+))? \("),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message about one fault, as a receiver got it; ``page``: under which key it pages there."""
+    """One message as a receiver got it on that day; ``page``: under which key it pages there; ``size`` in bytes."""
 
     receiver: str
-    fault: str
+    day: int
     page: str
     is_end: bool
     size: int
-    text: str = ""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What a message tells its reader of a fault."""
+
+    kind: str
+    segment: str
+    users: int
+    arms: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """What one receiver got of a fault: what the first message tells, what is wrong, pages, whether they ended, and bytes."""
+
+    told: Read | None
+    wrong: Sequence[str]
+    pages: int
+    is_ended: bool
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """A fault, of how many ``users`` on the ``day`` of it on which it was first told, the first mail, and all by receiver."""
+
+    fault: Fault
+    shop: Shop
+    users: int
+    day: int
+    mail: str
+    received: Mapping[str, Received]
+
+    @property
+    def is_right(self) -> bool:
+        return not any(each.wrong for each in self.received.values())
+
+    @property
+    def kind(self) -> str:
+        """What is told by all receivers."""
+        kinds = {each.told.kind if each.told else "no cause" for each in self.received.values()}
+        return kinds.pop() if len(kinds) == 1 else "not the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,124 +178,201 @@ class Fakes:
             {"email": {**mail, "to": ["kim@example.com"], "repeat_every": None}},
         ]
 
-    def sent(self) -> Iterator[Sent]:
-        """All messages so far, in their order at each receiver."""
-        for number, request in enumerate(self.webhook.requests):
+    def take(self, day: int) -> Iterator[Sent]:
+        """What was sent since they were last asked, in its order at each receiver."""
+        for number, request in enumerate(_emptied(self.webhook.requests)):
             body = json.loads(request.body)
-            fault, is_end = body["groupLabels"]["comparison"], body["status"] == "resolved"
-            yield Sent("webhook", fault, str(number), is_end, len(request.body))
-        for number, request in enumerate(self.slack.collector.requests):
-            text = json.loads(request.body)["text"]
-            yield Sent("slack", _fault_in(text), str(number), text.startswith("✅"), len(request.body))
-        for request in self.pagerduty.collector.requests:
+            is_end, text = body["status"] == "resolved", _text_of(body["alerts"])
+            yield Sent("webhook", day, f"{day}/{number}", is_end, len(request.body), text)
+        for number, request in enumerate(_emptied(self.slack.collector.requests)):
+            body = json.loads(request.body)
+            is_end, text = body["text"].startswith("✅"), _text_of(body["blocks"])
+            yield Sent("slack", day, f"{day}/{number}", is_end, len(request.body), text)
+        for request in _emptied(self.pagerduty.collector.requests):
             event = json.loads(request.body)
-            is_end = event["event_action"] == "resolve"
-            yield Sent("pagerduty", event["payload"]["source"], event["dedup_key"], is_end, len(request.body))
-        for number, mail in enumerate(self.mail.mails):
+            is_end, text = event["event_action"] == "resolve", _text_of(event["payload"])
+            yield Sent("pagerduty", day, event["dedup_key"], is_end, len(request.body), text)
+        for number, mail in enumerate(_emptied(self.mail.mails)):
             found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=policy.default)
-            subject, text = found["Subject"].strip(), str(found.get_body(("plain",)).get_content())  # type: ignore[union-attr]
-            pictures = [each for each in found.walk() if each.get_content_maintype() == "image"]
+            is_end, text = found["Subject"].startswith("[RESOLVED]"), found.get_body(("plain",)).get_content()  # type: ignore[union-attr]
             # The chart beside a mail's text has a limit of its own.
-            size = len(mail.content) - sum(len(each.as_bytes()) for each in pictures)
-            yield Sent("email", _fault_in(subject), str(number), subject.startswith("[RESOLVED]"), size, text)
+            pictures = sum(len(each.as_bytes()) for each in found.walk() if each.get_content_maintype() == "image")
+            yield Sent("email", day, f"{day}/{number}", is_end, len(mail.content) - pictures, text)
 
 
-def _fault_in(text: str) -> str:
-    return next(word for word in text.replace(";", " ").split() if word.startswith("fault-"))
+def _emptied(found: list[T]) -> list[T]:
+    taken = found.copy()
+    found.clear()
+    return taken
+
+
+def _text_of(part: object) -> str:
+    return json.dumps(part, ensure_ascii=False).replace("\\n", "\n")
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Fakes]:
+def serving(certificate: Path) -> Iterator[Fakes]:
     """Fakes that listen until the block ends."""
     with ExitStack() as stack:
         hook, slack, pager = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
-        mail = stack.enter_context(contextmanager(smtp.serve)(self_signed(folder)))
-        yield Fakes(webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail)
+        mail = stack.enter_context(contextmanager(smtp.serve)(certificate))
+        fakes = Fakes(webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail)
+        yield fakes
+        assert [*fakes.slack.complaints, *fakes.pagerduty.complaints] == []
 
 
-def write_world(folder: Path, faults: Mapping[str, Fault], fakes: Fakes, days: int) -> Path:
-    """Each fault's lists by day, and the configuration over them."""
-    comparisons = []
-    for name, fault in faults.items():
-        arms: dict[str, object] = {}
-        for arm in Arm:
-            (folder / name / arm).mkdir(parents=True)
-            for day in range(days):
-                path = folder / name / arm / f"{START + day * _DAY:%Y-%m-%d}.parquet"
-                write_lists(path, SHOP, fault.lists(SHOP, arm, day))
-            arms[arm] = {"file": {"path": f"{name}/{arm}/{{slot:%Y-%m-%d}}.parquet", "user": "user_id", "items": "items"}}
-        users = {"all": True, "segments": ["country", "activity"]}
-        judged = {"metrics": ["extended_tau", "rbo", "overlap"], "rules": "default"}
-        comparisons.append({"name": name, "every": "1d", "k": SHOP.k, **arms, "users": users, **judged})
-    config = {"database": f"sqlite:///{folder}/rankwatch.db", "listen": "127.0.0.1:0", "comparisons": comparisons}
+def observe(faults: Sequence[Fault], shop: Shop) -> Iterator[Incident]:
+    """What receivers are sent about each of these faults, which all begin on one day, and end."""
+    with tempfile.TemporaryDirectory() as place:
+        certificate, past, begins = self_signed(Path(place)), Path(place) / "past", faults[0].begins
+        _pass_days(past, faults[0], shop, range(begins), None)
+        for number, fault in enumerate(faults):
+            folder = Path(place) / str(number)
+            folder.mkdir()
+            shutil.copy(past / "rankwatch.db", folder)
+            with serving(certificate) as fakes:
+                yield judge(fault, shop, _pass_days(folder, fault, shop, range(begins, (fault.ends or begins) + HEALED), fakes))
+
+
+def _pass_days(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None) -> list[Sent]:
+    """Run each day, and deliver what it found; all messages that came of it."""
+    sent: list[Sent] = []
+    clock = SteppedClock(START + days[0] * _DAY)
+    with open_one_shot(write_world(folder, fault, shop, days, fakes), reconciles=True) as opened:
+        service = replace(opened, clock=clock)
+        for day in days:
+            (result,) = service.run_once(None, None)
+            assert isinstance(result, RunResult), result
+            service.deliver()
+            sent += [] if fakes is None else fakes.take(day)
+            clock.let_pass(_DAY)
+    return sent
+
+
+def write_world(folder: Path, fault: Fault, shop: Shop, days: range, fakes: Fakes | None) -> Path:
+    """The lists of these days, and the configuration over them."""
+    arms: dict[str, object] = {}
+    for arm in Arm:
+        (folder / arm).mkdir(parents=True)
+        for day in days:
+            write_lists(folder / arm / f"{START + day * _DAY:%Y-%m-%d}.parquet", fault.lists(shop, arm, day))
+        arms[arm] = {"file": {"path": f"{arm}/{{slot:%Y-%m-%d}}.parquet", "user": "user_id", "items": "items"}}
+    # Those of the baseline would leave out whom it gives no list.
+    users = {"file": {"path": "users.parquet", "user": "user_id"}, "segments": ["country", "activity"]}
+    pq.write_table(pa.table({"user_id": shop.names, **shop.values}), folder / "users.parquet")
+    judged = {"metrics": ["extended_tau", "rbo", "overlap"], "rules": "default"}
+    comparison = {"name": "home-feed", "every": "1d", "k": shop.k, **arms, "users": users, **judged}
+    config = {"database": f"sqlite:///{folder}/rankwatch.db", "listen": "127.0.0.1:0", "comparisons": [comparison]}
     path = folder / "rankwatch.yaml"
-    path.write_text(json.dumps({**config, "receivers": fakes.entries()}))
+    path.write_text(json.dumps({**config, "receivers": [] if fakes is None else fakes.entries()}))
     return path
 
 
-def observe(faults: Mapping[str, Fault], days: int = HEALTHY + BAD + HEALED) -> list[Sent]:
-    """What receivers were sent about these faults, whose names begin with ``fault-``."""
-    with tempfile.TemporaryDirectory() as place, serving(Path(place)) as fakes:
-        with watching(write_world(Path(place), faults, fakes, days)) as watched:
-            for day in range(days):
-                _pass_day(watched, (day + 1) * len(faults))
-        assert [*fakes.slack.complaints, *fakes.pagerduty.complaints] == []
-        return list(fakes.sent())
+def judge(fault: Fault, shop: Shop, sent: Sequence[Sent]) -> Incident:
+    """What is right and wrong about its messages."""
+    by_receiver = {name: [each for each in sent if each.receiver == name] for name in RECEIVERS}
+    day = min((each.day for each in sent), default=fault.begins)
+    return Incident(
+        fault=fault,
+        shop=shop,
+        users=fault.count_harmed(shop, day),
+        day=day - fault.begins,
+        mail=next((each.text for each in by_receiver["email"]), ""),
+        received={name: _judge_receiver(fault, shop, found) for name, found in by_receiver.items()},
+    )
 
 
-def _pass_day(watched: Watched, runs: int) -> None:
-    """Let a day pass once so many runs have ended and what they found is sent."""
-    store = watched.daemon.store
-    wait_for(partial(_has_run, store, runs), "runs")
-    wait_for(lambda: not watched.daemon._scheduler._at_work, "the end of the runs")
-    wait_for(lambda: not store.outbox.pending(watched.clock.now()), "deliveries")
-    watched.let_pass(_DAY)
+def _judge_receiver(fault: Fault, shop: Shop, found: Sequence[Sent]) -> Received:
+    told = read(found[0].text) if found else None
+    wrong = find_wrong(fault, shop, told, found[0].day if found else fault.begins)
+    pages, ends = len({each.page for each in found if not each.is_end}), sum(each.is_end for each in found)
+    most = max((each.size for each in found), default=0)
+    return Received(
+        told=told,
+        wrong=[*wrong, *["pages"] * (not 1 <= pages <= MOST_PAGES), *["size"] * (most > MOST_BYTES)],
+        pages=pages,
+        # PagerDuty has an alert to resolve for each page.
+        is_ended=bool(found) and ends == (pages if found[0].receiver == "pagerduty" else 1),
+        most_bytes=most,
+    )
 
 
-def _has_run(store: SqlStore, runs: int) -> bool:
-    return len(store.history.runs(comparison=None, limit=runs)) == runs
+def read(text: str) -> Read | None:
+    """What a person takes from a text; None where no cause is named."""
+    for sentence in _SENTENCES:
+        for found in sentence.finditer(text):
+            kind = next((kind for kind, words in _WORDS.items() if re.search(words, found["what"])), None)
+            if kind is not None:
+                users = int(found["users"].replace(",", ""))
+                return Read(kind=kind, segment=found["segment"] or ALL, users=users, arms=found["arms"])
+    return None
+
+
+def find_wrong(fault: Fault, shop: Shop, found: Read | None, day: int) -> list[str]:
+    """What is told wrongly of the fault as it is on that day."""
+    if found is None:
+        return [*WHAT]
+    truth = fault.count_harmed(shop, day)
+    checks = (
+        found.kind == KINDS[fault.kind],
+        found.segment == fault.segment,
+        abs(found.users - truth) <= max(OFF * shop.users, OFF_OF_IT * truth),
+        found.arms == " and ".join(fault.arms),
+    )
+    return [name for name, is_right in zip(WHAT, checks, strict=True) if not is_right]
+
+
+def generate(count: int, seed: int) -> Iterator[tuple[Shop, list[Fault]]]:
+    """So many faults, the kinds in turn, and the shops that they are planted in."""
+    kinds = list(Kind)
+    for first in range(0, count, PER_SHOP):
+        begins = int(np.random.default_rng((seed, first)).integers(*HEALTHY))
+        numbers = range(first, min(count, first + PER_SHOP))
+        yield (
+            draw_shop(seed + first),
+            [draw_fault(kinds[number % len(kinds)], seed + number, begins=begins, ends=begins + BAD) for number in numbers],
+        )
 
 
 def main(args: list[str]) -> None:
-    """Print one row a fault; exit code 1 when one is not paged, pages too often, or a message is too large."""
+    """Print what is wrong, what was told of each kind, and what each receiver got; exit code 1 below `RIGHT`."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=incidents", description=__doc__)
-    parser.add_argument("kinds", nargs="*", help="words of the kinds to plant, all of them without")
-    parser.add_argument("--faults", type=int, default=1, help="faults of each kind")
+    parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one object an incident in place of the tables")
     asked = parser.parse_args(args)
-    logging.disable(logging.CRITICAL)
-    kinds = [kind for kind in Kind if not asked.kinds or any(word in kind for word in asked.kinds)]
-    drawn = ((kind, number) for number in range(asked.seed, asked.seed + asked.faults) for kind in kinds)
-    faults = {f"fault-{kind.name}-{seed}": draw_fault(kind, seed, begins=HEALTHY, ends=HEALTHY + BAD) for kind, seed in drawn}
-    found = observe(faults)
-    table = Table(
-        "fault", "arm", "segment", "share", "pages: webhook, Slack, PagerDuty, mail", "ends", "most bytes", "first mail"
-    )
-    for name, fault in faults.items():
-        table.add_row(name.removeprefix("fault-"), fault.arm, fault.segment, f"{fault.share:.0%}", *_row(name, found))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    found = []
+    for shop, faults in generate(asked.count, asked.seed):
+        for each in observe(faults, shop):
+            found.append(each)
+            sys.stdout.write(json.dumps(asdict(each)) + "\n" if asked.json else "" if each.is_right else _describe(each))
+            sys.stdout.flush()
+    right = sum(each.is_right for each in found)
+    if not asked.json:
+        _show(found)
+        sys.stdout.write(f"{right} of {len(found)} right ({right / len(found):.1%})\n")
+    sys.exit(int(right < RIGHT * len(found)))
+
+
+def _describe(each: Incident) -> str:
+    fault, wrong = each.fault, {name: " ".join(of_it.wrong) for name, of_it in each.received.items()}
+    whose = f"{' and '.join(fault.arms)}, {fault.segment}, {each.users} of {each.shop.users} users"
+    return f"{fault.kind}: {whose}; seed {fault.seed}, day {each.day}, wrong: {wrong}\n  {' '.join(each.mail.split())[:500]}\n"
+
+
+def _show(found: Sequence[Incident]) -> None:
+    kinds = dict.fromkeys([*KINDS.values(), *(each.kind for each in found)])
+    confusion = Counter((each.fault.kind, each.kind) for each in found)
+    table = Table("planted", *kinds, title="What was told of each kind")
+    for kind in Kind:
+        table.add_row(kind, *(str(confusion[kind, told] or "") for told in kinds))
     Console(width=200).print(table)
-    sys.exit(int(not all(is_right(name, found) for name in faults)))
-
-
-def is_right(fault: str, found: Sequence[Sent]) -> bool:
-    """Whether each receiver was paged once or twice and then sent one end, in messages that are not too large."""
-    of_it = [each for each in found if each.fault == fault]
-    pages, ends = _counts(of_it)
-    # PagerDuty has one alert to resolve for each page.
-    is_over = all(count == (pages[place] if name == "pagerduty" else 1) for place, (name, count) in enumerate(ends.items()))
-    return is_over and 1 <= min(pages) <= max(pages) <= MOST_PAGES and max(each.size for each in of_it) <= MOST_BYTES
-
-
-def _counts(of_it: Sequence[Sent]) -> tuple[list[int], dict[str, int]]:
-    """Messages that page, and those that end, by receiver."""
-    pages = [len({each.page for each in of_it if each.receiver == name and not each.is_end}) for name in RECEIVERS]
-    return pages, {name: sum(each.is_end for each in of_it if each.receiver == name) for name in RECEIVERS}
-
-
-def _row(fault: str, found: Sequence[Sent]) -> tuple[str, ...]:
-    of_it = [each for each in found if each.fault == fault]
-    pages, ends = _counts(of_it)
-    sizes = [max((each.size for each in of_it if each.receiver == name), default=0) for name in RECEIVERS]
-    first = next((each.text for each in of_it if each.text), "none")
-    figures = (" ".join(f"{count:,}" for count in counts) for counts in (pages, ends.values(), sizes))
-    return *figures, "\n".join(first.split("\n\n")[:2])
+    table = Table("receiver", "right", *WHAT, "most pages", "ends told", "most bytes", title="What each receiver got")
+    for name in RECEIVERS:
+        of_it = [each.received[name] for each in found]
+        right = [sum(what not in each.wrong for each in of_it) for what in WHAT]
+        pages, most = max(each.pages for each in of_it), max(each.most_bytes for each in of_it)
+        ended, whole = sum(each.is_ended for each in of_it), sum(not each.wrong for each in of_it)
+        table.add_row(name, *map(str, (whole, *right, pages, ended)), f"{most:,}")
+    Console(width=200).print(table)
