@@ -14,8 +14,8 @@ An incident is told rightly when the first message of every receiver, read by it
   have had one of the items has it where items are gone;
 - the arm, or both,
 
-and when each receiver is paged at most `MOST_PAGES` times before the end, by messages of at most `MOST_BYTES`. What is never
-paged, or names no cause, is wrong. Ends are counted and shown, and not judged.
+and when each receiver is paged at most `MOST_PAGES` times before the end, the webhook by messages of at most `MOST_BYTES`. What
+is never paged, or names no cause, is wrong. Ends and the sizes of other messages are shown, and not judged.
 """
 
 import argparse
@@ -286,10 +286,10 @@ def _judge_receiver(fault: Fault, shop: Shop, found: Sequence[Sent]) -> Received
     told = read(found[0].text) if found else None
     wrong = find_wrong(fault, shop, told, found[0].day if found else fault.begins)
     pages, ends = len({each.page for each in found if not each.is_end}), sum(each.is_end for each in found)
-    most = max((each.size for each in found), default=0)
+    most, is_webhook = max((each.size for each in found), default=0), any(each.receiver == "webhook" for each in found)
     return Received(
         told=told,
-        wrong=[*wrong, *["pages"] * (not 1 <= pages <= MOST_PAGES), *["size"] * (most > MOST_BYTES)],
+        wrong=[*wrong, *["pages"] * (not 1 <= pages <= MOST_PAGES), *["size"] * (is_webhook and most > MOST_BYTES)],
         pages=pages,
         # PagerDuty has an alert to resolve for each page.
         is_ended=bool(found) and ends == (pages if found[0].receiver == "pagerduty" else 1),
