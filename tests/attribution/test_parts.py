@@ -15,7 +15,6 @@ from kernels import reference
 from metrics import known_pairs
 from monitor.attribution.decomposition import compare_exposure
 from monitor.attribution.parts import Parts, split_distances
-from monitor.kernels.relevance import rank_discounts
 from monitor.metrics import METRICS, Metric, Need, parse, score_all
 from monitor.model.rankings import ByArm, PairBatch
 
@@ -205,10 +204,6 @@ lists = st.lists(st.lists(st.integers(0, 9), unique=True, max_size=5), max_size=
 
 def codes(drawn: Lists, k: int = 5) -> np.ndarray:
     return reference.batch([(ranking, []) for ranking in drawn], k).baseline
-
-
-def test_ranks_weigh_as_in_discounted_gain() -> None:
-    assert rank_discounts(4) == pytest.approx([1, 0.63092975, 0.5, 0.43067656])
 
 
 def test_exposure_moves_as_by_hand() -> None:

@@ -189,7 +189,3 @@ def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known() 
 def test_a_cause_that_is_known_comes_before_the_segment_s_fall() -> None:
     told = write_alert_text(explanation(finding=CUT, sentence="Lists are short."), metric="extended_tau", segment="country=UK")
     assert told.startswith("Lists are short. In country=UK similarity fell by 0.1667")
-
-
-def test_a_message_about_another_metric_names_the_one_explained() -> None:
-    assert write_alert_text(explanation(), metric="overlap", segment="all") == "By extended_tau: No clear cause."
