@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import (
-    SOURCE_EXIT,
-    instant,
-    log_errors_only,
-    number,
-    pick,
-    print_error,
-    print_json,
-    print_line,
-    print_table,
-    progress,
-    report_unwritten,
-)
+from monitor.cli import output
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant, parse_period
 from monitor.errors import MonitorError
 
@@ -74,16 +62,16 @@ def run_once(  # noqa: PLR0913 - the command's options
     file = None if textfile is None else require_textfile(textfile)
     gateway = None if push is None else gateway_at(push, instance=push_instance)
     if gateway is not None and gateway.password and push != os.environ.get(PUSH_VARIABLE):
-        print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
-    log_errors_only()
-    with open_one_shot(config, reconciles=True, say=print_error) as service:
+        output.print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
+    output.log_errors_only()
+    with open_one_shot(config, reconciles=True, say=output.print_error) as service:
         outcomes = list(service.run_once(comparison, wanted, again=again))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
         # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.
         if as_json:
             for result in results:
-                print_json(result_dict(result))
+                output.print_json(result_dict(result))
         else:
             _print_results(results)
         undelivered: list[MonitorError] = []
@@ -100,9 +88,9 @@ def _raise(errors: Sequence[MonitorError | OSError]) -> None:
     """Raise the last error, if there is any, after a line for each one before it."""
     for each in errors[:-1]:
         if isinstance(each, OSError):
-            report_unwritten(each)
+            output.report_unwritten(each)
         else:
-            print_error(str(each))
+            output.print_error(str(each))
     if errors:
         raise errors[-1]
 
@@ -126,17 +114,17 @@ def replay(  # noqa: PLR0913 - the command's options
 
     first, last = parse_instant(start), parse_instant(end)
     parse_period(start, end)
-    log_errors_only()
+    output.log_errors_only()
     results: list[RunResult] = []
-    with open_one_shot(config, reconciles=False, say=print_error) as service, progress() as bar:
+    with open_one_shot(config, reconciles=False, say=output.print_error) as service, output.progress() as bar:
         slots = service.slots(comparison, first, last, again=again)
         task = bar.add_task("replay", total=len(slots))
         try:
             for result in service.replay(slots, is_announced=notify):
                 results.append(result)
-                bar.update(task, advance=1, description=f"replay {result.claim.comparison} {instant(result.claim.slot)}")
+                bar.update(task, advance=1, description=f"replay {result.claim.comparison} {output.instant(result.claim.slot)}")
                 if as_json:
-                    print_json(result_dict(result))
+                    output.print_json(result_dict(result))
         finally:
             bar.stop()
             if not as_json:
@@ -144,7 +132,7 @@ def replay(  # noqa: PLR0913 - the command's options
             if notify:
                 service.deliver()
     if unjudged := sum(any(state.judged_slot > result.claim.slot for state in result.states) for result in results):
-        print_error(
+        output.print_error(
             f"{unjudged} of {len(results)} runs were measured but judged nothing: newer slots of theirs were judged before. "
             "To see what the rules would have done: rankwatch backtest --rules rankwatch.yaml"
         )
@@ -153,7 +141,7 @@ def replay(  # noqa: PLR0913 - the command's options
 
 def _exit(results: Sequence[RunResult]) -> None:
     if any(result.status == "failed" for result in results):
-        raise typer.Exit(SOURCE_EXIT)
+        raise typer.Exit(output.SOURCE_EXIT)
 
 
 def result_dict(result: RunResult) -> dict[str, object]:
@@ -161,16 +149,17 @@ def result_dict(result: RunResult) -> dict[str, object]:
     coverage = result.coverage.all if result.coverage else None
     summaries: dict[str, dict[str, object]] = {}
     for each in _believable(result):
-        summaries.setdefault(each.metric, {})[each.segment] = pick(each, "mean", "standard_error") | {"users": each.n}
+        summaries.setdefault(each.metric, {})[each.segment] = output.pick(each, "mean", "standard_error") | {"users": each.n}
     return {
-        **pick(result.claim, "slot", "comparison"),
-        **pick(result, "status", "reason"),
+        **output.pick(result.claim, "slot", "comparison"),
+        **output.pick(result, "status", "reason"),
         "asked": coverage.asked if coverage else None,
         "paired": coverage.paired if coverage else None,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in (coverage.reasons if coverage else {}).items()},
         "summaries": summaries,
         "transitions": [
-            pick(each, "alert", "segment") | {"from": each.from_state, "to": each.to_state} for each in result.transitions
+            output.pick(each, "alert", "segment") | {"from": each.from_state, "to": each.to_state}
+            for each in result.transitions
         ],
     }
 
@@ -186,10 +175,10 @@ def _print_results(results: Sequence[RunResult]) -> None:
     measured = dict.fromkeys(summary.metric for result in results for summary in _believable(result))
     metrics = [name for name in measured if parse_derived(name)[0] is None]  # the noise floor's would make it too wide
     columns = ("slot", "comparison", "status", "asked>", "paired>", *(f"{metric}>" for metric in metrics), "alerts")
-    print_table(columns, (_result_row(result, metrics) for result in results))
+    output.print_table(columns, (_result_row(result, metrics) for result in results))
     for result in results:
         if result.reason:
-            print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
+            output.print_line(f"{result.claim.comparison} {output.instant(result.claim.slot)}: {result.reason}")
 
 
 def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
@@ -197,12 +186,12 @@ def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
     means = {summary.metric: summary.mean for summary in _of_all(_believable(result))}
     changes = (f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}" for each in result.transitions)
     return (
-        instant(result.claim.slot),
+        output.instant(result.claim.slot),
         result.claim.comparison,
         result.status,
         f"{coverage.asked:,}" if coverage else "-",
         f"{coverage.paired:,}" if coverage else "-",
-        *(number(means.get(metric)) for metric in metrics),
+        *(output.number(means.get(metric)) for metric in metrics),
         ", ".join(changes),
     )
 
@@ -231,16 +220,16 @@ def backfill(
     from monitor.service.commands.one_shot import open_one_shot
 
     first, last = parse_period(start, end)
-    log_errors_only()
+    output.log_errors_only()
     with open_one_shot(config, reconciles=False) as service:
         found = list(service.backfill(comparison, first, last))
     if as_json:
         for each in found:
-            print_json(_backfill_dict(each))
+            output.print_json(_backfill_dict(each))
     else:
         _print_backfill(found)
     if any(each.trouble for each in found):
-        raise typer.Exit(SOURCE_EXIT)
+        raise typer.Exit(output.SOURCE_EXIT)
 
 
 def _outcome(filled: BackfilledRun) -> str:
@@ -251,12 +240,12 @@ def _outcome(filled: BackfilledRun) -> str:
 
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     return {
-        **pick(filled.run, "comparison", "slot"),
+        **output.pick(filled.run, "comparison", "slot"),
         "outcome": _outcome(filled),
         "reason": filled.trouble,
         "labels_until": filled.run.labels_until,
         "summaries": {
-            each.metric: pick(each, "mean", "standard_error") | {"users": each.n} for each in _of_all(filled.summaries)
+            each.metric: output.pick(each, "mean", "standard_error") | {"users": each.n} for each in _of_all(filled.summaries)
         },
     }
 
@@ -265,22 +254,22 @@ def _print_backfill(found: Sequence[BackfilledRun]) -> None:
     metrics = list(dict.fromkeys(summary.metric for each in found for summary in _of_all(each.summaries)))
     columns = ("slot", "outcome", "waits until", *(f"{metric}>" for metric in metrics), "users>", "reason")
     if found:
-        print_table(columns, (_backfill_row(each, metrics) for each in found))
+        output.print_table(columns, (_backfill_row(each, metrics) for each in found))
     waiting = [each.run.slot for each in found if _outcome(each) != "labelled"]
     labelled = len(found) - len(waiting)
-    since = f", the oldest since {instant(min(waiting))}" if waiting else ""
+    since = f", the oldest since {output.instant(min(waiting))}" if waiting else ""
     runs, wait = "run" if labelled == 1 else "runs", "waits" if len(waiting) == 1 else "wait"
-    print_line(f"{labelled} {runs} labelled now, {len(waiting)} still {wait}{since}")
+    output.print_line(f"{labelled} {runs} labelled now, {len(waiting)} still {wait}{since}")
 
 
 def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, ...]:
     means = {summary.metric: summary for summary in _of_all(filled.summaries)}
     users = max((summary.n for summary in means.values()), default=0)
     return (
-        instant(filled.run.slot),
+        output.instant(filled.run.slot),
         _outcome(filled),
-        "" if filled.summaries or filled.run.labels_until is None else instant(filled.run.labels_until),
-        *(number(means[metric].mean if metric in means else None) for metric in metrics),
+        "" if filled.summaries or filled.run.labels_until is None else output.instant(filled.run.labels_until),
+        *(output.number(means[metric].mean if metric in means else None) for metric in metrics),
         f"{users:,}" if filled.summaries else "-",
         filled.trouble or "",
     )

@@ -9,21 +9,13 @@ import numpy as np
 from monitor.errors import MetricError
 from monitor.kernels.kendall import element_weighted, unweighted, weighted
 from monitor.kernels.sets import common_by_chance, expect_extended_surplus, expect_over_shared, expect_topk_kendall
-from monitor.metrics.metric import (
-    Correlation,
-    Distance,
-    Need,
-    OrderCorrelation,
-    OrderDistance,
-    PositionWeighted,
-    WeightedOrderDistance,
-)
+from monitor.metrics import metric
 
 _MOST_SHARED = 2000
 _NEGLIGIBLE = 1e-12
 
 
-class KendallTau(OrderCorrelation):
+class KendallTau(metric.OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
     kernel = staticmethod(unweighted.kendall_tau)
@@ -31,7 +23,7 @@ class KendallTau(OrderCorrelation):
     source = "Kendall (1938, 1945)"
 
 
-class KendallDistance(OrderDistance):
+class KendallDistance(metric.OrderDistance):
     """Pairs of common items that the lists order in opposite ways."""
 
     kernel = staticmethod(unweighted.kendall_distance)
@@ -47,7 +39,7 @@ class KendallDistance(OrderDistance):
         return expect_over_shared(k, catalogue, z * (z - 1) / 4, least=2)
 
 
-class KendallDistanceNormalized(OrderDistance):
+class KendallDistanceNormalized(metric.OrderDistance):
     """Share of the pairs of common items that the lists order in opposite ways."""
 
     kernel = staticmethod(unweighted.kendall_distance_normalized)
@@ -61,7 +53,7 @@ class KendallDistanceNormalized(OrderDistance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopkPairs(Distance, ABC):
+class TopkPairs(metric.Distance, ABC):
     """A distance over the pairs of items of either list.
 
     ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
@@ -75,7 +67,7 @@ class TopkPairs(Distance, ABC):
 
     def __post_init__(self) -> None:
         """MetricError unless 0 <= penalty <= 1."""
-        Distance.__post_init__(self)
+        metric.Distance.__post_init__(self)
         if not 0 <= self.penalty <= 1:
             msg = f"{self.name}(penalty={self.penalty!r}): penalty must lie between 0 and 1, such as {self.name}(penalty=0.5)"
             raise MetricError(msg)
@@ -110,7 +102,7 @@ class TopkKendallNormalized(TopkPairs):
         return expect_topk_kendall(k, catalogue, self.penalty) / (k * k + self.penalty * k * (k - 1))
 
 
-class WeightedTau(OrderCorrelation):
+class WeightedTau(metric.OrderCorrelation):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
     kernel = staticmethod(weighted.weighted_tau)
@@ -118,7 +110,7 @@ class WeightedTau(OrderCorrelation):
     source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
 
 
-class TauAp(OrderCorrelation):
+class TauAp(metric.OrderCorrelation):
     """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
 
     kernel = staticmethod(weighted.tau_ap)
@@ -126,14 +118,14 @@ class TauAp(OrderCorrelation):
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
 
-class TauApSymmetric(OrderCorrelation):
+class TauApSymmetric(metric.OrderCorrelation):
     """Mean of `tau_ap` with either list as the truth."""
 
     kernel = staticmethod(weighted.tau_ap_symmetric)
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
 
-class PositionWeightedKendallDistance(PositionWeighted):
+class PositionWeightedKendallDistance(metric.PositionWeighted):
     """Pairs of common items in opposite order, those that move at the top counting most."""
 
     kernel = staticmethod(element_weighted.position_weighted_kendall_distance)
@@ -152,27 +144,27 @@ class PositionWeightedKendallDistance(PositionWeighted):
         return expect_over_shared(k, catalogue, values, least=2)
 
 
-class ElementWeightedKendallDistance(WeightedOrderDistance):
+class ElementWeightedKendallDistance(metric.WeightedOrderDistance):
     """Pairs of common items in opposite order, each counting the product of the items' weights."""
 
     kernel = staticmethod(element_weighted.element_weighted_kendall_distance)
 
 
-class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
+class ElementWeightedKendallDistanceNormalized(metric.WeightedOrderDistance):
     """Share of the weight of pairs of common items that stands in opposite order."""
 
     kernel = staticmethod(element_weighted.element_weighted_kendall_distance_normalized)
     high = 1.0
 
 
-class GeneralizedKendallDistance(PositionWeighted):
+class GeneralizedKendallDistance(metric.PositionWeighted):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move."""
 
     kernel = staticmethod(element_weighted.generalized_kendall_distance)
-    need = Need.ITEM_WEIGHTS
+    need = metric.Need.ITEM_WEIGHTS
 
 
-class ExtendedTau(Correlation):
+class ExtendedTau(metric.Correlation):
     """Order and membership together, every rank alike."""
 
     kernel = staticmethod(unweighted.extended_tau)
@@ -187,7 +179,7 @@ class ExtendedTau(Correlation):
         return (2 * expect_extended_surplus(k, catalogue) + k * k - norm) / (norm + k * k)
 
 
-class ExtendedTauUnscaled(Correlation):
+class ExtendedTauUnscaled(metric.Correlation):
     """Extended tau as published, its lowest value depending on the lengths."""
 
     kernel = staticmethod(unweighted.extended_tau_unscaled)
@@ -201,7 +193,7 @@ class ExtendedTauUnscaled(Correlation):
         return expect_extended_surplus(k, catalogue) / (k * (3 * k - 1) / 2)
 
 
-class AppendedTau(Correlation):
+class AppendedTau(metric.Correlation):
     """Tau-b over the items of both lists, each list's mismatches tied behind the other's end."""
 
     kernel = staticmethod(unweighted.appended_tau)
@@ -220,12 +212,12 @@ class AppendedTau(Correlation):
         return expect_over_shared(k, catalogue, -((k - z) ** 2) / norm)
 
 
-class ElementWeightedTau(Correlation):
+class ElementWeightedTau(metric.Correlation):
     """Order and membership together, an item of weight w counting as w items."""
 
     kernel = staticmethod(element_weighted.element_weighted_tau)
     disjoint = -1.0
     one_empty = -1.0
     uneven = "exact: a universe of as much weight as both lists have; a proper prefix scores under 1"
-    need = Need.ITEM_WEIGHTS
+    need = metric.Need.ITEM_WEIGHTS
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der Geer (2016)"

@@ -27,15 +27,7 @@ from monitor.model.rules import (
     is_learned,
 )
 from monitor.model.runs import Findings
-from monitor.pipeline.rule_series import (
-    LessonArrays,
-    RuleSeries,
-    find_alarms,
-    find_firings,
-    find_phases,
-    measure_all,
-    read_lessons,
-)
+from monitor.pipeline import rule_series
 from monitor.reference.history import find_fault, find_median
 from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
 from monitor.reference.sampling_error import judge_rare
@@ -81,7 +73,9 @@ def compute_expectations(
     figures = Figures.of(found.measured.summaries, rows if learns_coverage else (), found.measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
-    series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
+    series = [
+        rule_series.RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)
+    ]
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
@@ -91,11 +85,11 @@ def compute_expectations(
             for each in series
         )
     past = [run for run in past if not is_holiday(run.slot)]
-    shares, lessons = share_out(comparison, series), read_lessons(series, past)
+    shares, lessons = share_out(comparison, series), rule_series.read_lessons(series, past)
     evidence, alarms = _look_back(comparison, series, past, (lessons, shares))
     known = [each for each in accepted if each.at <= found.slot]
     alarms = replace(alarms, accepted=_find_rows(past, known), settled=_runs_of_a_new_normal(past, found.slot))
-    reference = refer(lessons.values, lessons.errors, phases=find_phases(past, found.slot), alarms=alarms)
+    reference = refer(lessons.values, lessons.errors, phases=rule_series.find_phases(past, found.slot), alarms=alarms)
     expected = _build(series, figures, reference, evidence, shares)
     usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
     notes = [_describe_level(comparison.name, past[row].slot) if row >= 0 else "" for row in reference.since]
@@ -116,15 +110,15 @@ def compute_expectations(
 
 def _look_back(
     comparison: Comparison,
-    series: Sequence[RuleSeries[SeriesRule]],
+    series: Sequence[rule_series.RuleSeries[SeriesRule]],
     past: Sequence[PastRun],
-    learned: tuple[LessonArrays, Floats],
+    learned: tuple[rule_series.LessonArrays, Floats],
 ) -> tuple[TrendEvidence, PastAlarms]:
     """The evidence of trends before this run, and which of the past runs were healthy."""
     lessons, shares = learned
-    fired = find_firings(series, past)
+    fired = rule_series.find_firings(series, past)
     evidence, was_drifting = _gather(fired, lessons.steady, shares)
-    alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
+    alarms = rule_series.find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
     return evidence, PastAlarms(healthy=~alarms & ~was_drifting & ~find_waiting(lessons.z), alarms=alarms, firing=fired)
 
@@ -153,7 +147,7 @@ def find_waiting(z: Floats) -> Flags:
     return is_new & (z > NEAR_DROP_Z)
 
 
-def share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
+def share_out(comparison: Comparison, series: Sequence[rule_series.RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
@@ -187,13 +181,13 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
 
 
 def _build(
-    series: Sequence[RuleSeries[SeriesRule]],
+    series: Sequence[rule_series.RuleSeries[SeriesRule]],
     figures: Figures,
     reference: Reference,
     before: TrendEvidence,
     shares: Floats,
 ) -> tuple[Expectation, ...]:
-    values, errors = measure_all(series, figures)
+    values, errors = rule_series.measure_all(series, figures)
     (limits, opposites), z = _hold_against(series, reference, (values, errors), shares)
     steady = discount(z, correlate(reference.taught))
     evidence = update_evidence(before, steady).total
@@ -227,7 +221,7 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _hold_against(
-    series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[rule_series.RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """The limits on the watched side and on the other, and how far out this run lies (z), (m,) each."""
     values, errors = now
