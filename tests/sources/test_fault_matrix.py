@@ -210,6 +210,7 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         Cell("huge", "sql", sql(users="(SELECT generate_series(0, 1000000) n)") | {"max_rows": 10**5}, "more than 100000 rows"),
         Cell("huge", "file", content("long.jsonl", b'{"user": "' + b"x" * 2**25), "maximum_object_size", most_mb=256),
         Cell("bomb", "http", http("bomb"), "answered with more than max_bytes"),
+        Cell("bomb", "sql", sql("'[' || repeat('1,', 5000000) || '1]'"), "gives a value of length 10000003: select"),
         Cell("bomb", "file", parquet("bomb", [[1]] * 200_000, texts), "holds a text of 1048576 bytes", most_mb=256),
         Cell("cut", "http", http("cut"), "refused or lost the connection: its end was not seen"),
         Cell("cut", "redis", faked(b"$100\r\n[1, "), "Connection closed by server"),

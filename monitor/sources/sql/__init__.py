@@ -49,7 +49,7 @@ class SqlOptions(Options):
     )
     query: QueryText | None = Field(default=None, description="One SELECT of these columns; `:slot` is set.")
     max_rows: Annotated[int, NOT_IN_HASH] = Field(
-        default=20_000_000, ge=1, le=10**10, description="Most rows to read in one pull."
+        default=20_000_000, ge=1, le=10**10, description="Most rows to read in one pull, each value up to 4 MiB of text."
     )
 
     def _problems(self) -> Iterator[str]:

@@ -26,6 +26,8 @@ from monitor.sources.table_lists import TableBatch, TableLists
 from monitor.sources.tables import Table
 
 _FETCH = 10_000
+_FETCH_LENGTH = 1 << 26  # of all rows, if each is as long as the longest value before
+_LONGEST_VALUE = 1 << 22
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
 _LONGEST_REASON = 300
@@ -50,7 +52,7 @@ class ReadOnlyDatabase:
     ) -> Iterator[TableBatch]:
         """Yield the rows of these columns that the statement gives with each set of parameters, a few thousand at a time.
 
-        All in one read-only transaction. OverdueError once the deadline has passed; SourceError, also of too many rows.
+        All in one read-only transaction. OverdueError once the deadline has passed; SourceError, also where they are too much.
         """
         total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
         with self._connection(deadline) as connection:
@@ -59,11 +61,17 @@ class ReadOnlyDatabase:
                     names = list(result.keys())
                     require_columns(columns, names, f"the answer of {self.where}")
                     picked = result.columns(*(names.index(name) for name in columns))
-                    while rows := picked.fetchmany(_FETCH):
+                    size = 1  # at first: what is fetched at once is in memory before its length is known
+                    while rows := picked.fetchmany(size):
                         total += len(rows)
                         if total > self._max_rows:
                             msg = f"{self.where} gives more than {self._max_rows} rows: select fewer, or raise max_rows"
                             raise SourceError(msg)
+                        texts = (value for row in rows for value in row if type(value) in {str, bytes, list})
+                        if (longest := max(map(len, texts), default=0)) > _LONGEST_VALUE:
+                            msg = f"{self.where} gives a value of length {longest}: select none longer than {_LONGEST_VALUE}"
+                            raise SourceError(msg)
+                        size = min(10 * size, _FETCH, _FETCH_LENGTH // (longest + 1))
                         deadline.require_time()
                         yield {name: [row[place] for row in rows] for place, name in enumerate(columns)}
 
@@ -77,10 +85,9 @@ class ReadOnlyDatabase:
 
     def _require_file(self) -> None:
         file = self._url.database
+        in_file = self._url.get_backend_name() == "sqlite" and file and not file.startswith((":memory:", "file:"))
         # SQLite would make a new, empty database of a mistyped path.
-        if self._url.get_backend_name() != "sqlite" or not file or file == ":memory:" or file.startswith("file:"):
-            return
-        if not Path(file).is_file():
+        if in_file and not Path(str(file)).is_file():
             msg = f"database file {file} does not exist: check the url"
             raise SourceError(msg, permanent=False)
 
@@ -106,13 +113,11 @@ class ReadOnlyDatabase:
 
 
 def _engine(url: sa.URL) -> sa.Engine:
-    arguments: dict[str, object] = {}
-    if url.get_backend_name() == "postgresql":
-        arguments = {"connect_timeout": int(_LONGEST_CONNECT_S)}
-    elif url.get_backend_name() == "sqlite":
-        arguments = {"timeout": _LONGEST_CONNECT_S / 2}
+    limits = {"postgresql": {"connect_timeout": int(_LONGEST_CONNECT_S)}, "sqlite": {"timeout": _LONGEST_CONNECT_S / 2}}
     try:
-        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
+        return sa.create_engine(
+            url, poolclass=NullPool, connect_args=limits.get(url.get_backend_name(), {}), hide_parameters=True
+        )
     except NoSuchModuleError:
         msg = f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite"
         raise ConfigError(msg) from None
