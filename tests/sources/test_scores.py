@@ -18,7 +18,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender
-from sources.tables import Row, database, in_csv, jsonl, parquet, sqlite
+from sources.tables import Row, in_csv, jsonl, parquet, sqlite
 
 Scored = dict[str, tuple[list[Any], list[float | None]]]
 
@@ -86,15 +86,6 @@ def test_scores_stand_beside_their_items(kind: str, tmp_path: Path) -> None:
     assert as_lists(pull) == {"a": ["5", "3", "9"], "b": ["7"], "c": ["1", "2"]}
     assert scores_of(pull) == {"a": [0.75, 0.5, None], "b": [-2.0], "c": [3.25, 3.25]}
     assert not pull.failures
-
-
-def test_scores_are_read_from_either_database(database_url: str) -> None:
-    lists = [{"who": user, "what": items, "how": scores} for user, (items, scores) in SCORED.items()]
-
-    for rows, columns in ((lists, WIDE), (rows_of(SCORED), RANKED)):
-        pull = source_of(**database(rows, database_url, **columns)).pull(request("a", "b", "c"))
-
-        assert scores_of(pull) == {user: scores for user, (_, scores) in SCORED.items()}
 
 
 def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:

@@ -19,7 +19,7 @@ from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file.database import MEMORY_MB
 from servers.lists import SLOT, request, source_of
 
-LONG_TEXT = "x" * 2**20
+LONG_TEXTS = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20]))
 MOST_MB = MEMORY_MB + 200
 
 
@@ -29,10 +29,13 @@ def long_lines(path: Path) -> None:
         file.writelines(line for _ in range(1000))
 
 
+def long_users(path: Path) -> None:
+    pq.write_table(pa.table({"user": LONG_TEXTS, "items": [[1]] * len(LONG_TEXTS)}), path)
+
+
 def long_items(path: Path) -> None:
-    count = 200_000
-    items = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([LONG_TEXT]))
-    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), items)
+    count = len(LONG_TEXTS)
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), LONG_TEXTS)
     pq.write_table(pa.table({"user": np.arange(count).astype(str), "items": lists}), path)
 
 
@@ -61,6 +64,7 @@ def said_of(read: Callable[[], object]) -> str:
     ("name", "write", "lists", "users"),
     [
         ("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
+        ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
         ("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
         ("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),

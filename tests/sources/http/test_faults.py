@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from memory import with_peak_mb
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http.source import PullPace
 from servers.lists import as_lists, request, source_of
@@ -83,6 +84,19 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recomme
     for user in users[1::2]:
         source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(users[0]))
         assert as_lists(source_of(http={"url": recommender.url}).pull(request(user))) == {user: [user]}
+
+
+def test_every_fault_at_once_stays_within_deadline_and_memory(recommender: Recommender) -> None:
+    users = {f"{fault} {number}": fault for fault in FAULTS for number in range(8)}
+    recommender.behaviour.update(users)
+    source, started = source_of(http={"url": recommender.url, "timeout": "30s"}), time.monotonic()
+
+    pull, peak_mb = with_peak_mb(lambda: source.pull(request(*users, "good", timeout_s=2)))
+
+    assert time.monotonic() - started < 20
+    assert peak_mb < 64
+    assert pull.failures.keys() | as_lists(pull).keys() == {*users, "good"}
+    assert as_lists(pull).keys() <= {"good"}
 
 
 def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Recommender) -> None:

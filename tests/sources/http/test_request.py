@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from servers.certificates import self_signed
@@ -137,6 +138,8 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
             stranger = source_of(http={"url": recommender.url}).pull(request("u"))
             assert stranger.failures == {"u": CoverageReason.UNREACHABLE}
             assert "ca_file" in stranger.notes[CoverageReason.UNREACHABLE]
+        with pytest.raises(SourceError, match=r"none\.pem: No such file"):
+            source_of(http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")}).pull(request("u"))
 
 
 GOOD = {"url": "http://canary-host/canary-path/{user}?key=canary-key"}

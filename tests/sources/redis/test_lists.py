@@ -73,10 +73,8 @@ def test_each_odd_key_has_its_reason_and_costs_nobody_else_a_list(client: redis.
     reasons = dict.fromkeys(("text", "deep", "bytes", "wrong", "object"), CoverageReason.MALFORMED)
     assert as_lists(pull) == {"ok": ["1"]}
     assert pull.failures == reasons | {"huge": CoverageReason.TOO_LARGE, "none": CoverageReason.MISSING}
-    where = f"Redis 127.0.0.1:{shared_redis()}: "
-    assert pull.notes[CoverageReason.MISSING] == where + "nothing stands at the user's key: is key right?"
-    assert pull.notes[CoverageReason.TOO_LARGE] == where + "the user's JSON is longer than max_bytes, 131072"
-    assert pulled("wrong", **HERE).notes[CoverageReason.MALFORMED].startswith(where + "WRONGTYPE Operation against a key")
+    where = f"Redis 127.0.0.1:{shared_redis()}"
+    assert pull.notes[CoverageReason.MISSING] == f"{where}: nothing stands at the user's key: is key right?"
 
 
 def test_what_hangs_ends_in_time_and_who_had_answered_keeps_the_list(
