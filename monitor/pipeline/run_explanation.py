@@ -32,6 +32,7 @@ from monitor.pipeline.score import leading_metric
 
 _MOST, _SOME = 0.5, 0.05
 """Share of a drop that a fault explains at least to be its cause; where there is no drop, share of users."""
+_OTHERS_AGAIN = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 _SINCE = "Since the run of"
 
 TITLED = 10
@@ -213,10 +214,12 @@ def recall_fault(own: Explanation | None, earlier: Iterable[tuple[datetime, Expl
     """What is told of a run in which alerts begin: its own explanation, or that of the run in which the fault came.
 
     An alert that comes late, such as that of a trend, is about lists that had the fault in the last run already, and finds no
-    cause in what changed since. Then the newest of the ``earlier`` faults is told that explains most of a drop, or if there was
-    none concerns enough users.
+    cause in what changed since, or that lists are others again. Then the newest of the ``earlier`` faults is told that explains
+    most of a drop, or if there was none concerns enough users.
     """
-    is_told = own is None or (own.finding is not None and own.finding.explained is None) or _is_cause(own.finding)
+    finding = None if own is None else own.finding
+    is_others = finding is not None and finding.explained is not None and finding.kind in _OTHERS_AGAIN
+    is_told = own is None or (finding is not None and not is_others) or _is_cause(finding)
     slot, found = next(((slot, each) for slot, each in earlier if not is_told and _is_cause(each.finding)), (None, own))
     if found is None or slot is None or found.sentence.startswith(_SINCE):
         return found

@@ -15,11 +15,12 @@ from monitor.errors import SourceError
 from monitor.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.comparison import Comparison, Keep
+from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.notifications import Briefing
 from monitor.model.runs import RunResult, RunStatus
-from monitor.pipeline.run_explanation import add_explanations, choose_metric
+from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
 from monitor.receivers.message.content import example_lists
 from pipeline.canned import CannedTitles, ran, users
 
@@ -173,6 +174,9 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came() 
     assert unchanged.explanation.finding is None
     (alert,) = add_explanations((transition(metric="coverage", statistic="unchanged_list"),), told.explanation)
     assert str(alert.explanation).startswith("By extended_tau: Since the run of")
+    assert came.explanation.finding is not None
+    stale = replace(came.explanation, finding=replace(came.explanation.finding, kind=FaultKind.STALE, explained=0.1))
+    assert recall_fault(stale, late.explained) == stale
 
 
 def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained() -> None:
