@@ -23,23 +23,9 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
+import sqlalchemy as sql
 from rich import table as rich_table
 from rich.console import Console
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Double,
-    MetaData,
-    Table,
-    Text,
-    and_,
-    or_,
-    select,
-    text,
-    true,
-)
 
 import factories
 import published
@@ -50,19 +36,8 @@ from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, LatestRun, Scores
 from monitor.storage import SqlStore, open_store
 from monitor.storage.partitions import ensure_partitions, utc_day
+from monitor.storage.tables import run_tables as tables
 from monitor.storage.tables.alert_tables import transitions
-from monitor.storage.tables.run_tables import (
-    arm_scores,
-    coverage,
-    coverage_reasons,
-    evidence,
-    expectations,
-    runs,
-    score_places,
-    scores,
-    statistics,
-    summaries,
-)
 from servers.postgres import running_postgres
 from web.sites import Site, running
 from web.stored_pages import application
@@ -89,7 +64,7 @@ def fill(store: SqlStore, given: argparse.Namespace) -> None:
             _copy_runs(connection, range(max(1, day * A_DAY), (day + 1) * A_DAY), given)
     if not store.database.is_sqlite:  # which does so by itself; nobody does on SQLite
         with store.database.write() as connection:
-            connection.execute(text("ANALYZE"))
+            connection.execute(sql.text("ANALYZE"))
 
 
 def names_of(comparisons: int) -> list[str]:
@@ -173,7 +148,7 @@ def _store_newest(store: SqlStore, name: str, segments: tuple[str, ...], count: 
     assert store.runs.finish(result, receivers=["pager"])
 
 
-def _copy_runs(connection: Connection, numbers: range, given: argparse.Namespace) -> None:
+def _copy_runs(connection: sql.Connection, numbers: range, given: argparse.Namespace) -> None:
     """Runs so many quarters of an hour before the newest, with what that has in the tables that pages read of many runs."""
     wobble = np.random.default_rng(numbers.start).uniform(0.95, 1.05, len(numbers))
     _PAST.create(connection)
@@ -192,8 +167,10 @@ def _copy_runs(connection: Connection, numbers: range, given: argparse.Namespace
         ],
     )
     past = _PAST.c
-    is_followed = or_(scores.c.user_id < f"u{KEPT:07}", scores.c.user_id == f"u{given.users - 1:07}", past.n <= given.whole)
-    of_scores = {scores: and_(scores.c.run_id == _IS_WIDE, is_followed)}
+    is_followed = sql.or_(
+        tables.scores.c.user_id < f"u{KEPT:07}", tables.scores.c.user_id == f"u{given.users - 1:07}", past.n <= given.whole
+    )
+    of_scores = {tables.scores: sql.and_(tables.scores.c.run_id == _IS_WIDE, is_followed)}
     copied = {**_COPIED, **of_scores, **(_COPIED_OF_A_DAY if numbers.start < A_DAY else {})}
     for table, is_wanted in copied.items():
         columns = [each for each in table.columns if connection.dialect.name != "sqlite" or each.name != "day"]
@@ -209,8 +186,8 @@ def _copy_runs(connection: Connection, numbers: range, given: argparse.Namespace
             "to_state": past.to_state,
         }
         # In the order of the key, as runs come.
-        rows = select(*(anew.get(each.name, each) for each in columns)).join_from(
-            _PAST, table, and_(number < _SHIFT, is_wanted)
+        rows = sql.select(*(anew.get(each.name, each) for each in columns)).join_from(
+            _PAST, table, sql.and_(number < _SHIFT, is_wanted)
         )
         key = [each for each in table.primary_key.columns if each.name != "day"]
         connection.execute(table.insert().from_select(columns, rows.order_by(past.n, *key)))
@@ -218,30 +195,30 @@ def _copy_runs(connection: Connection, numbers: range, given: argparse.Namespace
 
 
 _SHIFT = 1_000_000
-_PAST = Table(
+_PAST = sql.Table(
     "past",
-    MetaData(),
-    Column("n", BigInteger, primary_key=True),
-    Column("slot", runs.c.scheduled_for.type),
-    Column("wobble", Double),
-    Column("from_state", transitions.c.to_state.type),
-    Column("to_state", transitions.c.to_state.type),
-    Column("key", Text),
+    sql.MetaData(),
+    sql.Column("n", sql.BigInteger, primary_key=True),
+    sql.Column("slot", tables.runs.c.scheduled_for.type),
+    sql.Column("wobble", sql.Double),
+    sql.Column("from_state", transitions.c.to_state.type),
+    sql.Column("to_state", transitions.c.to_state.type),
+    sql.Column("key", sql.Text),
     prefixes=["TEMPORARY"],
 )
-_IS_WIDE = select(runs.c.id).where(runs.c.comparison == "wide", runs.c.id < _SHIFT).scalar_subquery()
+_IS_WIDE = sql.select(tables.runs.c.id).where(tables.runs.c.comparison == "wide", tables.runs.c.id < _SHIFT).scalar_subquery()
 
-_COPIED: Mapping[Table, ColumnElement[bool]] = {
-    runs: true(),
-    summaries: true(),
-    coverage: true(),
-    coverage_reasons: true(),
-    expectations: true(),
-    score_places: score_places.c.run_id == _IS_WIDE,
-    transitions: and_(transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0),
+_COPIED: Mapping[sql.Table, sql.ColumnElement[bool]] = {
+    tables.runs: sql.true(),
+    tables.summaries: sql.true(),
+    tables.coverage: sql.true(),
+    tables.coverage_reasons: sql.true(),
+    tables.expectations: sql.true(),
+    tables.score_places: tables.score_places.c.run_id == _IS_WIDE,
+    transitions: sql.and_(transitions.c.comparison == "wide", transitions.c.alert == RULES[0], _PAST.c.n % SPELL == 0),
 }
 """Which rows of the newest runs every earlier one has too."""
-_COPIED_OF_A_DAY = {table: table.c.run_id == _IS_WIDE for table in (statistics, arm_scores, evidence)}
+_COPIED_OF_A_DAY = {table: table.c.run_id == _IS_WIDE for table in (tables.statistics, tables.arm_scores, tables.evidence)}
 """And those of the last day."""
 
 

@@ -30,25 +30,7 @@ from monitor.kernels.footrule import (
     topk_footrule,
     topk_footrule_normalized,
 )
-from monitor.kernels.kendall.element_weighted import (
-    DISCOUNTS,
-    element_weighted_kendall_distance,
-    element_weighted_kendall_distance_normalized,
-    element_weighted_tau,
-    generalized_kendall_distance,
-    position_weighted_kendall_distance,
-)
-from monitor.kernels.kendall.unweighted import (
-    appended_tau,
-    count_misordered,
-    extended_tau,
-    extended_tau_unscaled,
-    kendall_distance,
-    kendall_distance_normalized,
-    kendall_tau,
-    topk_kendall,
-    topk_kendall_normalized,
-)
+from monitor.kernels.kendall import element_weighted, unweighted
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
 from monitor.kernels.rbo.untied import rbo, rbo_max, rbo_min, rbo_truncated, rbo_weight
 from monitor.kernels.relevance import ndcg_vs_baseline
@@ -74,7 +56,7 @@ def unscaled_tau(a: list[int], b: list[int]) -> float:
 
 
 OF_LONG_LISTS: Measures = {
-    "extended_tau": (extended_tau, reference.extended_tau),
+    "extended_tau": (unweighted.extended_tau, reference.extended_tau),
     "overlap": (overlap, reference.overlap),
     "jaccard": (jaccard, jaccard_by_sets),
     "average_overlap": (average_overlap, mean_of_overlaps),
@@ -85,13 +67,13 @@ OF_LONG_LISTS: Measures = {
     **{f"rbo, p={p}": (partial(rbo, p=p), partial(reference.rbo, p=p)) for p in (0.3, 0.9, 0.99)},
 }
 OF_SHORT_LISTS: Measures = {
-    "extended_tau_unscaled": (extended_tau_unscaled, unscaled_tau),
-    "misordered, as Fagin does": (count_misordered, reference.discordant),
-    "appended_tau": (appended_tau, reference_kendall.appended_tau),
-    "kendall_tau": (kendall_tau, reference_kendall.kendall_tau),
-    "kendall_distance": (kendall_distance, reference_kendall.kendall_distance),
+    "extended_tau_unscaled": (unweighted.extended_tau_unscaled, unscaled_tau),
+    "misordered, as Fagin does": (unweighted.count_misordered, reference.discordant),
+    "appended_tau": (unweighted.appended_tau, reference_kendall.appended_tau),
+    "kendall_tau": (unweighted.kendall_tau, reference_kendall.kendall_tau),
+    "kendall_distance": (unweighted.kendall_distance, reference_kendall.kendall_distance),
     "kendall_distance_normalized": (
-        kendall_distance_normalized,
+        unweighted.kendall_distance_normalized,
         lambda a, b: (1 - reference_kendall.kendall_tau(a, b)) / 2,
     ),
     "weighted_tau": (weighted_tau, reference_kendall.weighted_tau),
@@ -107,8 +89,8 @@ OF_SHORT_LISTS: Measures = {
     **{
         f"{of.__name__}, penalty {penalty}": (partial(of, penalty=penalty), partial(define, penalty=penalty))
         for of, define in (
-            (topk_kendall, reference_kendall.topk_kendall),
-            (topk_kendall_normalized, reference_kendall.topk_kendall_normalized),
+            (unweighted.topk_kendall, reference_kendall.topk_kendall),
+            (unweighted.topk_kendall_normalized, reference_kendall.topk_kendall_normalized),
         )
         for penalty in (0.0, 0.5)
     },
@@ -177,7 +159,7 @@ def test_a_prefix_may_turn_out_the_whole(ranking: list[int], p: float, data: st.
     assert rbo_truncated(pair, p)[0] == pytest.approx(1 - p**seen, abs=1e-14)
     assert rbo_min(pair, p)[0] == pytest.approx(rbo_weight(p, seen), abs=1e-14)
     assert overlap(pair)[0] == jaccard(pair)[0] == seen / len(ranking)
-    for measure in (extended_tau, average_overlap):
+    for measure in (unweighted.extended_tau, average_overlap):
         assert (measure(pair)[0] < 1) == (seen < len(ranking))
 
 
@@ -208,9 +190,12 @@ def weigh(pairs: Sequence[reference.Pair], weights: slow.Weights) -> Alignment:
 
 
 MEASURES: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] = {
-    "element_weighted_kendall_distance": (element_weighted_kendall_distance, slow.element_weighted_kendall_distance),
+    "element_weighted_kendall_distance": (
+        element_weighted.element_weighted_kendall_distance,
+        slow.element_weighted_kendall_distance,
+    ),
     "element_weighted_kendall_distance_normalized": (
-        element_weighted_kendall_distance_normalized,
+        element_weighted.element_weighted_kendall_distance_normalized,
         slow.element_weighted_kendall_distance_normalized,
     ),
     "element_weighted_footrule": (element_weighted_footrule, reference.weighted_footrule),
@@ -221,14 +206,14 @@ MEASURES: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] 
     **{
         f"{of.__name__}, {discount}": (partial(of, discount=discount), partial(define, discount=discount))
         for of, define in (
-            (generalized_kendall_distance, slow.generalized_kendall_distance),
+            (element_weighted.generalized_kendall_distance, slow.generalized_kendall_distance),
             (
-                position_weighted_kendall_distance,
+                element_weighted.position_weighted_kendall_distance,
                 lambda a, b, _, discount: slow.generalized_kendall_distance(a, b, ONES, discount),
             ),
             (generalized_footrule, reference.weighted_footrule),
         )
-        for discount in DISCOUNTS
+        for discount in element_weighted.DISCOUNTS
     },
 }
 
@@ -255,7 +240,7 @@ def test_taus_of_tied_lists_are_scipys(even: bool) -> None:
     pairs, plain, weighted = of_scipy(even)
     alignment = align(reference_rbo.batch(pairs))
 
-    np.testing.assert_allclose(kendall_tau(alignment), plain, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(unweighted.kendall_tau(alignment), plain, rtol=0, atol=1e-12)
     np.testing.assert_allclose(weighted_tau(alignment), weighted, rtol=0, atol=1e-12)
 
 
@@ -275,7 +260,7 @@ def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_t
     batch = reference_rbo.batch(pairs)
     reverse = align(reference_rbo.batch([(b, a) for a, b in pairs]))
 
-    for measure in (kendall_tau, weighted_tau):
+    for measure in (unweighted.kendall_tau, weighted_tau):
         whole = measure(align(batch))
         parts = [measure(align(batch.take(slice(low, low + 1)))) for low in range(0, 800, 7)]
 
@@ -286,7 +271,7 @@ def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_t
 @pytest.mark.usefixtures("way")
 @both_shapes
 def test_element_weighted_tau_of_whole_weights_is_extended_tau_of_that_many_copies(even: bool) -> None:
-    found = element_weighted_tau(weigh(reference.draw(1001, 14, even=even), WHOLE))
+    found = element_weighted.element_weighted_tau(weigh(reference.draw(1001, 14, even=even), WHOLE))
 
     np.testing.assert_allclose(found, copied(even), rtol=0, atol=1e-12)
 
@@ -300,8 +285,8 @@ def copied(even: bool) -> list[float]:
 def test_element_weighted_tau_of_prices_is_its_definition_and_only_ratios_count() -> None:
     pairs = reference.draw(1000, 15, even=False, lengths=(1, 2, 3, 5, 8, 12))
 
-    found = element_weighted_tau(weigh(pairs, PRICES))
-    scaled = element_weighted_tau(weigh(pairs, {item: 7 * weight for item, weight in PRICES.items()}))
+    found = element_weighted.element_weighted_tau(weigh(pairs, PRICES))
+    scaled = element_weighted.element_weighted_tau(weigh(pairs, {item: 7 * weight for item, weight in PRICES.items()}))
 
     np.testing.assert_allclose(found, [slow.element_weighted_tau(*pair, PRICES) for pair in pairs], rtol=0, atol=1e-12)
     np.testing.assert_allclose(scaled, found, rtol=0, atol=1e-12)
@@ -313,9 +298,9 @@ def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:
     ones = weigh(reference.draw(1050, 16, even=even), ONES)
 
     for weighted, plain in (
-        (element_weighted_tau, extended_tau),
-        (element_weighted_kendall_distance, kendall_distance),
-        (element_weighted_kendall_distance_normalized, kendall_distance_normalized),
+        (element_weighted.element_weighted_tau, unweighted.extended_tau),
+        (element_weighted.element_weighted_kendall_distance, unweighted.kendall_distance),
+        (element_weighted.element_weighted_kendall_distance_normalized, unweighted.kendall_distance_normalized),
         (element_weighted_footrule, footrule),
         (element_weighted_footrule_normalized, footrule_normalized),
     ):
@@ -325,7 +310,7 @@ def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:
 def test_the_footrule_lies_between_kendalls_distance_and_its_double() -> None:
     # Diaconis and Graham (1977).
     for alignment, _ in reference.alignments(350, 25, even=False):
-        moved, inverted = footrule(alignment), kendall_distance(alignment)
+        moved, inverted = footrule(alignment), unweighted.kendall_distance(alignment)
         assert (np.isnan(moved) | ((inverted <= moved) & (moved <= 2 * inverted))).all()
 
 
@@ -334,7 +319,7 @@ def test_long_lists_are_measured_by_merging() -> None:
     pairs = [(rng.permutation(3000)[:2600].tolist(), rng.permutation(3000)[:2500].tolist()) for _ in range(2)]
     alignment = align(reference.batch(pairs))
 
-    for measure, define in ((kendall_tau, slow.kendall_tau), (weighted_tau, slow.weighted_tau)):
+    for measure, define in ((unweighted.kendall_tau, slow.kendall_tau), (weighted_tau, slow.weighted_tau)):
         np.testing.assert_allclose(measure(alignment), [define(*pair) for pair in pairs], rtol=0, atol=1e-12)
 
 

@@ -18,23 +18,8 @@ from monitor.model.instants import retry_after_s
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.http_transport import MAX_BODY_BYTES
 from monitor.redaction import origin
-from servers import free_port, hanging_name
+from servers import free_port, hanging_name, webhook
 from servers.daemon import wait_for
-from servers.webhook import (
-    Collector,
-    Reply,
-    answer,
-    bomb,
-    disconnect,
-    flood_chunk_size,
-    flood_headers,
-    gzip_bomb,
-    hang,
-    head,
-    serve,
-    trickle_body,
-    trickle_headers,
-)
 
 
 def post(url: str, body: bytes = b"", timeout_s: float = 5.0, ca_file: str | None = None) -> HttpAnswer:
@@ -50,8 +35,8 @@ def failure(url: str, body: bytes = b"{}", **options: Any) -> DeliveryError:
     return caught.value
 
 
-def test_it_posts_and_returns_the_status_and_headers(collector: Collector) -> None:
-    collector.default = answer(429, {"Retry-After": "7"}, b"slow down")
+def test_it_posts_and_returns_the_status_and_headers(collector: webhook.Collector) -> None:
+    collector.default = webhook.answer(429, {"Retry-After": "7"}, b"slow down")
     got = post(f"{collector.url}/a?b=c", b"hello")
     assert (got.status, got.headers["retry-after"]) == (429, "7")
     (request,) = collector.requests
@@ -59,8 +44,8 @@ def test_it_posts_and_returns_the_status_and_headers(collector: Collector) -> No
     assert request.headers["Accept-Encoding"] == "identity"
 
 
-def trickle_chunk_size(collector: Collector, sock: socket.socket) -> None:
-    sock.sendall(head(200, {"Transfer-Encoding": "chunked", "Connection": "close"}))
+def trickle_chunk_size(collector: webhook.Collector, sock: socket.socket) -> None:
+    sock.sendall(webhook.head(200, {"Transfer-Encoding": "chunked", "Connection": "close"}))
     for _ in range(10_000):
         sock.sendall(b"0")
         collector.rest(0.02)
@@ -70,10 +55,12 @@ def wait_for_the_end_of_its_threads() -> None:
     wait_for(lambda: not [each for each in threading.enumerate() if each.name == "http"], "its threads' end")
 
 
-def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in_time(collector: Collector) -> None:
-    collector.replies.extend([answer(400, {}, b"invalid"), *(answer(200, {}, b"x" * size) for size in (100_000, 300_000))])
+def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in_time(collector: webhook.Collector) -> None:
+    collector.replies.extend(
+        [webhook.answer(400, {}, b"invalid"), *(webhook.answer(200, {}, b"x" * size) for size in (100_000, 300_000))]
+    )
     answers = [post(collector.url) for _ in range(3)]
-    collector.replies.extend([trickle_body, trickle_chunk_size])
+    collector.replies.extend([webhook.trickle_body, trickle_chunk_size])
     started = time.monotonic()
     answers += [post(collector.url, timeout_s=1.5) for _ in range(2)]
     assert 2.95 < time.monotonic() - started < 20
@@ -86,11 +73,13 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        *((reply, "did not answer within 1 s") for reply in (hang, trickle_headers, flood_headers)),
-        (disconnect, "broke the connection or did not speak HTTP"),
+        *((reply, "did not answer within 1 s") for reply in (webhook.hang, webhook.trickle_headers, webhook.flood_headers)),
+        (webhook.disconnect, "broke the connection or did not speak HTTP"),
     ],
 )
-def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(collector: Collector, reply: Reply, said: str) -> None:
+def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(
+    collector: webhook.Collector, reply: webhook.Reply, said: str
+) -> None:
     collector.default = reply
     started = time.monotonic()
     error = failure(collector.url, timeout_s=1)
@@ -113,7 +102,7 @@ def test_what_was_not_sent_is_not_known_and_its_error_does_not_show_the_path(pla
     assert (str(error), error.may_be_known) == (f"hook at http://{place} {said}", False)
 
 
-def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: Collector) -> None:
+def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: webhook.Collector) -> None:
     started = time.monotonic()
     assert not failure(collector.url.replace("http:", "https:"), timeout_s=0.3).may_be_known
     assert time.monotonic() - started < 20
@@ -129,11 +118,13 @@ def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
 
 @pytest.mark.parametrize(
     ("reply", "is_taken"),
-    [(gzip_bomb, True), (flood_chunk_size, True), (flood_headers, False)],
+    [(webhook.gzip_bomb, True), (webhook.flood_chunk_size, True), (webhook.flood_headers, False)],
 )
-def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Collector, reply: Reply, is_taken: bool) -> None:
+def test_an_answer_of_any_size_costs_little_memory_and_little_time(
+    collector: webhook.Collector, reply: webhook.Reply, is_taken: bool
+) -> None:
     collector.default = reply
-    bomb()  # what is made to be sent is not counted
+    webhook.bomb()  # what is made to be sent is not counted
     gc.collect()
     tracemalloc.start()
     started = time.monotonic()
@@ -147,7 +138,7 @@ def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Co
     assert time.monotonic() - started < 20
 
 
-def test_the_environment_s_proxies_are_not_used(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_s_proxies_are_not_used(collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     for name in ("no_proxy", "NO_PROXY"):
@@ -156,19 +147,19 @@ def test_the_environment_s_proxies_are_not_used(collector: Collector, monkeypatc
 
 
 @pytest.fixture
-def tls_collector(certificate: Path) -> Iterator[Collector]:
+def tls_collector(certificate: Path) -> Iterator[webhook.Collector]:
     context = SSLContext(PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    yield from serve(context)
+    yield from webhook.serve(context)
 
 
 def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_unless_its_authority_is_given(
-    tls_collector: Collector, certificate: Path
+    tls_collector: webhook.Collector, certificate: Path
 ) -> None:
     assert "has no certificate that can be trusted" in str(failure(tls_collector.url))
     assert tls_collector.requests == []
     assert post(tls_collector.url, b"hi", ca_file=str(certificate)).status == 200
-    tls_collector.default = trickle_headers
+    tls_collector.default = webhook.trickle_headers
     error = failure(tls_collector.url, timeout_s=1, ca_file=str(certificate))
     assert "did not answer within 1 s" in str(error)
 
@@ -180,8 +171,10 @@ def test_a_resolver_that_hangs_is_cut_at_the_deadline() -> None:
     assert time.monotonic() - started < 20
 
 
-def test_a_name_with_a_dead_address_before_a_live_one_is_reached(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    collector.default = answer(204)
+def test_a_name_with_a_dead_address_before_a_live_one_is_reached(
+    collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector.default = webhook.answer(204)
     port = int(collector.url.rpartition(":")[2])
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -2,19 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages import (
-    EVERYBODY,
-    URL,
-    acknowledgement,
-    briefing,
-    end,
-    hostile_message,
-    many,
-    message,
-    opened,
-    send,
-    start,
-)
+import messages
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment
 from monitor.receivers.message.content import content_of
@@ -27,7 +15,7 @@ LINK = "http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segmen
 
 def post(fake: FakeSlack, sent: Message) -> list[str]:
     """The texts of the blocks that were taken, fields behind their section."""
-    send(sent, slack={"url": fake.url})
+    messages.send(sent, slack={"url": fake.url})
     blocks = fake.posts[-1]["blocks"]
     return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
 
@@ -35,14 +23,14 @@ def post(fake: FakeSlack, sent: Message) -> list[str]:
 def failure(fake: FakeSlack, reply: Reply) -> DeliveryError:
     fake.collector.replies.append(reply)
     with pytest.raises(DeliveryError) as caught:
-        send(message(EVERYBODY), slack={"url": fake.url})
+        messages.send(messages.message(messages.EVERYBODY), slack={"url": fake.url})
     assert not caught.value.of_message
     assert "canary" not in str(caught.value)
     return caught.value
 
 
 def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slack: FakeSlack) -> None:
-    texts = post(slack, message(EVERYBODY, briefing=briefing()))
+    texts = post(slack, messages.message(messages.EVERYBODY, briefing=messages.briefing()))
     assert texts.pop(11).startswith("```\nuser u-42\n")
     assert texts == [
         "*CRITICAL: SimilarityLow firing on home-feed*",
@@ -78,7 +66,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
 
 
 def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) -> None:
-    texts = post(slack, message(*many(1000)))
+    texts = post(slack, messages.message(*messages.many(1000)))
     lines = next(text for text in texts if text.startswith("• ")).splitlines()
     assert len(lines) == 5
     assert lines[0].startswith("• *SimilarityLow firing in shop=0998*: mean of extended_tau")
@@ -89,10 +77,10 @@ def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) 
 @pytest.mark.parametrize(
     ("sent", "headline"),
     [
-        (message(end()), "✅ SimilarityLow resolved on home-feed"),
-        (message(acknowledgement()), "👀 SimilarityLow acknowledged on home-feed"),
+        (messages.message(messages.end()), "✅ SimilarityLow resolved on home-feed"),
+        (messages.message(messages.acknowledgement()), "👀 SimilarityLow acknowledged on home-feed"),
         (
-            message(end(), firing=(start(segment="a=b", dedup_key="ab"),)),
+            messages.message(messages.end(), firing=(messages.start(segment="a=b", dedup_key="ab"),)),
             "CRITICAL: SimilarityLow resolved on home-feed; 1 still firing",
         ),
     ],
@@ -144,12 +132,12 @@ def test_what_is_cut_cuts_no_escape_in_two() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=3000))
 def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
-    body = slack_body(content_of(hostile_message(text), URL))
+    body = slack_body(content_of(messages.hostile_message(text), messages.URL))
     assert list(find_errors(body)) == []
 
 
 def test_by_default_what_lasts_is_notified_again_once_a_day() -> None:
     hook = {"url": "https://hooks.slack.com/services/x"}
-    receiver = opened(slack=hook)
+    receiver = messages.opened(slack=hook)
     assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
-    assert opened(slack={**hook, "repeat_every": None}).treatment == Treatment()
+    assert messages.opened(slack={**hook, "repeat_every": None}).treatment == Treatment()

@@ -7,28 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.sequential.gate import (
-    GateReason,
-    GateResult,
-    GateVerdict,
-    Scale,
-    UserSample,
-    gate_samples,
-    log_capital,
-    reject,
-    tally,
-)
+from monitor.sequential import gate
 
 
-def sample(values: list[float] | np.ndarray, missing: int = 0) -> UserSample:
-    return UserSample(tally(np.asarray(values, dtype=float)), missing)
+def sample(values: list[float] | np.ndarray, missing: int = 0) -> gate.UserSample:
+    return gate.UserSample(gate.tally(np.asarray(values, dtype=float)), missing)
 
 
-def gate_each(samples: list[UserSample], margin: float, alpha: float, share: float = 1.0) -> tuple[GateResult, ...]:
-    return gate_samples({str(place): one for place, one in enumerate(samples)}, Scale(0, 1), margin, alpha, share=share)
+def gate_each(samples: list[gate.UserSample], margin: float, alpha: float, share: float = 1.0) -> tuple[gate.GateResult, ...]:
+    return gate.gate_samples(
+        {str(place): one for place, one in enumerate(samples)}, gate.Scale(0, 1), margin, alpha, share=share
+    )
 
 
-def gate_sample(one: UserSample, margin: float, alpha: float, share: float = 1.0) -> GateResult:
+def gate_sample(one: gate.UserSample, margin: float, alpha: float, share: float = 1.0) -> gate.GateResult:
     return gate_each([one], margin, alpha, share)[0]
 
 
@@ -79,29 +71,31 @@ def test_the_bounds_hold_every_value_that_the_missing_may_have() -> None:
 def test_safe_and_breach_exclude_each_other_and_go_with_the_bounds(values: list[float], missing: int, margin: float) -> None:
     found = gate_sample(sample(values, missing), margin, 0.05)
     assert not (found.evidence_safe >= math.log10(20) and found.evidence_breach >= math.log10(20))
-    if found.verdict is GateVerdict.SAFE:
+    if found.verdict is gate.GateVerdict.SAFE:
         assert found.high <= margin + 1e-6
-    if found.verdict is GateVerdict.BREACH:
+    if found.verdict is gate.GateVerdict.BREACH:
         assert found.low >= margin - 1e-6
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(0, 5))
 def test_missing_filled_in_by_hand_is_the_same(values: list[float], missing: int) -> None:
     found = gate_sample(sample(values, missing), 0.4, 0.05)
-    assert found.evidence_safe * math.log(10) == pytest.approx(log_capital(tally(np.array(values + [1.0] * missing)), 0.4))
+    assert found.evidence_safe * math.log(10) == pytest.approx(
+        gate.log_capital(gate.tally(np.array(values + [1.0] * missing)), 0.4)
+    )
     assert found.evidence_breach * math.log(10) == pytest.approx(
-        log_capital(tally(1 - np.array(values + [0.0] * missing)), 0.6)
+        gate.log_capital(gate.tally(1 - np.array(values + [0.0] * missing)), 0.6)
     )
 
 
 def test_a_share_of_alpha_asks_for_more_evidence() -> None:
     zeros = sample(np.zeros(60))
-    assert gate_sample(zeros, 0.1, 0.05).verdict is GateVerdict.SAFE
-    assert gate_sample(zeros, 0.1, 0.05, share=1 / 42).verdict is GateVerdict.INCONCLUSIVE
+    assert gate_sample(zeros, 0.1, 0.05).verdict is gate.GateVerdict.SAFE
+    assert gate_sample(zeros, 0.1, 0.05, share=1 / 42).verdict is gate.GateVerdict.INCONCLUSIVE
 
 
 def rejected(e_values: list[float]) -> list[bool]:
-    found: list[bool] = reject([math.log(each) for each in e_values], 0.1).tolist()
+    found: list[bool] = gate.reject([math.log(each) for each in e_values], 0.1).tolist()
     return found
 
 
@@ -120,16 +114,16 @@ def test_e_bh_is_the_slow_definition(logs: list[float], alpha: float) -> None:
     count = len(logs)
     ranked = sorted(logs, reverse=True)
     fits = [k for k in range(1, count + 1) if ranked[k - 1] + math.log(k) >= math.log(count / alpha)]
-    assert reject(logs, alpha).sum() == (max(fits) if fits else 0)
+    assert gate.reject(logs, alpha).sum() == (max(fits) if fits else 0)
 
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself() -> None:
     enough, few = sample(np.zeros(100)), sample(np.zeros(10))
-    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {GateVerdict.SAFE}
-    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [GateReason.DECIDED, GateReason.TOO_FEW]
+    assert {each.verdict for each in gate_each([enough, enough, enough], 0.1, 0.01)} == {gate.GateVerdict.SAFE}
+    assert [each.reason for each in gate_each([enough, few], 0.1, 0.01)] == [gate.GateReason.DECIDED, gate.GateReason.TOO_FEW]
 
 
 def test_one_bad_segment_among_many_has_to_show_more_evidence() -> None:
     bad, good = sample(np.ones(9)), sample(np.full(200, 0.5))
-    assert gate_sample(bad, 0.5, 0.1).verdict is GateVerdict.BREACH
-    assert gate_each([bad, *[good] * 30], 0.5, 0.1)[0].verdict is GateVerdict.INCONCLUSIVE
+    assert gate_sample(bad, 0.5, 0.1).verdict is gate.GateVerdict.BREACH
+    assert gate_each([bad, *[good] * 30], 0.5, 0.1)[0].verdict is gate.GateVerdict.INCONCLUSIVE
