@@ -27,7 +27,7 @@ _polling = threading.Lock()
 def context() -> ForkServerContext:
     """The processes' parent, one for all tests of this process."""
     forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(["preloaded", "killing.steps", "pipeline.outbox_process"])
+    forking.set_forkserver_preload(["preloaded", "killing.steps"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # it does not get ours otherwise
     try:

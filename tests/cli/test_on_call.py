@@ -22,7 +22,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
-from pipeline.outbox_process import store_run
+from pipeline.owed_run import store_run
 from pipeline.test_delivery import REFUSED, FakeReceiver, deliver
 from servers.smtp import MailServer
 from servers.webhook import Collector, answer

@@ -1,31 +1,23 @@
-import signal
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from factories import SLOT, HeldClock, comparison, rule
-from forking import ended, start
+from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model.alerts import Transition
 from monitor.model.notifications import Message, Silence, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
-from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.storage import SqlStore, open_store
-from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_run
-from servers.webhook import Collector, collector
+from monitor.storage import SqlStore
+from pipeline.owed_run import CountingPublisher, store_run
 
-__all__ = ["collector"]
-
-AT_ONCE, MINUTE, HOUR, DAY = timedelta(0), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+AT_ONCE = timedelta(0)
 
 
 @dataclass
@@ -478,33 +470,6 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(scene: Sc
     assert ("fake", "sent") not in scene.publisher.counts
     assert scene.clock.seconds == pytest.approx(10)
     assert scene.owed() == 1
-
-
-@pytest.mark.parametrize(
-    ("step", "at_once", "in_all"), [("after storing", 1, 1), ("before send", 0, 1), ("before record", 1, 2)], ids=str
-)
-def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not_recorded(
-    tmp_path: Path, collector: Collector, step: str, at_once: int, in_all: int
-) -> None:
-    database = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    assert ended(start(deliver_and_die, database, collector.url, step), 100) == -signal.SIGKILL
-
-    clock = HeldClock()
-    entry = ReceiverOptions.model_validate({"webhook": {"url": collector.url}})
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test")
-    with closing(open_store(database, create=False)) as store:
-        deliver(store, receiver, clock)
-        assert len(collector.requests) == at_once
-        for _ in range(3):
-            clock.at += LEASE
-            deliver(store, receiver, clock)
-        (firing,) = store.alerts.firing()
-        assert store.outbox.pending(clock.now()) == {}
-
-    keys = [request.headers["Idempotency-Key"] for request in collector.requests]
-    assert len(keys) == in_all
-    assert len(set(keys)) == 1
-    assert all(key.startswith(f"{firing.incident}:") for key in keys)
 
 
 def test_draining_waits_for_retries_that_come_due_and_ends_when_nobody_is_owed_anything(scene: Scene) -> None:

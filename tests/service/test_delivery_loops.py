@@ -25,7 +25,7 @@ from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service.clock import SystemClock
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from monitor.storage import SqlStore, open_store
-from pipeline.outbox_process import CountingPublisher, store_run
+from pipeline.owed_run import CountingPublisher, store_run
 from pipeline.test_delivery import FakeReceiver, outlet
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
 from servers.pagerduty import KEY, FakePagerDuty, pagerduty

@@ -20,7 +20,7 @@ from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service import message_pictures
 from monitor.service.message_pictures import MessagePictures
 from monitor.storage import SqlStore
-from pipeline.outbox_process import WATCHED, CountingPublisher, store_run
+from pipeline.owed_run import WATCHED, CountingPublisher, store_run
 from servers.smtp import MailServer
 from servers.webhook import Collector, answer
 

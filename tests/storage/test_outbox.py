@@ -20,7 +20,7 @@ from monitor.model.notifications import DeliveryStatus, Message, Silence, Treatm
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, rows
 from monitor.storage.tables.alert_tables import notifications
-from pipeline.outbox_process import CountingPublisher, store_judged
+from pipeline.owed_run import CountingPublisher, store_judged
 from statements import count_statements
 from storage.test_alert_store import OverAFile
 from storage.worked import claimed, fired, lease, note, resolved, result, run

@@ -1,21 +1,17 @@
-"""A run stored for tests of delivery; and what a process does that stores one or delivers it and kills itself on the way."""
+"""A run stored for tests of delivery, and a publisher that counts what came of each."""
 
-import os
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from factories import SLOT, HeldClock, comparison, evaluate, rule, summary
+from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
 from monitor.model.alerts import Transition
 from monitor.model.comparison import Comparison
 from monitor.model.runs import Summary
-from monitor.pipeline.delivery import OutboxSender
-from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from storage.worked import run
 
 WATCHED = comparison(rules=(rule(for_runs=1),))
@@ -46,19 +42,6 @@ def store_judged(
     return transitions
 
 
-@dataclass(slots=True)
-class Deadly:
-    """Hands calls on, and kills the process at one of them."""
-
-    inner: Any
-    at: str
-
-    def __getattr__(self, name: str) -> Any:
-        if name == self.at:
-            die()
-        return getattr(self.inner, name)
-
-
 @dataclass
 class CountingPublisher:
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -66,22 +49,3 @@ class CountingPublisher:
 
     def count(self, name: str, *labels: str) -> None:
         (self.counts if name == "notifications_total" else self.troubles)[labels] += 1
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def deliver_and_die(database: str, url: str, step: str) -> None:
-    """Store a firing, send it to the webhook, and die at ``after storing``, ``before send`` or ``before record``."""
-    entry = ReceiverOptions.model_validate({"webhook": {"url": url}})
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test")
-    store = open_store(database, create=True)
-    store_run(store, 0.1, to=[receiver.name])
-    if step == "after storing":
-        die()
-    at = step.removeprefix("before ")
-    outbox: Any = Deadly(store.outbox, at)
-    out: Any = Deadly(receiver, at)
-    silent: Any = CountingPublisher()
-    OutboxSender(outbox=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()
