@@ -103,12 +103,6 @@ def test_a_failed_run_is_an_error_for_every_segment_also_as_the_very_first_and_m
     assert states[0].reason == "candidate is down"
 
 
-def test_judging_a_slot_again_gives_the_stored_states_and_no_transition() -> None:
-    states, transitions = run(EACH, 0, measured(all=0.1, country_UK=0.1))
-    assert len(transitions) == 2
-    assert run(EACH, 0, measured(all=0.9, country_UK=0.9), states) == (states, ())
-
-
 def test_rules_are_judged_in_their_order_and_by_their_own_states() -> None:
     rules = (rule(alert="Zeta", for_runs=1), rule(alert="Alpha", for_runs=1, statistic="p05", threshold=-0.1, resolve_at=-0.1))
     _, transitions = run(comparison(rules=rules), 0, measured(all=0.1))

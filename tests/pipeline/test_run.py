@@ -84,15 +84,6 @@ def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:
     assert all(0 < each.timeout_s <= 600 for each in requests)
 
 
-def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> None:
-    low = arms(pull({"a": [1, 2]}), pull({"a": [3, 4]}), users("a"))
-    first = execute(FULL, low, claim(), Memory(), StillClock())
-    again = execute(FULL, low, claim(), Memory(states=first.states), StillClock())
-    assert len(first.transitions) == 1
-    assert again.transitions == ()
-    assert again.states == first.states
-
-
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
     dead = SourceError("lists/2024-01-08.parquet: no such file")
     result = ran(FULL, pull({"a": [1, 2]}), dead, users("a"))
