@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 import published
-from monitor.model.runs import RunStatus
 from servers.prometheus import QueryError
 
 
@@ -43,26 +42,3 @@ def test_a_hostile_segment_name_arrives_as_it_is(watched: Any, name: str) -> Non
 
     assert [sample["metric"]["segment"] for sample in seen] == [name]
     assert evil == []
-
-
-def test_a_comparison_published_no_more_is_gone_with_the_next_scrape(watched: Any) -> None:
-    watched.publisher.publish([published.named("search"), published.latest()])
-    try:
-        watched.prometheus.await_query('rankwatch_similarity_mean{comparison="search"}')
-    finally:
-        watched.publisher.publish([published.latest()])
-
-    watched.prometheus.await_query('{comparison="search"}', lambda samples: not samples)
-
-
-def test_a_failed_run_takes_similarity_away_and_leaves_its_status(watched: Any) -> None:
-    watched.publisher.publish([published.latest(run=published.run(status=RunStatus.FAILED))])
-    try:
-        watched.prometheus.await_query('rankwatch_run_status{status="failed"} == 1')
-        watched.prometheus.await_query('{__name__=~"rankwatch_similarity_.+"}', lambda samples: not samples)
-        paired = watched.prometheus.query('rankwatch_paired_users{segment="all"}')
-    finally:
-        watched.publisher.publish([published.latest()])
-    watched.prometheus.await_query("rankwatch_similarity_mean")
-
-    assert [float(sample["value"][1]) for sample in paired] == [190]
