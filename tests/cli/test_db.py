@@ -23,17 +23,10 @@ from monitor.storage import open_leases, open_store, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
 from servers import require
 from servers.disk import small_disk
+from settings.minimal import MINIMAL
 from storage.worked import run
 
-CONFIG = """database: sqlite:///rankwatch.db
-retention: {scores: 30d, evidence: 30d}
-comparisons:
-  - name: home-feed
-    every: 1d
-    baseline: {file: {path: a.jsonl, user: user, items: items}}
-    candidate: {file: {path: b.jsonl, user: user, items: items}}
-    users: {all: true}
-"""
+CONFIG = f"database: sqlite:///rankwatch.db\nretention: {{scores: 30d, evidence: 30d}}\n{MINIMAL}"
 
 
 @pytest.fixture
