@@ -204,16 +204,6 @@ def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> 
     assert ran(changed(WIDE, keep_lists=Keep.NONE), baseline, baseline, users(*NAMES)).lists is None
 
 
-def test_a_segment_of_which_too_little_answered_has_no_arm_scores_and_no_kept_segment() -> None:
-    names = [f"u{i:02}" for i in range(30)]
-    lists = {name: [1, 2] for name in names}
-    some = pull({name: [1, 2] for name in names[:23]})
-    result = ran(WIDE, pull(lists), some, users(*names, country=["DE"] * 20 + ["UK"] * 10))
-    assert {score.segment for score in result.arm_scores} == {"all", "country=DE"}
-    assert result.lists is not None
-    assert set(result.lists.segments) == {"all", "country=DE"}
-
-
 def test_items_without_a_weight_are_told() -> None:
     result = ran(WIDE, pull({"a": [1, 2]}), pull({"a": [1, 3]}), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
     assert "1 of 3 listed items have no weight" in (result.reason or "")

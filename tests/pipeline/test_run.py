@@ -225,15 +225,18 @@ def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_o
     assert result.scores is None
 
 
-def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() -> None:
+def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_kept_and_has_no_arm_scores() -> None:
     names = [f"u{i:02}" for i in range(30)]
     country = ["DE"] * 20 + ["UK"] * 10
     baseline = pull({name: [1, 2] for name in names})
     candidate = pull({name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]})
-    watching = comparison(k=2, rules=(rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK")),))
+    watched = rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK"))
+    watching = comparison(k=2, rules=(watched,), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
     result = ran(watching, baseline, candidate, users(*names, country=country))
     assert result.status is RunStatus.OK
-    assert {each.segment for each in result.summaries} == {"all", "country=DE"}
+    assert {each.segment for each in result.summaries} == {each.segment for each in result.arm_scores} == {"all", "country=DE"}
+    assert result.lists is not None
+    assert set(result.lists.segments) == {"all", "country=DE"}
     verdicts = {state.segment: (state.outcome, state.state) for state in result.states}
     assert verdicts["country=UK"] == (Outcome.NO_DATA, State.QUIET)
     assert [state.reason for state in result.states if state.segment == "country=UK"] == [
