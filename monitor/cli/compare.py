@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli.output import (
-    cells_of,
-    number,
-    pick,
-    print_evidence,
-    print_json,
-    print_line,
-    print_records,
-    require_writable,
-    scores_line,
-    write_page,
-)
+from monitor.cli import output
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError, SourceError
 
@@ -86,18 +75,18 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     arms = (_options(FileSourceOptions, baseline, lists), _options(FileSourceOptions, candidate, lists))
     asked = None if users is None else _options(FileUsersOptions, users, {"user": user})
     if html is not None:
-        require_writable(html)
+        output.require_writable(html)
     count = worst or (_DRAWN if html else 0)
     found = compare_files(arms, metrics, k, users=asked, by=by, worst=count, catalogue=catalogue)
     names = {} if titles is None else _read_titles(titles, found.worst)
     if html is not None:
-        write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k, names)])
+        output.write_page(html, f"{baseline.name} and {candidate.name}", "compared.html", [_as_page(found, k, names)])
     found = replace(found, worst=found.worst[:worst])
     if as_json:
-        print_json({**_as_dict(found, k), "titles": names})
+        output.print_json({**_as_dict(found, k), "titles": names})
     else:
         _print(found, k, by)
-        print_evidence(found.worst, names)
+        output.print_evidence(found.worst, names)
 
 
 def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
@@ -144,16 +133,16 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
 
 def _print(found: FileComparison, k: int, by: str | None) -> None:
     for line in _who(found, k):
-        print_line(line)
-    print_records(_metric_records(found, found.coverage.all), _COLUMNS, as_json=False)
-    print_line(_chance_line(found))
-    print_line(_changes_line(found.apart[ALL]))
+        output.print_line(line)
+    output.print_records(_metric_records(found, found.coverage.all), _COLUMNS, as_json=False)
+    output.print_line(_chance_line(found))
+    output.print_line(_changes_line(found.apart[ALL]))
     for row in found.coverage.rows[1:] if by is not None else ():
-        print_line()
+        output.print_line()
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
-        print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
+        output.print_records(_metric_records(found, row), _COLUMNS, as_json=False, title=title)
         if row.paired:
-            print_line(_changes_line(found.apart[row.segment]))
+            output.print_line(_changes_line(found.apart[row.segment]))
 
 
 def _who(found: FileComparison, k: int) -> list[str]:
@@ -184,8 +173,10 @@ def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[st
         "changes": [(row.segment, _changes_line(found.apart[row.segment])) for row in found.coverage.rows if row.paired],
         "kinds": draw_bars(bars, label="lists by what became of them"),
         "spreads": [draw_distribution(each, found.by_chance[each.metric]) for each in found.summaries if each.segment == ALL],
-        "metrics": cells_of(rows, f"segment {_COLUMNS}"),
-        "users": [(each.user, draw_pair(each.baseline, each.candidate, names, scores_line(each)).body) for each in found.worst],
+        "metrics": output.cells_of(rows, f"segment {_COLUMNS}"),
+        "users": [
+            (each.user, draw_pair(each.baseline, each.candidate, names, output.scores_line(each)).body) for each in found.worst
+        ],
     }
 
 
@@ -204,8 +195,8 @@ def _changes_line(apart: ChangeBreakdown) -> str:
     if apart.parts is None:
         return f"lists: {kinds}"
     parts = {"items replaced": apart.parts.membership, "order": apart.parts.order, "length": apart.parts.length}
-    split = ", ".join(f"{name} {number(value)}" for name, value in parts.items())
-    return f"{apart.metric} is {number(apart.parts.whole)} from that of identical lists: {split}; lists: {kinds}"
+    split = ", ".join(f"{name} {output.number(value)}" for name, value in parts.items())
+    return f"{apart.metric} is {output.number(apart.parts.whole)} from that of identical lists: {split}; lists: {kinds}"
 
 
 def _percent(share: float) -> str:
@@ -220,14 +211,14 @@ def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
         "catalogue": found.catalogue,
         "typical_length": found.length,
         "segments": {row.segment: _segment_dict(found, row) for row in segments},
-        "worst": [pick(each, "user", "scores", "baseline", "candidate") for each in found.worst],
+        "worst": [output.pick(each, "user", "scores", "baseline", "candidate") for each in found.worst],
         "notes": found.notes,
     }
 
 
 def _segment_dict(found: FileComparison, row: CoverageRow) -> dict[str, object]:
     apart = found.apart.get(row.segment)
-    split = None if apart is None or apart.parts is None else pick(apart.parts, "membership", "order", "length")
+    split = None if apart is None or apart.parts is None else output.pick(apart.parts, "membership", "order", "length")
     return {
         "users": row.asked,
         "paired": row.paired,
@@ -242,7 +233,7 @@ def _metric_dicts(found: FileComparison, row: CoverageRow) -> dict[str, dict[str
         summary.metric: {
             "mean": summary.mean,
             "by_chance": found.by_chance[summary.metric],
-            **pick(summary, "standard_error", "n", "n_undefined"),
+            **output.pick(summary, "standard_error", "n", "n_undefined"),
             **summary.statistics,
         }
         for summary in found.summaries

@@ -12,22 +12,8 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from monitor.demo import simulation
 from monitor.demo.servers import OnCall, Recommenders, Shop, serve_routes
-from monitor.demo.simulation import (
-    CHAPTER_TEXTS,
-    DEMO_COMPARISON,
-    DEMO_METRICS,
-    FAST_STORY,
-    NORMAL_STORY,
-    UNWATCHED_STORY,
-    DemoStatus,
-    LogNote,
-    Simulation,
-    StoryDay,
-    is_over,
-    next_day,
-    unmet_expectations,
-)
 from monitor.errors import ConfigError
 from monitor.files import replace_file
 from monitor.service import logs
@@ -50,7 +36,7 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
     interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0. ConfigError when the directory (``rankwatch-demo`` if
     None) cannot be used.
     """
-    story, workspace = FAST_STORY if fast else NORMAL_STORY, Workspace(directory or DEFAULT_DIRECTORY)
+    story, workspace = simulation.FAST_STORY if fast else simulation.NORMAL_STORY, Workspace(directory or DEFAULT_DIRECTORY)
     try:
         with ExitStack() as stack:
             # As Ctrl-C, so that the terminal is left in order.
@@ -67,35 +53,35 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
             stack.callback(daemon.stop)
             _print(console, f"Open {daemon.url}/ to watch; Ctrl-C stops everything.")
             _print(console, f"Configuration, database and log are in {workspace.directory}.")
-            simulation = Simulation(recommenders=recommenders, on_call=on_call, story=story, store=daemon.store)
-            return _verify(_simulate(simulation, console, until_over=fast), workspace, console)
+            played = simulation.Simulation(recommenders=recommenders, on_call=on_call, story=story, store=daemon.store)
+            return _verify(_simulate(played, console, until_over=fast), workspace, console)
     except KeyboardInterrupt:
         _print(console, f"Stopped. To look at what it left: rankwatch runs --config {workspace.config}")
         return INTERRUPTED if fast else 0
 
 
-def _simulate(simulation: Simulation, console: Console, *, until_over: bool) -> DemoStatus:
+def _simulate(played: simulation.Simulation, console: Console, *, until_over: bool) -> simulation.DemoStatus:
     """Print what happens, and return how it stands at the end; without ``until_over`` only an interrupt ends it."""
-    printed = set[LogNote]()
+    printed = set[simulation.LogNote]()
     while True:
-        status = simulation.step()
+        status = played.step()
         print_notes([note for note in status.notes if note not in printed], console)
         printed.update(status.notes)
-        if until_over and (status.elapsed_s > _PATIENCE_S or is_over(status)):
+        if until_over and (status.elapsed_s > _PATIENCE_S or simulation.is_over(status)):
             return status
         time.sleep(_LOOK_S)
 
 
-def print_notes(notes: Iterable[LogNote], console: Console) -> None:
+def print_notes(notes: Iterable[simulation.LogNote], console: Console) -> None:
     """A line each, whole however long: when, what kind, and what happened."""
     for note in notes:
         line = f"{note.at.astimezone():%H:%M:%S} {note.kind:<8} {note.text}"
         console.print(Text(line, style=_STYLES[note.kind]), highlight=False, soft_wrap=True)
 
 
-def _verify(status: DemoStatus, workspace: "Workspace", console: Console) -> int:
+def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Console) -> int:
     """Print whether the story went as it should; 0 or 1."""
-    problems = list(unmet_expectations(status))
+    problems = list(simulation.unmet_expectations(status))
     for problem in problems:
         _print(console, f"demo failed: {problem}")
     if problems:
@@ -115,7 +101,7 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
     Their users stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or the
     address cannot be used.
     """
-    recommenders, scene, (host, port) = Recommenders(Shop()), StoryDay(), address
+    recommenders, scene, (host, port) = Recommenders(Shop()), simulation.StoryDay(), address
     workspace = Workspace(directory or DEFAULT_DIRECTORY)
     try:
         with (
@@ -127,10 +113,10 @@ def run_recommenders(address: tuple[str, int], *, directory: Path | None, consol
             _print(console, f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}")
             while True:
                 if scene.since_day == scene.day:  # each chapter's beginning is a line
-                    _print(console, f"day {scene.day}: {CHAPTER_TEXTS[scene.chapter]}")
-                time.sleep(UNWATCHED_STORY.day_s)
+                    _print(console, f"day {scene.day}: {simulation.CHAPTER_TEXTS[scene.chapter]}")
+                time.sleep(simulation.UNWATCHED_STORY.day_s)
                 # Whoever watches the recommenders is elsewhere: a chapter ends when its days are over.
-                scene = next_day(UNWATCHED_STORY, scene)
+                scene = simulation.next_day(simulation.UNWATCHED_STORY, scene)
                 recommenders.retrain(scene.day, is_broken=scene.is_broken)
     except KeyboardInterrupt:
         return 0
@@ -190,7 +176,9 @@ def write_users(workspace: Workspace, shop: Shop) -> None:
 
 def write_configuration(workspace: Workspace, *, url: str, every: str) -> None:
     """Write the daemon's configuration, for recommenders and on-call under ``url``."""
-    text = _TEXT.format(url=url, comparison=DEMO_COMPARISON, every=every, metrics=json.dumps(DEMO_METRICS))
+    text = _TEXT.format(
+        url=url, comparison=simulation.DEMO_COMPARISON, every=every, metrics=json.dumps(simulation.DEMO_METRICS)
+    )
     workspace.config.write_text(text, encoding="utf-8")
 
 

@@ -11,19 +11,8 @@ from monitor.arm_metrics import ARM_METRICS
 from monitor.model.comparison import Keep
 from monitor.model.rules import Condition, ConditionRule, Severity
 from monitor.options import Duration, OneOf, Options
+from monitor.settings import value_types
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
-from monitor.settings.value_types import (
-    ArmMetricName,
-    ComparisonName,
-    CronText,
-    DaysText,
-    ItemUrl,
-    KeepChoice,
-    MetricName,
-    PublicUrl,
-    RunCount,
-    ZoneName,
-)
 from monitor.sinks import ScoresToOptions
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
@@ -45,13 +34,13 @@ class ConditionOptions(Options):
         "without such an alert. `ignore`: without it, too, and alerts that cannot be judged end as not seen to recover.",
     )
     severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
-    runbook_url: PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
+    runbook_url: value_types.PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
 
 
 class ErrorOptions(ConditionOptions):
     """Runs that fail."""
 
-    for_runs: RunCount = Field(default=2, alias="for", description="Consecutive runs before the alert fires.")
+    for_runs: value_types.RunCount = Field(default=2, alias="for", description="Consecutive runs before the alert fires.")
 
 
 class NoDataOptions(ErrorOptions):
@@ -65,14 +54,14 @@ class NoDataOptions(ErrorOptions):
 class TooFewOptions(NoDataOptions):
     """Rules that had fewer users than their `min_users`."""
 
-    for_runs: RunCount = Field(default=3, alias="for", description="Consecutive runs before the alert fires.")
+    for_runs: value_types.RunCount = Field(default=3, alias="for", description="Consecutive runs before the alert fires.")
     severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
 
 
 class StaleOptions(ConditionOptions):
     """No run succeeded for a while, whether runs failed or never began."""
 
-    after: RunCount = Field(
+    after: value_types.RunCount = Field(
         default=3,
         description="Consecutive runs that were due and did not succeed before the alert fires; only the daemon notices.",
     )
@@ -150,7 +139,9 @@ class ComparisonOptions(Options):
     )
 
     _family: str | None = PrivateAttr(default=None)
-    name: ComparisonName = Field(description="Unique name; a metric label and part of URLs.", examples=["home-feed"])
+    name: value_types.ComparisonName = Field(
+        description="Unique name; a metric label and part of URLs.", examples=["home-feed"]
+    )
     description: str | None = Field(default=None, max_length=1000, description="Free text.")
     every: Duration | None = Field(
         default=None, description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, :30, :45."
@@ -160,13 +151,15 @@ class ComparisonOptions(Options):
         description="How much later each run of `every` is, such as `20s`. Different ones spread many comparisons over the "
         "interval.",
     )
-    cron: CronText | None = Field(
+    cron: value_types.CronText | None = Field(
         default=None,
         description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 and 7 are Sunday.",
         examples=["*/15 * * * *", "30 6 * * mon-fri"],
     )
-    timezone: ZoneName = Field(default="UTC", description="Time zone of `cron` and `holidays`.", examples=["Europe/Berlin"])
-    holidays: tuple[DaysText, ...] = Field(
+    timezone: value_types.ZoneName = Field(
+        default="UTC", description="Time zone of `cron` and `holidays`.", examples=["Europe/Berlin"]
+    )
+    holidays: tuple[value_types.DaysText, ...] = Field(
         default=(),
         max_length=1000,
         description="Days, or first and last days, on which users are not as usual: rules that learn neither judge runs of "
@@ -193,14 +186,14 @@ class ComparisonOptions(Options):
         "`b`, is measured and shown like the others, and judged by no rule.",
     )
     users: UsersOptions = Field(description="The users that both arms are asked for.")
-    metrics: tuple[MetricName, ...] = Field(
+    metrics: tuple[value_types.MetricName, ...] = Field(
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
         max_length=50,
         description="Measures of how similar two lists are; `rankwatch metrics` lists them. Quote a name that has a comma.",
         examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
     )
-    arm_metrics: tuple[ArmMetricName, ...] = Field(
+    arm_metrics: tuple[value_types.ArmMetricName, ...] = Field(
         default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
         max_length=50,
         description=f"Measures of each arm over all its lists: {', '.join(f'`{name}`' for name in ARM_METRICS)}.",
@@ -217,7 +210,7 @@ class ComparisonOptions(Options):
     item_titles: ItemTitlesOptions | None = Field(
         default=None, description="Titles of items, wherever lists and items are shown: ids stand there without them."
     )
-    item_url: ItemUrl | None = Field(
+    item_url: value_types.ItemUrl | None = Field(
         default=None,
         description="Page of an item, to which pages and reports link: `{item}` is its id, percent-encoded.",
         examples=["https://shop.example.com/items/{item}"],
@@ -271,7 +264,7 @@ class ComparisonOptions(Options):
         default=50, ge=1, le=1000, description="Most values kept of one segment dimension: the most frequent ones."
     )
     evidence_users: int = Field(default=10, ge=0, le=1000, description="Example users of each kind whose lists are kept.")
-    keep_scores: KeepChoice = Field(
+    keep_scores: value_types.KeepChoice = Field(
         default=Keep.ALL,
         description="Whose scores are stored, not only their summaries: those of `all` compared users, of the `panel` "
         "(the fixed users of the sample), of so many users, the same in each run, or of `none`; `true` means all, `false` "
@@ -282,7 +275,7 @@ class ComparisonOptions(Options):
         description="Where the scores of all compared users are written, whatever `keep_scores` leaves in the database. "
         "Measures of relevance that arrives after the run are not among them.",
     )
-    keep_lists: KeepChoice | None = Field(
+    keep_lists: value_types.KeepChoice | None = Field(
         default=None,
         description="Whose lists are stored, as in `keep_scores`: those that explanations hold the next run's against "
         "(default: of all users if relevance, a temporal noise floor or an arm metric needs them, else of none).",

@@ -22,17 +22,7 @@ from monitor.model.rules import (
 )
 from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
 from monitor.options import LabelName, Options, must
-from monitor.settings.value_types import (
-    AlertName,
-    CoverageName,
-    PublicUrl,
-    RunCount,
-    SegmentChoice,
-    SegmentName,
-    StatisticName,
-    as_printed_by,
-    parse_metric,
-)
+from monitor.settings import value_types
 
 _OF_EVERY_RULE = {"alert", "segments", "for_runs", "resolve_after", "min_users", "severity", "runbook_url", "labels"}
 
@@ -62,10 +52,10 @@ class JudgedMetric:
 def parse_judged_metric(text: str) -> JudgedMetric:
     """What a name stands for: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``. MetricError for an unknown one."""
     derived, name = parse_derived(text.strip())
-    return JudgedMetric(metric=parse_metric(name), derived=derived)
+    return JudgedMetric(metric=value_types.parse_metric(name), derived=derived)
 
 
-JudgedMetricName = Annotated[str, as_printed_by(parse_judged_metric)]
+JudgedMetricName = Annotated[str, value_types.as_printed_by(parse_judged_metric)]
 
 
 class RuleOptions(Options):
@@ -82,14 +72,16 @@ class RuleOptions(Options):
         }
     )
 
-    alert: AlertName = Field(description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"])
+    alert: value_types.AlertName = Field(
+        description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"]
+    )
     metric: JudgedMetricName | None = Field(
         default=None,
         description="One of the comparison's metrics M; with a noise floor also `floor(M)` or `over_floor(M)`. Or give "
         "`coverage` or `frozen`.",
         examples=["rbo(p=0.9)"],
     )
-    coverage: CoverageName | None = Field(
+    coverage: value_types.CoverageName | None = Field(
         default=None,
         description="Instead of `metric`: the share of users whose list is `missing`, `empty`, `short` or `duplicated`, whose "
         "request `failed`, or who could not be compared (`unpaired`); of those compared, who all get one list (`shared_list`), "
@@ -104,12 +96,12 @@ class RuleOptions(Options):
         "than ever before. Lists are kept for this.",
         examples=["candidate"],
     )
-    statistic: StatisticName = Field(
+    statistic: value_types.StatisticName = Field(
         default="mean",
         description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of users who score under x.",
         examples=["mean", "p05", "share_below(0.3)"],
     )
-    segments: Annotated[Literal["all", "each"] | tuple[SegmentName, ...], SegmentChoice] = Field(
+    segments: Annotated[Literal["all", "each"] | tuple[value_types.SegmentName, ...], value_types.SegmentChoice] = Field(
         default="all",
         description="`all` users together, `each` segment (`all` included), or a list such as `[all, country=UK]`.",
         examples=["each", ["all", "country=UK"]],
@@ -128,7 +120,9 @@ class RuleOptions(Options):
         default="drift",
         description="With `learned`: the side that is in breach; `improvement` finds lists that are suspiciously similar.",
     )
-    for_runs: RunCount = Field(default=1, alias="for", description="Consecutive runs in breach before the alert fires.")
+    for_runs: value_types.RunCount = Field(
+        default=1, alias="for", description="Consecutive runs in breach before the alert fires."
+    )
     resolve_above: FiniteFloat | None = Field(
         default=None,
         description="With `below`: a firing alert resolves once the statistic reaches this (default: the threshold).",
@@ -137,7 +131,7 @@ class RuleOptions(Options):
         default=None,
         description="With `above`: a firing alert resolves once the statistic reaches this (default: the threshold).",
     )
-    resolve_after: RunCount = Field(
+    resolve_after: value_types.RunCount = Field(
         default=1,
         description="Consecutive recovered runs before a firing alert resolves. With more than one an intermittent fault is "
         "one alert.",
@@ -153,7 +147,7 @@ class RuleOptions(Options):
         default=None,
         description="Whether the alert is recorded without notifying anybody (default: as the comparison).",
     )
-    runbook_url: PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
+    runbook_url: value_types.PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
     )

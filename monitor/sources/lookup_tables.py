@@ -17,20 +17,7 @@ from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers, Rows
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable, UserTable
 from monitor.sampling import split
-from monitor.sources.columns import (
-    flat_ids,
-    id_array,
-    id_column,
-    is_list,
-    item_ids,
-    join_items,
-    number_column,
-    number_list,
-    numbers_beside,
-    on_one_line,
-    one_array,
-    user_column,
-)
+from monitor.sources import columns
 from monitor.sources.list_collector import from_json
 
 MAX_TITLE_LENGTH = 200  # characters of a title that are kept
@@ -42,7 +29,7 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where
 
     Rows without a user are left out; of a user listed twice the first row counts. SourceError when nobody is left.
     """
-    users = pd.Index(_str_array([user_column(column, f"the user column of {where}") for column, _ in batches]))
+    users = pd.Index(_str_array([columns.user_column(column, f"the user column of {where}") for column, _ in batches]))
     kept = users.notna() & ~users.duplicated()
     if not kept.any():
         msg = f"{where} holds no user: check the path or table and the name of the user column"
@@ -50,13 +37,13 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where
     rows = slice(None) if kept.all() else kept  # a slice does not copy
     segments = {}
     for name in batches[0][1]:
-        labels = _str_array([segment_labels(columns[name], name, where) for _, columns in batches])
+        labels = _str_array([segment_labels(found[name], name, where) for _, found in batches])
         segments[name] = pd.Categorical(labels[rows])
     return UserTable(users=users[rows], segments=segments)
 
 
 def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
-    texts: ExtensionArray = pd.array(one_array(pa.chunked_array(parts, pa.large_string())), dtype="str")
+    texts: ExtensionArray = pd.array(columns.one_array(pa.chunked_array(parts, pa.large_string())), dtype="str")
     return texts
 
 
@@ -65,12 +52,12 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     kind = values.type
     if pa.types.is_dictionary(kind):
         return segment_labels(values.dictionary_decode(), name, where)
-    if is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if columns.is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         msg = f"segment column {name!r} of {where} holds {kind}: it must hold text, numbers or booleans"
         raise SourceError(msg)
     if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
-        return id_column(values, name).cast(pa.large_string())
-    return id_column(values.cast(pa.large_string()), name)
+        return columns.id_column(values, name).cast(pa.large_string())
+    return columns.id_column(values.cast(pa.large_string()), name)
 
 
 class SegmentValues:
@@ -98,9 +85,9 @@ class SegmentValues:
         return pd.Categorical.from_codes(codes, categories=pd.Index([*self.kept, "\0"]))
 
 
-def split_by_values(n: int, columns: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]) -> dict[str, Rows]:
+def split_by_values(n: int, given: Mapping[str, pa.Array], values: Mapping[str, SegmentValues]) -> dict[str, Rows]:
     """Positions by segment of n users, from columns of segment values and what these may be."""
-    coded = {each.dimension: each.code(columns[column]) for column, each in values.items()}
+    coded = {each.dimension: each.code(given[column]) for column, each in values.items()}
     return split(n, coded, {each.dimension: range(len(each.kept)) for each in values.values()})
 
 
@@ -112,8 +99,8 @@ def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> It
     """
     items, weights, read = [], [], 0
     for column, numbers in batches:
-        ids = id_column(column, f"the item column of {where}")
-        values, _ = number_column(numbers, f"the weight column of {where}")
+        ids = columns.id_column(column, f"the item column of {where}")
+        values, _ = columns.number_column(numbers, f"the weight column of {where}")
         _check_rows(ids, values, read, where)
         read += len(ids)
         items.append(ids)
@@ -122,7 +109,7 @@ def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> It
         msg = f"{where} holds no item: check the path or table, and that the job which writes it has run"
         raise SourceError(msg, permanent=False)
     _check_once(items, where)
-    return ItemWeights(items=join_items(items), weights=np.concatenate(weights))
+    return ItemWeights(items=columns.join_items(items), weights=np.concatenate(weights))
 
 
 def _check_rows(ids: pa.Array, weights: np.ndarray, read: int, where: str) -> None:
@@ -147,7 +134,7 @@ def _check_once(items: list[pa.Array], where: str) -> None:
 
 
 def _named(ids: pa.Array, row: int) -> str:
-    return repr(on_one_line(str(ids[int(row)].as_py())))
+    return repr(columns.on_one_line(str(ids[int(row)].as_py())))
 
 
 def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], where: str) -> dict[str, str]:
@@ -158,7 +145,7 @@ def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collecti
     """
     wanted, found = pa.array(sorted(items), pa.large_string()), dict[str, str]()
     for column, titles in batches:
-        ids = id_column(column, f"the item column of {where}").cast(pa.large_string())
+        ids = columns.id_column(column, f"the item column of {where}").cast(pa.large_string())
         for place in pc.indices_nonzero(pc.is_in(ids, value_set=wanted)).to_pylist():
             title = _text(titles[place], where)
             if title is not None:
@@ -194,9 +181,9 @@ class GradedItems:
     def add_rows(self, users: pa.Array, items: pa.Array, grades: pa.Array | None) -> None:
         """Take a batch of the long form."""
         keys, items, grades = self._of_users(users, items, grades)
-        ids, numbers = id_column(items, f"the item column of {self._where}"), np.ones(len(keys))
+        ids, numbers = columns.id_column(items, f"the item column of {self._where}"), np.ones(len(keys))
         if grades is not None:
-            values, is_bad = number_column(grades, f"the grade column of {self._where}")
+            values, is_bad = columns.number_column(grades, f"the grade column of {self._where}")
             numbers = np.where(is_bad, np.nan, values)
         self._take(keys, np.ones(len(keys), dtype=np.int64), ids, numbers)
 
@@ -204,17 +191,17 @@ class GradedItems:
         """Take a batch of the wide form, columns of lists."""
         self._is_wide = True
         keys, lists, grades = self._of_users(users, lists, grades)
-        items, lengths = flat_ids(lists, f"the list column of {self._where}")
+        items, lengths = columns.flat_ids(lists, f"the list column of {self._where}")
         numbers = np.ones(len(items))
         if grades is not None:
-            numbers, is_uneven = numbers_beside(lengths, grades, f"the grades column of {self._where}")
+            numbers, is_uneven = columns.numbers_beside(lengths, grades, f"the grades column of {self._where}")
             self._refuse(keys, np.flatnonzero(is_uneven), "has another number of grades than of items")
         self._take(keys, lengths, items, numbers)
 
     def add_cells(self, users: Sequence[object], lists: Sequence[object], grades: Sequence[object] | None) -> None:
         """Take a batch of the wide form, Python lists or the text of JSON arrays."""
         self._is_wide = True
-        keys = user_column(id_array(users), "users")
+        keys = columns.user_column(columns.id_array(users), "users")
         items: list[int | str] = []
         numbers: list[float] = []
         lengths = np.zeros(len(keys), dtype=np.int64)
@@ -226,17 +213,17 @@ class GradedItems:
             numbers.extend(read[1])
             lengths[row] = len(read[0])
         kept = keys.is_valid()
-        self._take(keys.filter(kept), lengths[np.asarray(kept)], id_array(items), np.array(numbers, dtype=np.float64))
+        self._take(keys.filter(kept), lengths[np.asarray(kept)], columns.id_array(items), np.array(numbers, dtype=np.float64))
 
     def table(self) -> RelevanceTable:
         """Everything taken, a batch at least; users in the order of their first row."""
         taken, lengths, parts, graded = zip(*self._parts, strict=True)
-        keys = pd.Series(pd.array(one_array(pa.chunked_array(taken, pa.large_string())), dtype="str"))
+        keys = pd.Series(pd.array(columns.one_array(pa.chunked_array(taken, pa.large_string())), dtype="str"))
         if self._is_wide and not keys.is_unique:
             self._fail(pa.scalar(keys[keys.duplicated()].iloc[0]), "stands in two rows: give each user one list")
         codes, users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
-        items, grades = join_items(parts), np.concatenate(graded)
+        items, grades = columns.join_items(parts), np.concatenate(graded)
         kept = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         offsets = offsets_of(np.bincount(rows[kept], minlength=len(users)))
         return RelevanceTable(users=pd.Index(users, dtype="str"), offsets=offsets, items=items[kept], grades=grades[kept])
@@ -244,7 +231,7 @@ class GradedItems:
     def _of_users(
         self, users: pa.Array, items: pa.Array, grades: pa.Array | None
     ) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-        keys = user_column(users, f"the user column of {self._where}")
+        keys = columns.user_column(users, f"the user column of {self._where}")
         if not keys.null_count:
             return keys, items, grades
         kept = keys.is_valid()
@@ -271,8 +258,8 @@ def _read_cells(items: object, grades: object, *, is_graded: bool) -> tuple[Sequ
         listed, beside = from_json(items), from_json(grades)
     except ValueError:
         return None
-    ids = item_ids([] if listed is None else listed, sys.maxsize)
+    ids = columns.item_ids([] if listed is None else listed, sys.maxsize)
     if ids is None:
         return None
-    numbers = number_list([] if beside is None else beside, len(ids)) if is_graded else [1.0] * len(ids)
+    numbers = columns.number_list([] if beside is None else beside, len(ids)) if is_graded else [1.0] * len(ids)
     return None if numbers is None else (ids, numbers)

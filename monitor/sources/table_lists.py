@@ -18,21 +18,7 @@ from monitor.errors import SourceError
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.sources.columns import (
-    flat_ids,
-    id_array,
-    id_column,
-    is_list,
-    is_text,
-    join_items,
-    number_column,
-    numbers_beside,
-    spell_column,
-    user_column,
-    user_index,
-    user_key,
-    value_array,
-)
+from monitor.sources import columns
 from monitor.sources.id_forms import Forms, speller
 from monitor.sources.list_collector import ListCollector, pull_without, spell_items
 
@@ -73,10 +59,10 @@ def join_batches(parts: list[ArrowBatch]) -> ArrowBatch:
     return {name: _join_columns([part[name] for part in parts]) for name in parts[0]}
 
 
-def _join_columns(columns: list[pa.Array]) -> pa.Array:
-    if len({column.type for column in columns}) > 1:
-        columns = [column.cast(pa.large_string()) for column in columns]
-    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+def _join_columns(parts: list[pa.Array]) -> pa.Array:
+    if len({part.type for part in parts}) > 1:
+        parts = [part.cast(pa.large_string()) for part in parts]
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 class WantedUsers:
@@ -101,7 +87,7 @@ class WantedUsers:
         """Return the users at these positions."""
         if len(rows) == len(self) and bool((rows == np.arange(len(rows))).all()):
             return self.index
-        return user_index(self._keys.take(pa.array(rows)))
+        return columns.user_index(self._keys.take(pa.array(rows)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """Reasons by user; a later reason does not replace an earlier one."""
@@ -117,13 +103,13 @@ def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.
 
     A user whose scores are not as many as the items is ``malformed``.
     """
-    items, lengths = flat_ids(lists, f"the list column of {where}")
+    items, lengths = columns.flat_ids(lists, f"the list column of {where}")
     is_null, is_bad = lists.is_null().to_numpy(zero_copy_only=False), np.zeros(len(rows), dtype=np.bool_)
     if items.null_count:
         is_bad[np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]] = True
     numbers = None
     if scores is not None:
-        numbers, is_uneven = numbers_beside(lengths, scores, f"the scores column of {where}")
+        numbers, is_uneven = columns.numbers_beside(lengths, scores, f"the scores column of {where}")
         is_bad |= is_uneven
     is_repeated = np.bincount(rows, minlength=len(wanted))[rows] > 1
     reasons = {
@@ -148,12 +134,14 @@ def long_lists(
     that is first as text. Two items of one user at one rank have no order: that user is ``malformed``, as is one with a null
     item or rank, without ranks a null score, or a score that is no number.
     """
-    items = id_column(items, f"the item column of {where}")
+    items = columns.id_column(items, f"the item column of {where}")
     is_odd, numbers = items.is_null().to_numpy(zero_copy_only=False), None
     if scores is not None:
-        numbers, is_bad = number_column(scores, f"the scores column of {where}")
+        numbers, is_bad = columns.number_column(scores, f"the scores column of {where}")
         is_odd = is_odd | is_bad
-    places = number_column(ranks, f"the rank column of {where}")[0] if numbers is None or ranks is not None else -numbers
+    places = (
+        columns.number_column(ranks, f"the rank column of {where}")[0] if numbers is None or ranks is not None else -numbers
+    )
     is_odd = is_odd | np.isnan(places)
     order = _order(rows, places, None if ranks is not None else items)
     if order is not None:
@@ -194,7 +182,7 @@ def _pull(
     reasons: Mapping[CoverageReason, Integers],
     scores: Floats | None,
 ) -> Pull:
-    table = RankingTable(users=wanted.take(rows), offsets=offsets_of(lengths), items=join_items([items]), scores=scores)
+    table = RankingTable(users=wanted.take(rows), offsets=offsets_of(lengths), items=columns.join_items([items]), scores=scores)
     notes = _NOTES | {CoverageReason.MALFORMED: _MALFORMED if scores is None else _MALFORMED_SCORES}
     return Pull(
         rankings=table,
@@ -249,7 +237,7 @@ class TableLists:
                 column = first[items]
                 if not isinstance(column, pa.Array):
                     return self._cells(batches)
-                if is_text(column.type):
+                if columns.is_text(column.type):
                     return self._cells(map(self._python_values, batches))
                 require_lists(column, items, self.where, "rank")
             return self._columns(batches)
@@ -257,15 +245,15 @@ class TableLists:
     def _columns(self, batches: Iterable[TableBatch]) -> Pull:
         """Take lists and single items that are columns of Arrow's."""
         options, wanted, where = self.options, WantedUsers(self.users), self.where
-        rows, columns = self._rows_of(wanted, batches)
-        scores = columns[options.scores] if options.scores else None
+        rows, cells = self._rows_of(wanted, batches)
+        scores = cells[options.scores] if options.scores else None
         if options.items is not None:
-            return spell_items(wide_lists(wanted, rows, columns[options.items], scores, where), options.item_ids)
-        ranks = columns[options.rank] if options.rank else None
-        pull = spell_items(long_lists(wanted, rows, columns[str(options.item)], ranks, scores, where), options.item_ids)
+            return spell_items(wide_lists(wanted, rows, cells[options.items], scores, where), options.item_ids)
+        ranks = cells[options.rank] if options.rank else None
+        pull = spell_items(long_lists(wanted, rows, cells[str(options.item)], ranks, scores, where), options.item_ids)
         if not options.user_ids:
             return pull
-        spellings = columns[options.user].to_pandas().groupby(rows).nunique()
+        spellings = cells[options.user].to_pandas().groupby(rows).nunique()
         merged = wanted.take(spellings.index[spellings > 1].to_numpy())
         return (
             pull_without(pull, merged, CoverageReason.DUPLICATE_USER, "user_ids make one of several") if len(merged) else pull
@@ -276,10 +264,10 @@ class TableLists:
         options, rows, kept, nbytes = self.options, list[Integers](), list[ArrowBatch](), 0
         user = options.user if options.user_ids and options.item else None
         names = [name for name in (options.items, options.item, options.rank, options.scores, user) if name is not None]
-        columns = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
-        for batch in merge_batches(columns, len(wanted)):
-            users = user_column(batch[options.user], f"the user column of {self.where}")
-            found = wanted.rows(spell_column(users, options.user_ids))
+        arrays = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
+        for batch in merge_batches(arrays, len(wanted)):
+            users = columns.user_column(batch[options.user], f"the user column of {self.where}")
+            found = wanted.rows(columns.spell_column(users, options.user_ids))
             part = {name: batch[name] for name in names}
             is_wanted = found >= 0
             if not is_wanted.all():
@@ -297,7 +285,7 @@ class TableLists:
         for batch in batches:
             values = batch[str(options.items)]
             scores = batch[options.scores] if options.scores else [None] * len(values)
-            for user, value, numbers in zip(map(user_key, batch[options.user]), values, scores, strict=True):
+            for user, value, numbers in zip(map(columns.user_key, batch[options.user]), values, scores, strict=True):
                 if user is not None and (key := spell(user)) in wanted:
                     lists.add_cell(key, value, numbers)
             check_size(lists.nbytes, self.max_bytes, self.where)
@@ -305,7 +293,7 @@ class TableLists:
 
     def _python_values(self, batch: TableBatch) -> TableBatch:
         user = self.options.user
-        users = user_column(batch[user], f"column {user!r} of {self.where}")
+        users = columns.user_column(batch[user], f"column {user!r} of {self.where}")
         return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
 
 
@@ -335,11 +323,11 @@ def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: A
     """A column as an Arrow array, of ids or numbers where it holds Python values."""
     if isinstance(column, pa.Array):
         return column
-    return value_array(column) if is_number else id_array(column)
+    return columns.value_array(column) if is_number else columns.id_array(column)
 
 
 def require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:
     """SourceError when the column does not hold lists."""
-    if not is_list(column.type):
+    if not columns.is_list(column.type):
         msg = f"column {name!r} of {where} holds {column.type}, expected lists: for one item a row give item and {beside}"
         raise SourceError(msg)

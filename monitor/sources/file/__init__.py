@@ -7,15 +7,8 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
 from monitor.slot_templates import check_placeholders, placeholders
+from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.table_options import (
-    ColumnName,
-    GradeColumnOptions,
-    ListColumnOptions,
-    TitleColumnOptions,
-    UserColumnOptions,
-    WeightColumnOptions,
-)
 
 STORES = ("s3://", "gs://", "abfs://")
 """How paths of object storage begin."""
@@ -62,15 +55,15 @@ class FileOptions(Options):
 class ServedOptions(Options):
     """Which rows of a log count: of each user the newest list that was served in the time before the slot, and at the slot."""
 
-    time: ColumnName = Field(
+    time: table_options.ColumnName = Field(
         description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds or milliseconds since 1970."
     )
     within: Duration = Field(description="How long before the slot a list may have been served, such as the time between runs.")
-    arm: dict[ColumnName, str] = Field(
+    arm: dict[table_options.ColumnName, str] = Field(
         default_factory=dict,
         description="Column and value of this arm's rows: `variant: a`. With `users: {all: true}` those of all arms are asked.",
     )
-    request: ColumnName | None = Field(
+    request: table_options.ColumnName | None = Field(
         default=None, description="Column with the request's id, by which rows of one list are known where their times differ."
     )
 
@@ -84,27 +77,27 @@ _Log = Annotated[
 ]
 
 
-class FileSourceOptions(ListColumnOptions, FileOptions):
+class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
     served: _Log = None
 
 
-class FileUsersOptions(UserColumnOptions, FileOptions):
+class FileUsersOptions(table_options.UserColumnOptions, FileOptions):
     """Users in a file, one a row; a user listed twice counts once, a row without a user not at all."""
 
     served: _Log = None
 
 
-class FileItemWeightsOptions(WeightColumnOptions, FileOptions):
+class FileItemWeightsOptions(table_options.WeightColumnOptions, FileOptions):
     """Weights of items in a file, one item a row; an item that stands twice is an error."""
 
 
-class FileItemTitlesOptions(TitleColumnOptions, FileOptions):
+class FileItemTitlesOptions(table_options.TitleColumnOptions, FileOptions):
     """Titles of items in a file, one item a row; of an item that stands twice the first title counts."""
 
 
-class FileRelevanceOptions(GradeColumnOptions, FileOptions):
+class FileRelevanceOptions(table_options.GradeColumnOptions, FileOptions):
     """What users found relevant, in a file a slot; one that is not there yet is waited for."""
 
 
