@@ -147,9 +147,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         raise typer.BadParameter(msg)
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
     given: dict[str, Any] = {name: value for name, value in figures.items() if value is not None}
-    what, stored = None, [sample_size.PlanInputs()]
+    what, stored, until = None, [sample_size.PlanInputs()], None
     if comparison is not None:
-        what, stored = _stored(comparison, config, metric, segment, by_rule=share is not None and not given)
+        what, stored, until = _stored(comparison, config, metric, segment, by_rule=share is not None and not given)
     plans = []
     for known in (replace(each, **given) for each in stored):
         size = drop if drop is not None else sample_size.drop_of_share(known, share or 0.0, to)
@@ -157,16 +157,19 @@ def plan(  # noqa: PLR0913 - a command is all of its options
         plans.append(sample_size.plan_sample_size(known, drop=size, users=users, runs=runs, share=part, power=power))
     found = min(plans, key=sample_size.rank_plan)
     if as_json:
-        print_json(_plan_dict(found))
-    else:
-        _print_plan(found)
+        print_json(_plan_dict(found) | {"users_until_certain": until and until[0]})
+        return
+    _print_plan(found)
+    if until is not None:
+        asked = f"about {until[0]:,} of {until[1]:,} users ({1 - until[0] / until[1]:.0%} fewer)"
+        print_line(f"with stop_when: decided a run like the newest would ask {asked} for the same verdicts")
 
 
 def _stored(
     name: str, config: Config, metric: str | None, segment: str, *, by_rule: bool
-) -> tuple[Comparison, list[PlanInputs]]:
+) -> tuple[Comparison, list[PlanInputs], tuple[int, int] | None]:
     from monitor.service.analysis.backtest import configured_comparison
-    from monitor.service.analysis.sample_size import read_plan_inputs, read_rule_inputs
+    from monitor.service.analysis.sample_size import read_plan_inputs, read_rule_inputs, users_until_certain
     from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
@@ -174,7 +177,8 @@ def _stored(
     what, _ = configured_comparison(settings, name, None)
     with opened_store(settings.database) as store:
         of_rules = read_rule_inputs(what, store.history, metric, segment) if by_rule else []
-        return what, of_rules or [read_plan_inputs(what, store.history, metric, segment)]
+        known = of_rules or [read_plan_inputs(what, store.history, metric, segment)]
+        return what, known, users_until_certain(what, store.history)
 
 
 def _plan_dict(found: SampleSizePlan) -> dict[str, object]:

@@ -12,12 +12,14 @@ from monitor.model.statistics import NoiseFloor
 class SampleSize:
     """How many users a panel holds: ``fixed`` ones, the same each run, and ``rotating`` ones, fresh each run.
 
-    ``minimum``: so many users at least of every segment, those added for it the same each run.
+    ``minimum``: so many users at least of every segment, those added for it the same each run. ``stops_early``: fewer are asked
+    where that makes the rules' verdicts certain.
     """
 
     fixed: int = 0
     rotating: int = 0
     minimum: int = 0
+    stops_early: bool = False
 
 
 class Keep(StrEnum):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from monitor.model.rankings import Arm
@@ -142,6 +143,14 @@ class SimilarityRule(BaseRule):
     def is_share(self) -> bool:
         """Whether the value is a share of users."""
         return self.statistic.floor is not None
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """Limits for a mean of bounded scores, whose side some users' scores can decide for all; none for other statistics."""
+        has_range = self.is_share or (self.scores is not None and all(map(isfinite, self.scores)))
+        if not isinstance(self.limit, FixedLimit) or self.statistic.quantile is not None or not has_range:
+            return ()
+        return self.limit.value, self.limit.resolve_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,21 @@
 """The opened sources of one comparison, and how they are pulled side by side within the run's deadline."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 from typing import Generic, TypeVar
 
+import numpy as np
+
+from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import (
     ALL,
@@ -23,10 +29,10 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
-from monitor.model.runs import JoinRequest, PullRequest
+from monitor.model.runs import JoinRequest, PullRequest, Scores
 from monitor.pairing.ids import find_users
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.user_batches import split_users
+from monitor.pipeline.user_batches import cut_panel, split_users
 from monitor.ports import (
     ItemTitleSource,
     ItemWeightSource,
@@ -39,6 +45,7 @@ from monitor.ports import (
     UserSource,
 )
 from monitor.sampling import draw
+from monitor.sequential.gate import is_certain, round_ends
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -81,16 +88,18 @@ class Answers:
 
     ``weights`` and ``relevance`` are what is known of items and users; batches hold it too.
     ``lacks`` are sentences about what else could not be read.
-    ``seconds``: how long each arm took, or was waited for, where they were pulled side by side.
+    ``seconds``: how long each arm took, or was waited for, where they were pulled side by side. Both may grow with the batches.
+    ``scored`` is told the scores of each batch before the next one is taken.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]]
     measured: Callable[[Measurer, int], Iterator[bytes]] | None = None
-    lacks: tuple[str, ...]
+    lacks: Collection[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
     seconds: Mapping[Arm, float] = field(default_factory=dict)
+    scored: Callable[[Scores], object] = lambda _: None
 
 
 @contextmanager
@@ -175,6 +184,48 @@ def pull_all(
         # A call that never came back took as long as it was waited for.
         seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
     )
+
+
+def pull_until_certain(
+    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, last: RankingTable | None = None
+) -> Answers:
+    """All answers as `pull_all` gives them, of as many users as it takes; the deadline is that of all rounds."""
+    deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
+    order = np.random.default_rng((comparison.measuring.seed, int(slot.timestamp()))).permutation(len(panel))
+    users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    ordered = cut_panel(replace(panel, users=users), order)
+    known = defaultdict[str, Floats](lambda: np.full(len(panel), np.nan))
+    watched = [
+        (rule, ordered.segments.get(segment, order[:0]))
+        for rule in comparison.judging.similarity_rules
+        for segment in segments_of(rule, ordered.segments, ())
+    ]
+
+    def ask(start: int, end: int, asked: Arms) -> Answers:
+        part = cut_panel(panel, np.sort(order[start:end]))
+        return pull_all(comparison, asked, part, slot, deadline.remaining_s, last)
+
+    def take(scores: Scores) -> None:
+        rows = find_users(scores.users, ordered.users)
+        for metric, values in scores.by_metric.items():
+            known[metric][rows] = values
+
+    first = ask(0, ends[0], arms)
+    lacks, seconds = dict.fromkeys(first.lacks), {**first.seconds}
+
+    def batches(size: int) -> Iterator[UserBatch]:
+        yield from first.batches(size)
+        for start, end in pairwise(ends):
+            if watched and all(is_certain(rule, known[rule.metric][rows[rows < start]], len(rows)) for rule, rows in watched):
+                return
+            found = ask(start, end, replace(arms, weights=None, relevance=None))
+            lacks.update(dict.fromkeys(found.lacks))
+            seconds.update({arm: seconds[arm] + more for arm, more in found.seconds.items()})
+            for batch in found.batches(size):
+                yield replace(batch, weights=first.weights, relevance=first.relevance)
+
+    asked = replace(first.asked, count=len(panel.segments[ALL]))
+    return replace(first, asked=asked, batches=batches, lacks=lacks.keys(), seconds=seconds, scored=take)
 
 
 def pull_titles(

@@ -16,7 +16,7 @@ from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
-from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
+from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles, pull_until_certain
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.score import RunScores, draw_scores
@@ -91,7 +91,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     gathered, size = scores or RunScores(), batch_users or users_at_once(measuring.k)
     keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
     with _answers(comparison, asked, slot, watch, deadline, floor) as answers:
-        gather = partial(_gather, gathered, comparison, keep)
+        gather = partial(_gather, gathered, comparison, keep, answers)
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
         _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms), watch, size)
     sample = found.sample()
@@ -130,7 +130,8 @@ def _add_all(found: RunAccumulator, answers: Answers, there: RemoteMeasurer, wat
         found.merge(there.unpack(part), answers.weights, answers.relevance)
 
 
-def _gather(gathered: RunScores, comparison: Comparison, keep: Keep | int, scores: Scores) -> None:
+def _gather(gathered: RunScores, comparison: Comparison, keep: Keep | int, answers: Answers, scores: Scores) -> None:
+    answers.scored(scores)
     # Without the floor's own score, which is the score and what the candidate lies beyond it.
     told = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     gathered.add(draw_scores(replace(scores, by_metric=told), keep, comparison))
@@ -151,7 +152,8 @@ def _answers(
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
-        answers = pull_all(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), last)
+        pull = pull_until_certain if (size := comparison.measuring.sample) and size.stops_early else pull_all
+        answers = pull(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), last)
     yield answers
 
 

@@ -34,7 +34,7 @@ class SharedAnswers:
     def __init__(self) -> None:
         self._names = defaultdict[str, set[str]](set)
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, datetime], _Answer] = {}
+        self._kept: dict[tuple[str, object], _Answer] = {}
 
     def shared_by(self, comparison: Comparison, arms: Arms, keys: Mapping[str, str]) -> Arms:
         """The arms of one of them, with what it shares from now on. ``keys``: of each arm, the same for the same lists."""
@@ -48,9 +48,9 @@ class SharedAnswers:
         again = arms.again and share("again")
         return replace(arms, baseline=share("baseline"), candidate=share("candidate"), users=share("users"), again=again)
 
-    def _take(self, name: str, what: str, lasts_s: float, slot: datetime, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def _take(self, name: str, what: str, lasts_s: float, asked: object, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """The answer, asked for by whoever comes first. Waits as long as the source takes: whoever calls has a deadline."""
-        key = what, slot
+        key = what, asked
         with self._lock:
             answer = self._kept.get(key)
             if is_first := answer is None or name not in answer.awaited:
@@ -66,7 +66,7 @@ class SharedAnswers:
                 answer.outcome.set_exception(error)
         return answer.outcome.result()
 
-    def _begin(self, key: tuple[str, datetime], lasts_s: float) -> _Answer:
+    def _begin(self, key: tuple[str, object], lasts_s: float) -> _Answer:
         awaited = set(self._names[key[0]])
         forget = threading.Timer(lasts_s, self._forget, (key, awaited))
         forget.daemon = True
@@ -74,7 +74,7 @@ class SharedAnswers:
         answer = self._kept[key] = _Answer(awaited, forget)
         return answer
 
-    def _forget(self, key: tuple[str, datetime], awaited: set[str]) -> None:
+    def _forget(self, key: tuple[str, object], awaited: set[str]) -> None:
         with self._lock:
             if key in self._kept and self._kept[key].awaited is awaited:
                 del self._kept[key]
@@ -83,7 +83,7 @@ class SharedAnswers:
 class _SharedSource:
     """A source that is asked once for all of a family. Ports: Source, UserSource."""
 
-    def __init__(self, source: Any, take: Callable[[datetime, Callable[[], Any]], Any]) -> None:  # noqa: ANN401 - of either port
+    def __init__(self, source: Any, take: Callable[[object, Callable[[], Any]], Any]) -> None:  # noqa: ANN401 - of either port
         self._source, self._take = source, take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -93,7 +93,8 @@ class _SharedSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        asked, pull = self._take(request.slot, lambda: (request.users, self._source.pull(request)))
+        # Those who stop asking once they are certain ask round by round.
+        asked, pull = self._take((request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request)))
         # Of users that were read at another moment, as when a run of the family was repeated, lists are no answer to this one.
         found: Pull = pull if asked.equals(request.users) else self._source.pull(request)
         return found

@@ -97,7 +97,7 @@ def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
         rows = rows[users[rows].argsort()]
     elif is_taken.all():
         return lists
-    segments = _cut_panel(lists.panel, rows).segments
+    segments = cut_panel(lists.panel, rows).segments
     return KeptLists(
         baseline=_take_table(lists.baseline, rows),
         candidate=_take_table(lists.candidate, rows),
@@ -112,14 +112,15 @@ def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
     for positions in parts:
         yield replace(
             whole,
-            panel=_cut_panel(whole.panel, positions),
+            panel=cut_panel(whole.panel, positions),
             baseline=baseline.take(positions),
             candidate=candidate.take(positions),
             again=None if again is None else again.take(positions),
         )
 
 
-def _cut_panel(panel: Panel, positions: Rows) -> Panel:
+def cut_panel(panel: Panel, positions: Rows) -> Panel:
+    """The panel of the users at these positions, in this order; segments keep their names."""
     place = np.full(len(panel), -1, dtype=np.intp)
     place[positions] = np.arange(len(positions))
     segments = {name: place[rows] for name, rows in panel.segments.items()}

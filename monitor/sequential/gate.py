@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +27,20 @@ import scipy
 
 from monitor.errors import InputError
 from monitor.model.arrays import Floats
+from monitor.model.rules import SimilarityRule
 
 # What a score may lie outside its range by rounding alone, as a share of the range.
 _ROUNDING = 1e-9
+# By how much the scores that are due have to exceed the users not drawn yet before that is no rounding.
+_IMPOSSIBLE = 1e-6
 
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
 """From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
 WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14))
 """Parts of the capital that begin on the stakes. Equal ones ask for a fifth more users of an excess over a noise floor."""
+CERTAIN = 0.01
+"""How often all users may lie on the other side of a limit than what was taken for certain, each rule and segment."""
 _HALVINGS = 30
 # More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds.
 _GRID = 2**16
@@ -136,6 +142,48 @@ def log_capital(scores: Tally, mean: float) -> float:
     """
     gains = (mean - scores.values) / (1.0 - mean)
     return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))
+
+
+def follow_capital(scores: Floats, mean: float, population: int | None = None) -> Floats:
+    """The same after every score, (..., n), of users in random order, however often one looks.
+
+    With a ``population`` they are drawn from it without replacement: each is held against the mean that those not drawn before
+    it would have (Waudby-Smith and Ramdas 2020). Infinite where no scores of the rest could give all that mean.
+    """
+    gains = (mean - scores) / (1.0 - mean)
+    if population is not None:
+        left, due = population - np.arange(scores.shape[-1]), population * mean - np.cumsum(scores, axis=-1)
+        # Below 0 one bets as if it were 0, and cannot win.
+        rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
+        gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
+    parts = (np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(part) for stake, part in zip(STAKES, WEIGHTS, strict=True))
+    return reduce(np.logaddexp, parts)
+
+
+def round_ends(count: int) -> list[int]:
+    """After how many of so many users one looks whether verdicts are certain: a twentieth, then half as many more each time."""
+    ends = [-(-count // 20)]
+    while ends[-1] < count:
+        ends.append(min(count, ends[-1] * 3 // 2 + 1))
+    return ends
+
+
+def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
+    """Whether the rule's verdict on ``total`` users is certain after the scores of some in random order, float64 (..., n).
+
+    NaN for who has none: each has the highest one where the mean shall be below a limit, the lowest where it shall be above.
+    """
+    low, high = (0.0, 1.0) if rule.is_share or rule.scores is None else rule.scores
+    values = scores if rule.statistic.floor is None else np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
+    unit = (values - low) / (high - low)
+    found = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
+    for limit in {(each - low) / (high - low) for each in rule.thresholds}:
+        below = follow_capital(np.nan_to_num(unit, nan=1.0), limit, total)
+        above = follow_capital(1 - np.nan_to_num(unit, nan=0.0), 1 - limit, total)
+        found = found & (np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0) >= -math.log(CERTAIN))
+    # Of fewer users than it needs a rule says so in any case.
+    decided: npt.NDArray[np.bool_] = found | (total < rule.min_users)
+    return decided
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:

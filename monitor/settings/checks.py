@@ -10,6 +10,7 @@ from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, parse
 from monitor.model.comparison import Keep
 from monitor.model.rankings import Arm
+from monitor.model.rules import SimilarityRule
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address
@@ -40,6 +41,10 @@ _EXAMPLES = {
 _NO_PANEL = (
     "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to users.sample, or write a number of "
     "users, such as 10000"
+)
+_NEVER_CERTAIN = (
+    "stop_when: decided needs rules on metrics, all with below or above, on the mean of bounded scores or share_below(x): what "
+    "is learned, or a percentile, is certain only when all are asked"
 )
 _FILE = ("scores_to", "file", "path")
 _OF_A_DATABASE = ("", "-wal", "-shm", "-journal", ".lock")
@@ -201,7 +206,11 @@ def _users(comparison: Partial) -> Iterator[Problem]:
         yield Problem(*found)
     if floor is not None and floor.temporal and not all(SOURCES[each.kind].is_pulled for each in lists.values()):
         yield Problem(("noise_floor",), "temporal needs lists that are pulled: give serve or retrain")
-    has_fixed = users is not None and users.sample_size is not None and users.sample_size.fixed
+    size, rules = users and users.sample_size, [each.to_rule(1) for each in comparison.get("rules") or () if each.metric]
+    limits = [rule.thresholds for rule in rules if isinstance(rule, SimilarityRule)]
+    if size is not None and size.stops_early and (comparison.get("default_rules") or not limits or not all(limits)):
+        yield Problem(("users", "sample"), _NEVER_CERTAIN)
+    has_fixed = size is not None and size.fixed
     for key in ("keep_scores", "keep_lists"):
         if comparison.get(key) is Keep.PANEL and users is not None and not has_fixed:
             yield Problem((key,), _NO_PANEL)

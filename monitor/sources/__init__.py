@@ -98,6 +98,11 @@ class SampleOptions(Options):
         description="So many users at least of every segment, or all it has. Those added for it, the same each run, count in "
         "that segment alone, so that no figure of all users, or of another segment, leans towards them.",
     )
+    stop_when: Literal["decided"] | None = Field(
+        default=None,
+        description="Ask users in random order, and no more once the verdict of every rule on a metric is certain: over all of "
+        "them it would be another one in at most 1 of 100 runs, for each rule and segment.",
+    )
 
     def _problems(self) -> Iterator[str]:
         if self.fixed + self.rotating == 0:
@@ -136,7 +141,8 @@ class UsersOptions(OneOf):
         """How many users of each kind a run asks for, None for everybody."""
         if self.sample is None or isinstance(self.sample, int):
             return None if self.sample is None else SampleSize(fixed=self.sample)
-        return SampleSize(fixed=self.sample.fixed, rotating=self.sample.rotating, minimum=self.sample.minimum or 0)
+        of = self.sample
+        return SampleSize(fixed=of.fixed, rotating=of.rotating, minimum=of.minimum or 0, stops_early=bool(of.stop_when))
 
     def _problems(self) -> Iterator[str]:
         if self.sample_size is not None and self.sample_size.minimum and not self.segments:

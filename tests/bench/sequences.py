@@ -16,10 +16,9 @@ from rich.table import Table
 from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from capital_paths import follow_capital
 from drift_lists import lists_folder
 from monitor import compare_many
-from monitor.sequential.gate import Scale
+from monitor.sequential.gate import Scale, follow_capital
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

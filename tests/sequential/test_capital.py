@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from capital_paths import follow_capital
 from monitor.errors import InputError
-from monitor.sequential.gate import STAKES, WEIGHTS, Scale, bounds, log_capital, tally
+from monitor.sequential.gate import STAKES, WEIGHTS, Scale, bounds, follow_capital, log_capital, tally
 
 MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
@@ -78,21 +77,6 @@ def test_means_that_move_around_the_margin_earn_nothing_on_average() -> None:
     assert moving[0] <= 0
 
 
-def test_bounds_of_a_constant_score_close_in_on_it() -> None:
-    for value in (0.0, 0.5, 1.0):
-        constant = tally(np.full(5000, value))
-        low, high = bounds(constant, constant, 0.01)
-        assert low <= value <= high
-        assert high - low < 0.01
-
-
-def test_one_user_says_next_to_nothing() -> None:
-    one = tally(np.array([0.5]))
-    low, high = bounds(one, one, 0.01)
-    assert low < 0.01
-    assert high > 0.99
-
-
 def test_bounds_say_what_the_capital_at_them_says() -> None:
     scores = tally(np.random.default_rng(3).beta(2, 5, 500))
     low, high = bounds(scores, scores, 0.05)
@@ -135,12 +119,6 @@ def test_a_scale_maps_its_range_and_takes_rounding_for_its_ends() -> None:
 def test_a_score_outside_of_its_declared_range_is_named(value: float) -> None:
     with pytest.raises(InputError, match="lies outside its range from -2 to 2"):
         Scale(-2.0, 2.0).to_unit(np.array([0.0, value]))
-
-
-@pytest.mark.parametrize("margin", [-2.0, 2.0, 7.0, math.nan])
-def test_a_margin_outside_of_what_is_possible_is_refused_with_what_is(margin: float) -> None:
-    with pytest.raises(InputError, match="write one between -2 and 2"):
-        Scale(-2.0, 2.0).margin(margin)
 
 
 @pytest.mark.parametrize("ends", [(0.0, math.inf), (1.0, 1.0), (math.nan, 1.0)])

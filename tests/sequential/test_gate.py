@@ -14,14 +14,12 @@ def sample(values: list[float] | np.ndarray, missing: int = 0) -> gate.UserSampl
     return gate.UserSample(gate.tally(np.asarray(values, dtype=float)), missing)
 
 
-def gate_each(samples: list[gate.UserSample], margin: float, alpha: float, share: float = 1.0) -> tuple[gate.GateResult, ...]:
-    return gate.gate_samples(
-        {str(place): one for place, one in enumerate(samples)}, gate.Scale(0, 1), margin, alpha, share=share
-    )
+def gate_each(samples: list[gate.UserSample], margin: float, alpha: float) -> tuple[gate.GateResult, ...]:
+    return gate.gate_samples({str(place): one for place, one in enumerate(samples)}, gate.Scale(0, 1), margin, alpha)
 
 
-def gate_sample(one: gate.UserSample, margin: float, alpha: float, share: float = 1.0) -> gate.GateResult:
-    return gate_each([one], margin, alpha, share)[0]
+def gate_sample(one: gate.UserSample, margin: float, alpha: float) -> gate.GateResult:
+    return gate_each([one], margin, alpha)[0]
 
 
 SAFE, BREACH = ("safe", "decided"), ("breach", "decided")
@@ -86,12 +84,6 @@ def test_missing_filled_in_by_hand_is_the_same(values: list[float], missing: int
     assert found.evidence_breach * math.log(10) == pytest.approx(
         gate.log_capital(gate.tally(1 - np.array(values + [0.0] * missing)), 0.6)
     )
-
-
-def test_a_share_of_alpha_asks_for_more_evidence() -> None:
-    zeros = sample(np.zeros(60))
-    assert gate_sample(zeros, 0.1, 0.05).verdict is gate.GateVerdict.SAFE
-    assert gate_sample(zeros, 0.1, 0.05, share=1 / 42).verdict is gate.GateVerdict.INCONCLUSIVE
 
 
 def rejected(e_values: list[float]) -> list[bool]:

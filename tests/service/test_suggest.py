@@ -260,6 +260,7 @@ def test_plan_tells_users_runs_or_chance(ask: Callable[..., dict[str, Any]], wha
     users = ask("--drop", "0.1")["users"]
     assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
     assert ask("--drop", "0.1", "--users", str(users))["runs"] == 1
+    assert ask("--drop", "0.1")["users_until_certain"] == pytest.approx(USERS / 20, abs=1)
     assert ask("--share", "0.1")["drop"] == pytest.approx(0.1 * 1.5, rel=0.02)
     assert ask("--share", "0.1", "--to", "0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
     assert ask("--drop", "0.005")["obstacle"].startswith("no number of users helps: from run to run the mean wanders by 0.0")

@@ -9,6 +9,7 @@ import numpy as np
 from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.errors import ConfigError
 from monitor.metrics import parse
+from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
 from monitor.model.rules import (
@@ -28,6 +29,7 @@ from monitor.ports import History
 from monitor.reference.prediction import WINDOW, refer
 from monitor.reference.sampling_error import from_angle, to_angle
 from monitor.reference.thresholds import Budget, DropSearch
+from monitor.sequential.gate import is_certain, round_ends
 from monitor.service.analysis.backtest import newest_runs, pick_healthy
 
 
@@ -95,6 +97,34 @@ def read_rule_inputs(comparison: Comparison, history: History, metric: str | Non
     ]
     read = [(rule, _read(RuleSeries(rule, segment), past)[0]) for rule in drops if (rule.alert, segment) in parts]
     return [replace(each, rule=rule, alpha=float(parts[rule.alert, segment])) for rule, each in read if each is not None]
+
+
+def users_until_certain(comparison: Comparison, history: History) -> tuple[int, int] | None:
+    """About how many users with a score ``stop_when: decided`` would ask, and of how many; None where it cannot stop, or does.
+
+    By the histograms of the newest ok run, in five random orders.
+    """
+    rules, size = comparison.judging.similarity_rules, comparison.measuring.sample
+    if (size is not None and size.stops_early) or not rules or not all(rule.thresholds for rule in rules):
+        return None
+    found = Figures.of(newest_runs(comparison, history)[-1].summaries)
+    series = [(rule, (segment, rule.metric)) for rule in rules for segment in segments_of(rule, found.segments(rule), ())]
+    shares = [_shares_asked(rule, found.summaries[key]) for rule, key in series if key in found.summaries] or [np.ones(1)]
+    users = max((each.n for each in found.summaries.values()), default=0)
+    return round(float(np.max(shares, axis=0).mean()) * users), users
+
+
+def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
+    """The share of these users who are asked in each of the orders."""
+    bars, random = summary.histogram, np.random.default_rng(0)
+    edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
+    scores = np.repeat((edges[1:] + edges[:-1]) / 2, bars.counts)
+    orders = random.permuted(np.tile(scores, (5, 1)), axis=1)
+    asked = np.ones(len(orders))
+    for end in round_ends(len(scores))[:-1]:
+        is_open = asked == 1.0
+        asked[is_open] -= is_certain(rule, orders[is_open, :end], len(scores)) * (1 - end / len(scores))
+    return asked
 
 
 def _read(series: RuleSeries[SimilarityRule], past: Sequence[PastRun]) -> tuple[PlanInputs | None, int]:

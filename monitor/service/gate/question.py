@@ -147,6 +147,9 @@ def make_question(  # noqa: PLR0913 - the words of the command
     if comparison.measuring.keep_scores is not Keep.ALL:
         msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
         raise ConfigError(msg)
+    if (size := comparison.measuring.sample) is not None and size.stops_early:
+        msg = f"whom {comparison.name} asks depends on the scores of those before: remove stop_when: decided"
+        raise ConfigError(msg)
     require_level(alpha)
     question = Question(
         comparison=comparison,
