@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import SOURCE_EXIT, instant, log_errors_only, pick, print_evidence, print_json, print_line
+from monitor.cli import output
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
 
@@ -23,7 +23,7 @@ def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
     from monitor.settings.json_schema import json_schema
 
-    print_line(json.dumps(json_schema(), indent=2))
+    output.print_line(json.dumps(json_schema(), indent=2))
 
 
 def init(
@@ -49,7 +49,7 @@ def init(
     except OSError as error:
         msg = f"cannot write {target}: {error.strerror}"
         raise ConfigError(msg) from None
-    print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
+    output.print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
 
 
 def check_config(
@@ -71,7 +71,7 @@ def check_config(
     from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
-    log_errors_only()
+    output.log_errors_only()
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     wiring = wire(settings)
@@ -82,33 +82,35 @@ def check_config(
     ]
     for preview in previews:
         if as_json:
-            print_json(_preview_dict(preview))
+            output.print_json(_preview_dict(preview))
         else:
             _print_preview(preview)
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
-            print_line(f"database: {exposed}")
+            output.print_line(f"database: {exposed}")
         if settings.privacy.key_file is not None:
-            print_line("privacy: users go by keyed hashes; what was stored before names them until retention deletes it")
+            output.print_line("privacy: users go by keyed hashes; what was stored before names them until retention deletes it")
         if (exposed := settings.privacy.exposure) is not None:
-            print_line(f"privacy: {exposed}")
-        print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
+            output.print_line(f"privacy: {exposed}")
+        output.print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
     if not all(preview.evidence for preview in previews):
-        raise typer.Exit(SOURCE_EXIT)
+        raise typer.Exit(output.SOURCE_EXIT)
 
 
 def _print_preview(preview: Preview) -> None:
-    print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.measuring.k}")
+    output.print_line(f"{preview.comparison.name}  slot {output.instant(preview.slot)}  top {preview.comparison.measuring.k}")
     for trouble in preview.troubles:
-        print_line(f"  {trouble}")
+        output.print_line(f"  {trouble}")
     if preview.coverage is not None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
             note = preview.notes.get((arm, reason))
-            print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
+            output.print_line(
+                f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}" + (f" ({note})" if note else "")
+            )
     for sentence in preview.matches:
-        print_line(f"  {sentence}")
-    print_evidence(preview.evidence, preview.titles)
-    print_line()
+        output.print_line(f"  {sentence}")
+    output.print_evidence(preview.evidence, preview.titles)
+    output.print_line()
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
@@ -120,6 +122,6 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
         "matches": list(preview.matches),
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
-        "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
+        "users": [output.pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
         "titles": preview.titles,
     }

@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli import parameters
 from monitor.cli.output import DELIVERY_EXIT, instant, log_errors_only, pick, print_json, print_line, print_records
-from monitor.cli.parameters import (
-    DEFAULT_CONFIG,
-    AsJson,
-    Author,
-    Comment,
-    Config,
-    ListingGroup,
-    OneComparison,
-    author_name,
-    opened_database,
-    parse_instant,
-    parse_span,
-    require_known,
-)
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,13 +27,13 @@ _TRANSITION_COLUMNS = "slot comparison alert segment from to value> threshold> u
 _REASONS = 4  # reasons that are listed for the quiet alerts of a comparison
 
 alerts_app = typer.Typer(
-    cls=ListingGroup,
+    cls=parameters.ListingGroup,
     help="Show alerts, acknowledge and resolve them. Without a command: `ls`, whose options are those of `alerts`.",
 )
 
 
 silence_app = typer.Typer(
-    cls=ListingGroup,
+    cls=parameters.ListingGroup,
     help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
 )
 _SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
@@ -57,13 +44,13 @@ _MOST = 10_000
 
 @alerts_app.command("ls")
 def list_alerts(
-    comparison: OneComparison = None,
+    comparison: parameters.OneComparison = None,
     *,
-    config: Config = DEFAULT_CONFIG,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default all.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
     only_states: Annotated[bool, typer.Option("--states", help="The state of every alert, without transitions.")] = False,
 ) -> None:
     """Show pending and firing alerts, and every transition.
@@ -71,11 +58,11 @@ def list_alerts(
     Quiet alerts are summed up. With --states the state of each alert. With --json one object a transition, oldest first; with
     --states --json one object an alert and segment.
     """
-    with opened_database(config) as (store, configured):
+    with parameters.opened_database(config) as (store, configured):
         states = [state for state in store.alerts.states() if comparison in (None, state.comparison)]
         transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     if not states and not transitions:
-        require_known(comparison, configured)
+        parameters.require_known(comparison, configured)
     if only_states or not as_json:
         shown = states if only_states else [state for state in states if state.state != "quiet"]
         print_records((pick(each, *_STATE_FIELDS) for each in shown), _STATE_COLUMNS, as_json=as_json, title="States")
@@ -121,25 +108,25 @@ def transition_dict(transition: Transition) -> dict[str, object]:
 )
 def change_alerts(  # noqa: PLR0913 - the options of both commands
     context: typer.Context,
-    comparison: OneComparison = None,
+    comparison: parameters.OneComparison = None,
     *,
     alert: Annotated[str | None, typer.Option("--alert", "-a", help="Only alerts of this name; default all.")] = None,
     segment: Annotated[str | None, typer.Option("--segment", "-s", help="Only this segment; default all of them.")] = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
+    by: parameters.Author = None,
+    comment: parameters.Comment = "",
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Acknowledge or resolve all that fires and is chosen, and print what was changed."""
     from monitor.pipeline.alert_actions import Signature, change_firing
 
     ends = context.info_name == "resolve"
-    signed = Signature(author=author_name(by), comment=comment, at=datetime.now(UTC))
+    signed = Signature(author=parameters.author_name(by), comment=comment, at=datetime.now(UTC))
 
     def is_meant(start: Transition) -> bool:
         return comparison in (None, start.comparison) and alert in (None, start.alert) and segment in (None, start.segment)
 
-    with opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, _):
         changed = change_firing(store.alerts, is_meant, signed, ends=ends)
     if not changed:
         msg = f"no firing alert matches{'' if ends else f' that {signed.author} has not acknowledged'}: see `rankwatch alerts`"
@@ -152,24 +139,24 @@ def accept(  # noqa: PLR0913 - the command's options
     *,
     start: Annotated[str, typer.Option("--from", metavar="SLOT", help="Slot of the first run at the new level, ISO 8601.")],
     undo: Annotated[bool, typer.Option("--undo", help="Take back what was accepted from this slot on.")] = False,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
+    by: parameters.Author = None,
+    comment: parameters.Comment = "",
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Accept what changed as normal: the runs from a slot on teach, and alerts end with the next run at this level.
 
     Accepting a slot again changes nothing; `--undo` takes it back for the next run. `rankwatch alerts` and `rankwatch show` say
     who accepted what and when.
     """
-    slot, now = parse_instant(start), datetime.now(UTC)
+    slot, now = parameters.parse_instant(start), datetime.now(UTC)
     if slot > now:
         msg = f"--from {start} lies in the future: name the slot of a run, see `rankwatch runs {comparison}`"
         raise typer.BadParameter(msg)
-    with opened_database(config) as (store, configured):
+    with parameters.opened_database(config) as (store, configured):
         found = store.history.run_records(comparison, after=slot - timedelta(microseconds=1), limit=1)
         if not found:
-            require_known(comparison, configured)
+            parameters.require_known(comparison, configured)
         level = store.alerts.undo_acceptance(comparison, slot) if undo else None
         if undo and level is None:
             msg = f"nothing of {comparison} was accepted from {instant(slot)} on: see `rankwatch show {comparison}`"
@@ -180,7 +167,7 @@ def accept(  # noqa: PLR0913 - the command's options
         from monitor.model.alerts import accepted_level
         from monitor.pipeline.alert_actions import Signature
 
-        reason = Signature(author=author_name(by), comment=comment, at=now).reason("accepted")
+        reason = Signature(author=parameters.author_name(by), comment=comment, at=now).reason("accepted")
         level = level or store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_records([pick(level, "comparison", "slot", "at", "reason")], "comparison slot at reason", as_json=as_json)
 
@@ -199,19 +186,19 @@ def add_silence(  # noqa: PLR0913 - the command's options
     span: Annotated[str | None, typer.Option("--for", help="How long, such as 2h.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Instead of --for: its end, ISO 8601.")] = None,
     start: Annotated[str | None, typer.Option("--from", help="Its beginning, ISO 8601; default now.")] = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
+    by: parameters.Author = None,
+    comment: parameters.Comment = "",
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
     from monitor.pipeline.alert_actions import Signature, make_silence
 
     now = datetime.now(UTC)
-    starts_at = now if start is None else parse_instant(start)
-    signed = Signature(author=author_name(by), comment=comment, at=now)
+    starts_at = now if start is None else parameters.parse_instant(start)
+    signed = Signature(author=parameters.author_name(by), comment=comment, at=now)
     silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until))
-    with opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, _):
         print_records([_silence_dict(store.alerts.add_silence(silence))], _SILENCE_COLUMNS, as_json=as_json)
 
 
@@ -219,11 +206,11 @@ def add_silence(  # noqa: PLR0913 - the command's options
 def list_silences(
     *,
     every: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List silences that hold now or later."""
-    with opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, _):
         found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
     print_records(map(_silence_dict, found), _SILENCE_COLUMNS, as_json=as_json)
 
@@ -234,13 +221,13 @@ def expire_silences(
         list[int],
         typer.Argument(metavar="ID...", min=1, max=2**63 - 1, help="Numbers of silences, as `silence ls` shows them."),
     ],
-    config: Config = DEFAULT_CONFIG,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
     *,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """End silences now. What still fires is sent."""
     now = datetime.now(UTC)
-    with opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, _):
         missing = [str(number) for number in numbers if not store.alerts.expire_silence(number, now=now)]
     if missing:
         msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
@@ -260,7 +247,7 @@ def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetim
         msg = "give either --for or --until: a silence without an end is forgotten"
         raise typer.BadParameter(msg)
     try:
-        return starts_at + parse_span(span) if span is not None else parse_instant(until or "")
+        return starts_at + parameters.parse_span(span) if span is not None else parameters.parse_instant(until or "")
     except OverflowError:
         msg = f"--for {span} ends after all time: give a shorter one"
         raise typer.BadParameter(msg) from None
@@ -273,14 +260,14 @@ def list_deliveries(
     every: Annotated[
         bool, typer.Option("--all", help=f"Also the newest {_SETTLED} that were given up (dead) or dropped.")
     ] = False,
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List pending deliveries, and why each waits.
 
     Why: silenced, inhibited, a dry run, refused. `message` is their text in short.
     """
-    with opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, _):
         found = store.outbox.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
     columns = "receiver comparison alert segment change since status attempts> next_attempt_at reason message"
     print_records(map(_delivery_dict, found), columns, as_json=as_json)
@@ -290,7 +277,7 @@ def list_deliveries(
 def try_receivers(
     receiver: Annotated[str | None, typer.Argument(show_default=False, help="Only this receiver; default all.")] = None,
     *,
-    config: Config = DEFAULT_CONFIG,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
     wait: Annotated[
         str | None,
         typer.Option(
@@ -300,7 +287,7 @@ def try_receivers(
             "group_wait. Without it the end follows at once.",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Send receivers a test: a firing alert, and its end.
 
@@ -310,7 +297,7 @@ def try_receivers(
     from monitor.service.commands.receiver_test import send_test
     from monitor.settings.loader import load_settings
 
-    span = timedelta(0) if wait is None else parse_span(wait)
+    span = timedelta(0) if wait is None else parameters.parse_span(wait)
     log_errors_only()
     replies = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
     outcomes = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli import parameters
 from monitor.cli.output import (
     instant,
     log_errors_only,
@@ -21,16 +22,6 @@ from monitor.cli.output import (
     require_writable,
     write_whole,
 )
-from monitor.cli.parameters import (
-    DEFAULT_CONFIG,
-    AsJson,
-    Config,
-    OneComparison,
-    opened_database,
-    parse_instant,
-    parse_period,
-    require_known,
-)
 from monitor.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,17 +34,17 @@ _LOOKED_THROUGH = 10_000
 
 
 def runs(
-    comparison: OneComparison = None,
+    comparison: parameters.OneComparison = None,
     *,
-    config: Config = DEFAULT_CONFIG,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")] = 20,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
-    with opened_database(config) as (store, configured):
+    with parameters.opened_database(config) as (store, configured):
         found = store.history.runs(comparison=comparison, limit=limit)
     if not found:
-        require_known(comparison, configured)
+        parameters.require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> seconds> reason"
     print_records(map(_run_dict, found), columns, as_json=as_json)
 
@@ -67,10 +58,10 @@ def _run_dict(run: Run) -> dict[str, object]:
 def show(
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     *,
-    config: Config = DEFAULT_CONFIG,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The run's slot, ISO 8601; default: the newest finished run.")] = None,
     users: Annotated[int, typer.Option("--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show.")] = 3,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show one stored run, and both lists of its worst users.
 
@@ -80,8 +71,8 @@ def show(
     from monitor.model.runs import KEPT_MARK, items_of
     from monitor.service.commands.report import titles_of
 
-    with opened_database(config) as (store, _):
-        record = _find(store, comparison, parse_instant(slot) if slot is not None else None)
+    with parameters.opened_database(config) as (store, _):
+        record = _find(store, comparison, parameters.parse_instant(slot) if slot is not None else None)
         run, explanation = record.run, record.explanation
         evidence = store.history.evidence(run.id)
         accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
@@ -121,7 +112,7 @@ def report(
         str | None, typer.Option("--from", help="Over the time from here, with the runs in which alerts began.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="As of the newest run up to here, included.")] = None,
-    config: Config = DEFAULT_CONFIG,
+    config: parameters.Config = parameters.DEFAULT_CONFIG,
 ) -> None:
     """Write the pages of a comparison to one HTML file.
 
@@ -133,8 +124,8 @@ def report(
     if slot is not None and (start or end):
         msg = "--slot names one run, --from and --to a time: give either"
         raise typer.BadParameter(msg)
-    chosen = None if slot is None else parse_instant(slot)
-    first, last = parse_period(start, end)
+    chosen = None if slot is None else parameters.parse_instant(slot)
+    first, last = parameters.parse_period(start, end)
     require_writable(output)
     log_errors_only()
     write_whole(output, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last))

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from monitor import ports
 from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
@@ -33,17 +34,6 @@ from monitor.model.runs import JoinRequest, PullRequest, Scores
 from monitor.pairing.ids import find_users
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import cut_panel, split_users
-from monitor.ports import (
-    ItemTitleSource,
-    ItemWeightSource,
-    JoinedSource,
-    Measurer,
-    RelevanceSource,
-    RemoteAnswers,
-    ScoreSink,
-    Source,
-    UserSource,
-)
 from monitor.sampling import draw
 from monitor.sequential.gate import is_certain, round_ends
 
@@ -65,16 +55,16 @@ class Arms:
     all that leaves this module, where they are not to go by their ids; ``relevance`` hides them itself.
     """
 
-    baseline: Source
-    candidate: Source
-    users: UserSource
+    baseline: ports.Source
+    candidate: ports.Source
+    users: ports.UserSource
     dimensions: tuple[str, ...]
-    weights: ItemWeightSource | None = None
-    relevance: RelevanceSource | None = None
-    titles: ItemTitleSource | None = None
-    again: Source | None = None
-    joined: JoinedSource | None = None
-    scores_to: ScoreSink | None = None
+    weights: ports.ItemWeightSource | None = None
+    relevance: ports.RelevanceSource | None = None
+    titles: ports.ItemTitleSource | None = None
+    again: ports.Source | None = None
+    joined: ports.JoinedSource | None = None
+    scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
 
     def hide(self, users: UserBatch) -> UserBatch:
@@ -94,7 +84,7 @@ class Answers:
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]]
-    measured: Callable[[Measurer, int], Iterator[bytes]] | None = None
+    measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
     lacks: Collection[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
@@ -103,7 +93,9 @@ class Answers:
 
 
 @contextmanager
-def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: datetime, timeout_s: float) -> Iterator[Answers]:
+def join_all(
+    comparison: Comparison, arms: Arms, source: ports.JoinedSource, slot: datetime, timeout_s: float
+) -> Iterator[Answers]:
     """Everybody's answers, joined by whoever holds the lists while they are read. SourceError where that fails."""
     measuring = comparison.measuring
     request = JoinRequest(
@@ -117,13 +109,13 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
         lacks = [each.wait(deadline, late) for each in (weights, relevance)]
 
         def batches(size: int) -> Iterator[UserBatch]:
-            for batch in () if isinstance(joined, RemoteAnswers) else joined.batches(size):
+            for batch in () if isinstance(joined, ports.RemoteAnswers) else joined.batches(size):
                 yield replace(arms.hide(batch), weights=weights.answer, relevance=relevance.answer)
 
         yield Answers(
             asked=joined.asked,
             batches=batches,
-            measured=joined.measured if isinstance(joined, RemoteAnswers) else None,
+            measured=joined.measured if isinstance(joined, ports.RemoteAnswers) else None,
             lacks=(*filter(None, lacks), *joined.lacks),
             weights=weights.answer,
             relevance=relevance.answer,
@@ -229,7 +221,7 @@ def pull_until_certain(
 
 
 def pull_titles(
-    source: ItemTitleSource | None, slot: datetime, items: Collection[str], timeout_s: float = TITLES_S
+    source: ports.ItemTitleSource | None, slot: datetime, items: Collection[str], timeout_s: float = TITLES_S
 ) -> tuple[Mapping[str, str], str | None]:
     """Titles of these items where there is a source of them, and why it gave none; waits for `TITLES_S` at most."""
     if source is None or not items:
@@ -267,7 +259,7 @@ class _Extra(Generic[T]):
         return None
 
 
-def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
+def _pull(source: ports.Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
     begun_at = time.monotonic()
     try:
         return source.pull(request)

@@ -9,16 +9,9 @@ import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
+from monitor.sources import table_lists
 from monitor.sources.columns import is_text, spell_column, user_column, value_array
 from monitor.sources.lookup_tables import GradedItems, item_titles, item_weights, user_table
-from monitor.sources.table_lists import (
-    TableBatch,
-    arrow_array,
-    arrow_arrays,
-    arrow_errors,
-    check_size,
-    require_lists,
-)
 
 
 class MissingTableError(SourceError):
@@ -42,7 +35,7 @@ class Table(ABC):
         """The table of a slot, as errors call it."""
 
     @abstractmethod
-    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
+    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[table_lists.TableBatch]:
         """Rows of these columns as of a slot. MissingTableError, or another SourceError when they cannot be read."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -53,11 +46,11 @@ class Table(ABC):
             segments = {name: value_array(batch[name]) for name in dimensions}
             rows.append((users, segments))
             size += users.nbytes + sum(column.nbytes for column in segments.values())
-            check_size(size, self.max_bytes, where)
+            table_lists.check_size(size, self.max_bytes, where)
         return user_table(rows, where)
 
-    def _users(self, batch: TableBatch, where: str) -> pa.Array:
-        users = user_column(arrow_array(batch[self._options.user]), f"the user column of {where}")
+    def _users(self, batch: table_lists.TableBatch, where: str) -> pa.Array:
+        users = user_column(table_lists.arrow_array(batch[self._options.user]), f"the user column of {where}")
         return spell_column(users, self._options.user_ids)
 
     def weights(self, slot: datetime) -> ItemWeights:
@@ -67,15 +60,15 @@ class Table(ABC):
     def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
         size, item, weight = 0, self._options.item, self._options.weight
         for batch in self.batches(slot, (item, weight)):
-            columns = arrow_arrays(batch, {weight})
+            columns = table_lists.arrow_arrays(batch, {weight})
             size += sum(column.nbytes for column in columns.values())
-            check_size(size, self.max_bytes, self.where(slot))
+            table_lists.check_size(size, self.max_bytes, self.where(slot))
             yield columns[item], columns[weight]
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles that the table has of these items as of this slot."""
         item, title = self._options.item, self._options.title
-        batches = ((arrow_array(batch[item]), batch[title]) for batch in self.batches(slot, (item, title)))
+        batches = ((table_lists.arrow_array(batch[item]), batch[title]) for batch in self.batches(slot, (item, title)))
         return item_titles(batches, items, self.where(slot))
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
@@ -86,20 +79,20 @@ class Table(ABC):
         where, has_arrived = self.where(slot), False
         graded = GradedItems(where)
         try:
-            with arrow_errors(where):
+            with table_lists.arrow_errors(where):
                 for batch in self.batches(slot, self._options.columns):
                     has_arrived = True
                     self._add(graded, batch, where)
-                    check_size(graded.nbytes, self.max_bytes, where)
+                    table_lists.check_size(graded.nbytes, self.max_bytes, where)
         except MissingTableError:
             return None
         return graded.table() if has_arrived else None
 
-    def _add(self, graded: GradedItems, batch: TableBatch, where: str) -> None:
+    def _add(self, graded: GradedItems, batch: table_lists.TableBatch, where: str) -> None:
         options, users = self._options, self._users(batch, where)
         if options.item:
-            grades = arrow_array(batch[options.grade], is_number=True) if options.grade else None
-            graded.add_rows(users, arrow_array(batch[options.item]), grades)
+            grades = table_lists.arrow_array(batch[options.grade], is_number=True) if options.grade else None
+            graded.add_rows(users, table_lists.arrow_array(batch[options.item]), grades)
             return
         lists, grades = batch[str(options.items)], batch[options.grades] if options.grades else None
         if not isinstance(lists, pa.Array):
@@ -107,5 +100,5 @@ class Table(ABC):
         elif is_text(lists.type):
             graded.add_cells(users.to_pylist(), lists.to_pylist(), None if grades is None else grades.to_pylist())
         else:
-            require_lists(lists, str(options.items), where, "grade")
+            table_lists.require_lists(lists, str(options.items), where, "grade")
             graded.add_lists(users, lists, grades)
