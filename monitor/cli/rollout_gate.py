@@ -10,23 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from monitor.cli.output import (
-    INTERNAL_EXIT,
-    OUTPUT_EXIT,
-    USAGE_EXIT,
-    VERDICT_EXITS,
-    indented_json,
-    instant,
-    number,
-    print_error,
-    print_json,
-    print_line,
-    print_table,
-    report_unwritten,
-    require_writable,
-    write_page,
-    write_whole,
-)
+from monitor.cli import output
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
 
@@ -61,26 +45,28 @@ class GateCommand(TyperCommand):
         except (typer.Exit, KeyboardInterrupt):
             raise
         except MonitorError as error:
-            print_error(str(error))
+            output.print_error(str(error))
             if isinstance(error, (ConfigError, InputError)):
-                raise typer.Exit(USAGE_EXIT) from None
-            raise typer.Exit(INTERNAL_EXIT if error.exit_code in VERDICT_EXITS.values() else error.exit_code) from None
+                raise typer.Exit(output.USAGE_EXIT) from None
+            raise typer.Exit(
+                output.INTERNAL_EXIT if error.exit_code in output.VERDICT_EXITS.values() else error.exit_code
+            ) from None
         except OSError as error:
             if error.filename is None:
                 raise  # the output itself, which `main` reports
-            report_unwritten(error)
-            raise typer.Exit(OUTPUT_EXIT) from None
+            output.report_unwritten(error)
+            raise typer.Exit(output.OUTPUT_EXIT) from None
         except Exception as error:
             if hasattr(error, "exit_code"):
                 _move_usage(error)
                 raise
             traceback.print_exc()
-            raise typer.Exit(INTERNAL_EXIT) from None
+            raise typer.Exit(output.INTERNAL_EXIT) from None
 
 
 def _move_usage(error: Exception) -> None:
     if getattr(error, "exit_code", None) == _CLICK_USAGE:
-        error.exit_code = USAGE_EXIT  # type: ignore[attr-defined] # just seen
+        error.exit_code = output.USAGE_EXIT  # type: ignore[attr-defined] # just seen
 
 
 def gate(  # noqa: PLR0913 - the command's options
@@ -126,28 +112,28 @@ def gate(  # noqa: PLR0913 - the command's options
         reference=reference,
     )
     for path in filter(None, (certificate, html)):
-        require_writable(path)
+        output.require_writable(path)
     with opened_store(settings.database) as store:
         found = decide(store.history, settings, question, SystemClock(), most_looks=0 if html is None else _MOST_LOOKS)
     if html is not None:
-        write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])
+        output.write_page(html, f"gate of {comparison}", "certificate.html", [_as_page(found)])
     content = describe_certificate(found)
     if certificate is not None:
-        write_whole(certificate, indented_json(content))
+        output.write_whole(certificate, output.indented_json(content))
     if as_json:
-        print_json(content)
+        output.print_json(content)
     else:
         _print(found)
-    raise typer.Exit(VERDICT_EXITS[found.verdict.value])
+    raise typer.Exit(output.VERDICT_EXITS[found.verdict.value])
 
 
 def _print(found: Certificate) -> None:
     for line in _asked(found):
-        print_line(line)
+        output.print_line(line)
     if found.segments:
-        print_table(_COLUMNS, map(_row, found.segments))
-        print_line(_enough(found))
-    print_line(f"{found.verdict.value.upper()}: {found.words}")
+        output.print_table(_COLUMNS, map(_row, found.segments))
+        output.print_line(_enough(found))
+    output.print_line(f"{found.verdict.value.upper()}: {found.words}")
 
 
 def _asked(found: Certificate) -> list[str]:
@@ -180,6 +166,7 @@ def _draw_course(found: Certificate, place: int) -> Markup:
     """The confidence sequence of one segment: mean and bounds, look after look, against the margin."""
     from monitor.charts.time_chart import Band, Level, Point, draw_series
 
+    number, instant = output.number, output.instant
     looks = [(slot, segments[place]) for slot, segments in found.course.items()]
     points = [
         Point(
@@ -198,7 +185,7 @@ def _runs_line(found: Certificate) -> str:
     if not found.runs:
         return "runs: none"
     users, missing = (sum(getattr(run, name) for run in found.runs) for name in ("users", "missing"))
-    period = " to ".join(dict.fromkeys(instant(run.slot) for run in (found.runs[0], found.runs[-1])))
+    period = " to ".join(dict.fromkeys(output.instant(run.slot) for run in (found.runs[0], found.runs[-1])))
     if found.question.is_census:
         return (
             f"run: {period}, newest of {found.looks:,}, by itself: {found.question.census} ({users:,} users, {missing:,} "
@@ -208,6 +195,7 @@ def _runs_line(found: Certificate) -> str:
 
 
 def _row(each: GateResult) -> tuple[str, ...]:
+    number = output.number
     means = dict.fromkeys(number(mean) for mean in (each.mean_best, each.mean_worst))
     verdict = each.verdict.value if each.verdict != "inconclusive" else f"{each.verdict.value} ({each.reason.value})"
     figures = (number(each.low), number(each.high), number(each.evidence_safe, 2), number(each.evidence_breach, 2))
