@@ -35,7 +35,6 @@ from monitor.pairing.ids import find_users
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import cut_panel, split_users
 from monitor.sampling import draw
-from monitor.sequential.gate import is_certain, round_ends
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -182,6 +181,8 @@ def pull_until_certain(
     comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, last: RankingTable | None = None
 ) -> Answers:
     """All answers as `pull_all` gives them, of as many users as it takes; the deadline is that of all rounds."""
+    from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415 - executors of Spark have no scipy
+
     deadline, ends = Deadline.after(timeout_s), round_ends(len(panel))
     order = np.random.default_rng((comparison.measuring.seed, int(slot.timestamp()))).permutation(len(panel))
     users = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)

@@ -81,3 +81,10 @@ import monitor.service.daemon.daemon, monitor.service.composition, monitor.recei
 print({{'scipy.stats', 'alembic', 'apprise'}} & sys.modules.keys())
 """
     assert printed_by(code, tmp_path).splitlines() == ["monitor.options numpy sqlalchemy structlog", "set()"]
+
+
+def test_executors_of_spark_need_no_library_but_those_of_arrays(tmp_path: Path) -> None:
+    absent = dict.fromkeys(("scipy", "pydantic", "sqlalchemy", "aiohttp", "structlog"))
+    code = f"import sys; sys.modules |= {absent}; import monitor.pipeline.run_parts as loaded; print(loaded.__name__)"
+
+    assert printed_by(code, tmp_path) == "monitor.pipeline.run_parts"
