@@ -27,6 +27,7 @@ from monitor.model.rules import (
     is_learned,
 )
 from monitor.model.runs import Findings
+from monitor.model.statistics import Lack
 from monitor.pipeline import rule_series
 from monitor.reference.history import find_fault, find_median
 from monitor.reference.prediction import WINDOW, Reference, predict, refer, surprise, to_normal
@@ -35,7 +36,7 @@ from monitor.reference.season import TrendEvidence, correlate, count_suspects, d
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
 
-NEAR_DROP_Z = 3.0
+NEAR_DROP_Z = 2.5
 NEAR_DROP_RUNS = 3
 """Runs for which one that lies so many standard deviations out is not learned from: a fault that just misses the limit on its
 first day would otherwise count as normal on its second."""
@@ -188,8 +189,8 @@ def _build(
     shares: Floats,
 ) -> tuple[Expectation, ...]:
     values, errors = rule_series.measure_all(series, figures)
-    (limits, opposites), z = _hold_against(series, reference, (values, errors), shares)
-    steady = discount(z, correlate(reference.taught))
+    (limits, opposites), z, is_chance = _hold_against(series, reference, (values, errors), shares)
+    steady = discount(z, np.where(is_chance, 0.0, correlate(reference.taught)))
     evidence = update_evidence(before, steady).total
     found = []
     for n, each in enumerate(series):
@@ -222,17 +223,24 @@ def _finite(value: np.float64) -> float | None:
 
 def _hold_against(
     series: Sequence[rule_series.RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
-) -> tuple[tuple[Floats, Floats], Floats]:
-    """The limits on the watched side and on the other, and how far out this run lies (z), (m,) each."""
+) -> tuple[tuple[Floats, Floats], Floats, Flags]:
+    """The limits on the watched side and on the other, how far out the run lies (z), and what chance alone moves, (m,) each."""
     values, errors = now
     prediction = predict(reference, np.nan_to_num(errors), shares)
     far = {side: surprise(reference, values, errors, direction=side) for side in Direction}
     is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
     can_be_rare = np.array([each.rule.is_share for each in series]) & ~is_below & np.isfinite(values)
-    high, p = judge_rare(
-        can_be_rare, (reference.taught, reference.errors), now, shares, by_angle=(prediction.high, far[Direction.ABOVE])
+    # The most common list is at least that of one user. Who else has it by chance says nothing of the next run.
+    is_shared = np.array([isinstance(each.rule, CoverageRule) and each.rule.share.lack is Lack.SHARED for each in series])
+    high, p, is_counted = judge_rare(
+        can_be_rare,
+        (reference.taught, reference.errors),
+        now,
+        shares,
+        by_angle=(prediction.high, far[Direction.ABOVE]),
+        always=is_shared.astype(np.float64),
     )
     z = to_normal(np.where(is_below, far[Direction.BELOW], p))
     limits = np.where(is_below, prediction.low, high), np.where(is_below, prediction.high, prediction.low)
     # While too little is known, z is NaN.
-    return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)
+    return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan), is_shared & is_counted

@@ -181,22 +181,25 @@ def judge_rare(
     shares: Floats,
     *,
     by_angle: tuple[Floats, Floats],
-) -> tuple[Floats, Floats]:
-    """Upper limits, as angles, and p-values (m,): of rare shares by their counts, of all others as they were found.
+    always: Floats,
+) -> tuple[Floats, Floats, Flags]:
+    """Upper limits, as angles, p-values and whether it is counted (m,): rare shares are, others stay as they were found.
 
     ``is_share`` (m,) says which series are angles of shares; ``past`` are the angles and errors (runs, m) that count, of which
     the newest WINDOW are taken, ``now`` those of the run; ``shares`` the chances of a false alarm; ``by_angle`` what holds for
-    shares that are not rare.
+    shares that are not rare. ``always`` (m,): users that no run is without, such as the one who has the most common list where
+    no two have the same; how far out a run lies is also told by those beyond them, and the likelier fault counts.
     """
     limits, p = (found.copy() for found in by_angle)
     among = np.flatnonzero(is_share)
     counts, users = to_count(*(each[among] for each in now))
     seen, asked = to_count(*keep_newest(past[0][:, among], past[1][:, among], WINDOW))
     is_rare = np.nansum(seen, axis=0) * users < RARE * np.nansum(asked, axis=0)
-    among, counts, users = among[is_rare], counts[is_rare], users[is_rare]
-    reference = CountReference.of(seen[:, is_rare], asked[:, is_rare])
-    most, chance = reference.limit(users, shares[among]), reference.surprise(counts, users)
-    exact = to_angle(most / users, users)[0]
+    among, counts, users, seen, asked = among[is_rare], counts[is_rare], users[is_rare], seen[:, is_rare], asked[:, is_rare]
+    reference = CountReference.of(seen, asked)
+    beyond, before = (np.maximum(each - always[among], 0.0) for each in (counts, seen))
+    chance = np.fmin(reference.surprise(counts, users), CountReference.of(before, asked).surprise(beyond, users))
+    exact = to_angle(reference.limit(users, shares[among]) / users, users)[0]
     limits[among] = np.where(reference.is_calm, np.fmin(limits[among], exact), exact)
     p[among] = np.where(reference.is_calm, np.fmin(p[among], chance), chance)
-    return limits, p
+    return limits, p, np.isin(np.arange(len(p)), among)

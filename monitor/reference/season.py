@@ -26,9 +26,9 @@ PRIOR_CORRELATION = 0.2
 CORRELATION_CAUTION = 1.0
 # With more, hardly anything can be learned about a trend.
 MOST_CORRELATION = 0.95
-DRIFTS = (0.5, 1.0, 1.5)
+DRIFTS = (0.5, 1.0, 1.5, 2.5)
 """Sizes of a lasting shift, in standard deviations of a healthy run, that the evidence is gathered for."""
-MOST_Z = 3.0
+MOST_Z = 3.5
 """One run counts for no more: a single bad run is a drop and no trend. Capping z from above only lowers the evidence."""
 MOST_EVIDENCE = 1e300
 

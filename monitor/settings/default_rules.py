@@ -51,14 +51,17 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
         if (lack is not Lack.UNCHANGED or options.keep_lists is not Keep.NONE)
         and (arm is Arm.CANDIDATE or lack not in _OF_BOTH_ARMS)
     )
-    # Few users with one list add up over runs.
-    more = _rule(alert="SharedListMore", coverage=Lack.SHARED, learned="trend", segments="each")
+    # What a few users, or a few runs, cannot show adds up over runs.
+    more = (
+        _rule(alert=f"{name}More", coverage=_LACKS[name], learned="trend", segments="each")
+        for name in ("SharedList", "TopReversed")
+    )
     frozen = (
         _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
         for arm in Arm
         if options.keep_lists in (None, Keep.ALL)
     )
-    return (*rules, *coverage, more, *frozen)
+    return (*rules, *coverage, *more, *frozen)
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:

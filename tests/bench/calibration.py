@@ -179,10 +179,14 @@ class Watch:
         p = surprise(reference, now, errors)
         is_share = np.arange(now.size) % len(SERIES) >= FIRST_SHARE
         taught = -reference.taught, np.where(np.isnan(reference.taught), np.nan, self.errors)
-        _, p = judge_rare(is_share, taught, (-now, errors), self.share, by_angle=(np.zeros(now.shape), p))
+        always = np.where(np.arange(now.size) % len(SERIES) == len(SERIES) - 1, 1.0, 0.0)
+        _, p, is_counted = judge_rare(
+            is_share, taught, (-now, errors), self.share, by_angle=(np.zeros(now.shape), p), always=always
+        )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
         z = to_normal(p)
-        self.evidence = update_evidence(self.evidence, discount(z, correlate(reference.taught)))
+        correlation = np.where(is_counted & (always > 0), 0.0, correlate(reference.taught))
+        self.evidence = update_evidence(self.evidence, discount(z, correlation))
         breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
         trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
         half = np.minimum(np.nan_to_num(find_fault(self.z, self.fired)) / 2, MOST_AGAIN)

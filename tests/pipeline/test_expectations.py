@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from factories import DAY, SLOT, comparison, expect, rule, summary
+from factories import DAY, SLOT, comparison, coverage_rule, expect, rule, summary
 from monitor.model.alerts import Expectation, State
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, Rule, StandstillRule
-from monitor.model.runs import Summary
+from monitor.model.runs import ArmScore, Summary
 from monitor.pipeline.expectations import NEAR_DROP_Z, learning_rules
 from monitor.reference.thresholds import SAFETY
 
@@ -146,6 +146,25 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     assert all(each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30])
     assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
+
+
+@pytest.mark.parametrize(("users", "least", "most"), [(7, 3, 3), (4, 4, 8)])
+def test_few_of_700_users_with_one_list_add_up_to_a_trend_after_nine_runs_in_which_hardly_two_had_it(
+    users: int, least: int, most: int
+) -> None:
+    trend = coverage_rule("shared_list", alert="Trend", learned=Learning.TREND, direction=Direction.ABOVE)
+    what, past, first = watched(trend, runs_a_false_page=4000.0), list[PastRun](), 0
+    for day, count in enumerate([1, 1, 2, 1, 1, 1, 1, 2, 1, *[users] * most]):
+        slot, found = (
+            SLOT + day * DAY,
+            ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shared_list", value=count / 700, n=700),
+        )
+        (seen,) = expect(what, slot, [measured(0.5)], past, (), arm_scores=[found])
+        assert seen.evidence_limit == pytest.approx(SAFETY * 4000.0)
+        if day >= 9 and not first and (seen.evidence or 0) >= SAFETY * 4000.0:
+            first = day - 8
+        past.append(PastRun(slot=slot, states={}, lessons=to_lessons([seen])))
+    assert least <= first <= most
 
 
 def test_a_drift_under_way_is_not_taken_for_normal() -> None:

@@ -77,13 +77,14 @@ def test_healthy_counts_pass_their_limit_as_seldom_as_stated(
     assert chance_beyond(limits, mean, dispersion) <= of_stated * SHARE
 
 
-def judge(counts: np.ndarray, now: float) -> tuple[float, float]:
-    """Limit and p-value, of users, of a run after these."""
+def judge(counts: np.ndarray, now: float, always: float = 0.0) -> tuple[float, float]:
+    """Limit and p-value, of users, of a run after these, of which so many are in every run."""
     values, errors = to_angle(counts[:, np.newaxis] / USERS, np.full((len(counts), 1), USERS))
     today = [each[np.newaxis] for each in to_angle(now / USERS, USERS)]
     known, share = refer(values, errors), np.array([SHARE])
     by_angle = predict(known, today[1], share).high, surprise(known, *today, direction=Direction.ABOVE)
-    limit, p = judge_rare(np.array([True]), (values, errors), (today[0], today[1]), share, by_angle=by_angle)
+    found = np.array([True]), (values, errors), (today[0], today[1]), share
+    limit, p, _ = judge_rare(*found, by_angle=by_angle, always=np.array([always]))
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 
 
@@ -92,6 +93,13 @@ def test_one_list_for_a_hundredth_of_the_users_is_seen_after_ten_runs_in_which_h
 
     assert limit < 15
     assert p <= SHARE
+
+
+def test_users_that_no_run_is_without_move_no_limit_and_hide_no_others() -> None:
+    past = np.array([1.0, 1, 1, 1, 1, 2, 1, 1, 1])
+
+    assert judge(past, 7, always=1) == pytest.approx((judge(past, 7)[0], judge(past - 1, 6)[1]))
+    assert judge(past, 7, always=1)[1] < judge(past, 7)[1] / 2
 
 
 def test_counts_that_never_vary_are_judged_by_that_too() -> None:
@@ -104,8 +112,8 @@ def test_shares_that_are_not_rare_and_other_series_stay_as_they_were() -> None:
     now = past[0][0], past[1][0]
     as_found = np.array([0.5, 0.7]), np.array([0.1, 0.2])
 
-    limits, p = judge_rare(np.array([True, False]), past, now, share, by_angle=as_found)
-    assert (limits.tolist(), p.tolist()) == ([0.5, 0.7], [0.1, 0.2])
+    limits, p, is_counted = judge_rare(np.array([True, False]), past, now, share, by_angle=as_found, always=np.zeros(2))
+    assert (limits.tolist(), p.tolist(), is_counted.tolist()) == ([0.5, 0.7], [0.1, 0.2], [False, False])
 
 
 P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))

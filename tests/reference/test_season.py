@@ -187,7 +187,7 @@ def test_a_run_without_surprise_changes_nothing() -> None:
 
 def test_one_bad_run_is_no_trend() -> None:
     assert update_evidence(no_evidence(1), [37.0]).total == pytest.approx(update_evidence(no_evidence(1), [MOST_Z]).total)
-    assert update_evidence(no_evidence(1), [37.0]).total < 30
+    assert update_evidence(no_evidence(1), [37.0]).total < 100
 
 
 def test_evidence_is_finite_however_long_the_fault() -> None:

@@ -17,6 +17,7 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill() -> None:
     assert told["UsersFar"] == ("extended_tau", "share_below(0)", Direction.ABOVE, Learning.DROP)
     assert told["UsersVeryFarMore"] == ("extended_tau", "share_below(-0.5)", Direction.ABOVE, Learning.TREND)
     assert told["RboP09Dropped"][0] == "rbo(p=0.9)"
+    assert told["TopReversedMore"] == ("coverage", "top_reversed(candidate)", Direction.ABOVE, Learning.TREND)
     assert told["ListsMissing"] == ("coverage", "missing(candidate)", Direction.ABOVE, Learning.DROP)
     assert told["CandidateFrozen"] == ("frozen", "candidate", Direction.ABOVE, None)
     assert "BeyondNoise" not in told
