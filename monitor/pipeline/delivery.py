@@ -298,7 +298,7 @@ def drain(
         for sender in senders:
             sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
         # Retries that come due within the time are waited for: the process ends afterwards.
-        waiting = outbox.pending(clock.now())
+        waiting = outbox.waiting(clock.now())
         left = ends_at - clock.monotonic()
         if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):
             return

@@ -182,7 +182,7 @@ class Rejudgement:
     past: defaultdict[str, deque[PastRun]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED)))
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
-        """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now.
+        """Judge the next run. A slot judged before moves nothing. An abandoned run was never judged, and is not now.
 
         Rules on conditions are left out for a run that is not whole: what a rule lacks now, the run may have measured then.
         """
@@ -193,6 +193,8 @@ class Rejudgement:
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
         # As in the daemon, a changed configuration begins to learn anew.
         past = tuple(self.past[run.config_hash])
+        if past and run.slot <= past[-1].slot:
+            return ()
         memory = Memory(states=tuple(self.states.values()), past=past, installation=self.installation, accepted=self.accepted)
         judging = self.comparison.judging
         rules = tuple(rule for rule in judging.rules if is_whole or rule.kind is not RuleKind.CONDITION)

@@ -54,11 +54,11 @@ class PageStore(Protocol):
         Of more than ``most`` runs: the newest, and of each group of neighbours the one that failed or has the lowest mean.
         """
 
-    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
-        """How scores of the segment were distributed in each of the runs that has any, oldest first."""
+    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> Mapping[int, Histogram]:
+        """How scores of the segment were distributed in each of the runs that has any, by its number."""
 
-    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[tuple[datetime, CoverageRow], ...]:
-        """Coverage of the segment in each of the runs, oldest first."""
+    def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
+        """Coverage of the segment in each of the runs that has any, by its number."""
 
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         """Every segment's means in the newest ok ``runs``, in the order in which they were stored."""
@@ -292,7 +292,10 @@ class Outbox(Protocol):
         """What fires in the comparison, and what the receiver was sent of it, of these changes, and of their incidents."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """What is stored of the run of this slot beside its figures; empty where there is nothing."""
+        """What is stored of the run of this slot beside its figures; empty where there is nothing.
+
+        Lists are of users that the explanation shows, one of each leading group, else of the two with the lowest scores.
+        """
 
     def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         """Note that these are about to be sent: if nothing is recorded of them later, the receiver may know them.
@@ -327,11 +330,11 @@ class Outbox(Protocol):
         Before these the newest ``settled`` that were given up or dropped, oldest first.
         """
 
-    def pending(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
+    def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
+        """Pending deliveries by receiver, or those ``held`` back: how many, and the age of the oldest in seconds.
 
-    def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        """Held starts by receiver, likewise; an end that waits for its incident keeps nothing from anybody."""
+        Of what is held only starts: an end that waits for its incident keeps nothing from anybody.
+        """
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""

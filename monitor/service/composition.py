@@ -103,7 +103,7 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
 def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> None:
     """Publish how many deliveries wait, are held back and were lately given up; DatabaseError when it cannot be read."""
     outbox = store.outbox
-    publisher.outbox(outbox.pending(now), outbox.held(now), outbox.given_up(since=now - LATELY))
+    publisher.outbox(outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY))
 
 
 def watch(

@@ -27,6 +27,8 @@ WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 """A delivery that may still be sent."""
 IS_START = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
 """Whether a transition is the start of a firing."""
+IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
+"""Whether a transition is the end of a firing."""
 IS_LASTING_START = and_(
     *(transitions.c[name] == alert_states.c[name] for name in KEY_COLUMNS),
     IS_START,

@@ -24,7 +24,7 @@ from monitor.storage.alert_states import (
     transition_of_row,
     upsert,
 )
-from monitor.storage.leases import known_installation, make_installation
+from monitor.storage.leases import installation_of
 from monitor.storage.rows import from_row, lock_comparisons, to_row
 from monitor.storage.tables.alert_tables import alert_states, silences, transitions
 from monitor.storage.transactions import Database
@@ -42,11 +42,8 @@ class SqlAlertStore:
 
     def installation(self, *, create: bool) -> str:
         if not self._installation:
-            with self._database.read() as connection:
-                self._installation = known_installation(connection) or ""
-        if create and not self._installation:
-            with self._database.write() as connection:
-                self._installation = make_installation(connection)
+            with self._database.write() if create else self._database.read() as connection:
+                self._installation = installation_of(connection, create=create)
         return self._installation
 
     def states(self, comparison: str | None = None, *, state: State | None = None) -> tuple[AlertState, ...]:

@@ -105,16 +105,15 @@ class SqliteLeases:
         self.database.close()
 
 
-def known_installation(connection: Connection) -> str | None:
-    """The id of this database, None before it has one. It stands among the leases as the holder of one that nobody can take."""
-    return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION))
+def installation_of(connection: Connection, *, create: bool) -> str:
+    """The id of this database, random; empty before it has one, which ``create`` gives it in a transaction that writes.
 
-
-def make_installation(connection: Connection) -> str:
-    """The id of this database, random, made in a transaction that writes unless it is there by now."""
-    made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": _now(connection)}
-    connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
-    return str(known_installation(connection))
+    It stands among the leases as the holder of one that nobody can take.
+    """
+    if create:
+        made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": _now(connection)}
+        connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
+    return connection.scalar(select(leases.c.holder).where(leases.c.name == _INSTALLATION)) or ""
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:

@@ -1,9 +1,9 @@
 """Kept lists as rows of ``kept_lists``, each a piece of one arm's lists: storing, reading, and which are still needed."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from sqlalchemy import Connection, LargeBinary, Select, and_, delete, exists, false, func, or_, select, type_coerce
 
@@ -15,11 +15,10 @@ from monitor.model.rules import METRIC_LABELS, RuleKind
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.storage.tables.alert_tables import alert_states, transitions
 from monitor.storage.tables.run_tables import kept_lists, runs
+from monitor.storage.transactions import Database
 
 HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
 """Whether a run's lists are stored."""
-
-Pieces: TypeAlias = Mapping[Arm, Sequence[bytes]]
 
 
 def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
@@ -45,17 +44,12 @@ def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tupl
         connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
-def pieces_of(connection: Connection, run_id: int) -> Pieces:
-    """The pieces of the run's lists by arm, in order."""
+def read_lists(database: Database, run_id: int) -> KeptLists | None:
+    """The lists of the run, None when it kept none; DatabaseError when they cannot be read."""
+    query = select(kept_lists.c.arm, kept_lists.c.payload).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
     pieces: dict[Arm, list[bytes]] = defaultdict(list)
-    query = select(kept_lists).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
-    for row in connection.execute(query):
-        pieces[row.arm].append(row.payload)
-    return pieces
-
-
-def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
-    """The lists of the run, None when it has no pieces; DatabaseError when they cannot be read."""
+    for arm, payload in database.rows(query):
+        pieces[arm].append(payload)
     if not pieces:
         return None
     from monitor.storage import list_parquet

@@ -15,7 +15,7 @@ from monitor.model.runs import Lease, RunStatus
 from monitor.storage import leases, schema_version
 from monitor.storage.database_url import describe
 from monitor.storage.outbox import end_leases
-from monitor.storage.partitions import bytes_of, score_tables
+from monitor.storage.partitions import bytes_of
 from monitor.storage.prune import prune
 from monitor.storage.rows import is_sqlite
 from monitor.storage.run_store import as_abandoned
@@ -156,9 +156,7 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     """Bytes on disk of each kind, indexes included; on SQLite without the room that is free inside the file."""
     if is_sqlite(connection):
         return _sqlite_bytes(connection)
-    names = {kind: [table.name for table in tables] for kind, tables in TABLES.items()}
-    names[DataKind.SCORES] = score_tables(connection)
-    return {kind: sum(bytes_of(connection, name) for name in found) for kind, found in names.items()}
+    return {kind: sum(bytes_of(connection, table.name) for table in tables) for kind, tables in TABLES.items()}
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:

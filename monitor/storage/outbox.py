@@ -10,8 +10,11 @@ from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bi
 
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State, Transition
+from monitor.model.explanation import ExampleLists
 from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, DeliveryStatus, FiringSnapshot, Notification
+from monitor.model.runs import EvidenceKind
 from monitor.storage.alert_states import (
+    IS_END,
     IS_LASTING_START,
     IS_START,
     WAITING,
@@ -22,23 +25,13 @@ from monitor.storage.alert_states import (
 )
 from monitor.storage.alert_store import read_silences
 from monitor.storage.rows import chunks, from_row, insert, lock_comparisons, to_row
-from monitor.storage.run_results import read_briefing
+from monitor.storage.run_results import evidence_of, explanations_of
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
+from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
 
-_NEW = ("status", "reason", "next_attempt_at", "settled_at", "repeat_at", "may_be_known")
-_MOVE = (
-    update(deliveries)
-    .where(deliveries.c.id == bindparam("moved_id"))
-    .values(
-        {name: bindparam(f"new_{name}") for name in _NEW}
-        | {
-            "attempts": deliveries.c.attempts + bindparam("tried", type_=Integer),
-            "leased_by": None,
-            "leased_until": None,
-        }
-    )
-)
+_TRIED = deliveries.c.attempts + bindparam("tried", type_=Integer)
+_MOVE = update(deliveries).where(deliveries.c.id == bindparam("moved_id")).values(attempts=_TRIED)
 _DELIVER_AGAIN = (
     update(deliveries)
     .where(
@@ -55,9 +48,10 @@ _LONGEST_PAUSE = timedelta(hours=2)
 """More than anybody leases, holds or puts off a delivery for."""
 _RETRIED_FOR = timedelta(days=1)
 """How long an end that was refused for good is retried when the configuration changes."""
+_EXAMPLES = 2
+"""Users whose lists a message shows where no explanation names any."""
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING)
-_IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
 _COLUMNS = (
     deliveries.c.id.label("delivery_id"),
     deliveries.c.receiver,
@@ -114,8 +108,19 @@ class SqlOutbox:
             )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        is_it = (runs.c.comparison == comparison, runs.c.scheduled_for == slot)
         with self._database.read() as connection:
-            return read_briefing(connection, comparison, slot)
+            run_id = connection.scalar(select(runs.c.id).where(*is_it))
+            if run_id is None:
+                return Briefing()
+            explanation = explanations_of(connection, [run_id]).get(run_id)
+            shown = explanation.examples if explanation else ()
+            if not shown:
+                worst = [each for each in evidence_of(connection, run_id) if each.kind is EvidenceKind.WORST]
+                shown = tuple(
+                    ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate) for each in worst[:_EXAMPLES]
+                )
+        return Briefing(explanation=explanation, examples=shown)
 
     def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         marked = update(deliveries).where(deliveries.c.id.in_([each.id for each in sending])).values(may_be_known=True)
@@ -149,7 +154,7 @@ class SqlOutbox:
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
         is_sent = and_(deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT)
         starts = _select(transitions).join(alert_states, IS_LASTING_START).where(is_sent)
-        ends = _select(transitions).where(is_sent, _IS_END, deliveries.c.settled_at >= ended_since)
+        ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             found = {row.id: transition_of_row(row) for query in (starts, ends) for row in connection.execute(query)}
         return tuple(found[number] for number in sorted(found))
@@ -160,7 +165,7 @@ class SqlOutbox:
         lately = and_(deliveries.c.status == DeliveryStatus.DEAD, deliveries.c.settled_at >= now - _RETRIED_FOR)
         refused = (
             starts.where(is_known, deliveries.c.status.in_(_GIVEN_UP)),
-            _select(deliveries.c.id).where(is_known, lately, _IS_END),
+            _select(deliveries.c.id).where(is_known, lately, IS_END),
         )
         again = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
         with self._database.write() as connection:
@@ -188,16 +193,11 @@ class SqlOutbox:
             rows = [*reversed(connection.execute(newest).all()), *connection.execute(oldest)]
         return tuple(_delivery_record(row) for row in rows)
 
-    def pending(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        return self._waiting(now, DeliveryStatus.PENDING)
-
-    def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
-        return self._waiting(now, DeliveryStatus.HELD, IS_START)
-
-    def _waiting(self, now: datetime, status: DeliveryStatus, *only: ColumnElement[bool]) -> Mapping[str, tuple[int, float]]:
+    def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
+        is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
         query = (
             _select(deliveries.c.receiver, func.count(), func.min(transitions.c.changed_at))
-            .where(deliveries.c.status == status, *only)
+            .where(is_held if held else deliveries.c.status == DeliveryStatus.PENDING)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
         )
@@ -251,13 +251,15 @@ def _is_news(row: Row[Any], note: Notification) -> bool:
 def _moved(note: Notification) -> dict[str, object]:
     return {
         "moved_id": note.delivery_id,
-        "new_status": note.status,
-        "new_reason": note.reason,
-        "new_next_attempt_at": note.next_attempt_at or note.at,
-        "new_settled_at": None if note.status in WAITING else note.at,
-        "new_repeat_at": note.repeat_at,
-        "new_may_be_known": note.may_be_known,
         "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+        "status": note.status,
+        "reason": note.reason,
+        "next_attempt_at": note.next_attempt_at or note.at,
+        "settled_at": None if note.status in WAITING else note.at,
+        "repeat_at": note.repeat_at,
+        "may_be_known": note.may_be_known,
+        "leased_by": None,
+        "leased_until": None,
     }
 
 
@@ -325,7 +327,7 @@ def _known_rows(connection: Connection, receiver: str, comparison: str, changes:
     """Starts and ends that the receiver was sent or may know, of these firings and their incidents, as they were stored."""
     is_known = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _select(transitions, deliveries.c.status, deliveries.c.settled_at).where(
-        deliveries.c.receiver == receiver, transitions.c.comparison == comparison, is_known, or_(IS_START, _IS_END)
+        deliveries.c.receiver == receiver, transitions.c.comparison == comparison, is_known, or_(IS_START, IS_END)
     )
     found: dict[int, Row[Any]] = {}
     for column, name in ((transitions.c.dedup_key, "dedup_key"), (transitions.c.incident, "incident")):

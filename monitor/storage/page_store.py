@@ -65,22 +65,15 @@ class SqlPageStore:
         found = select(runs.c.id, mean.label("mean"), number.label("number"), total.label("total"))
         return tuple(map(_point, self._database.rows(query.where(runs.c.id.in_(_lowest(found.where(is_wanted), most))))))
 
-    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> tuple[tuple[datetime, Histogram], ...]:
-        query = (
-            select(runs.c.scheduled_for, summaries.c.histogram_low, summaries.c.histogram_high, summaries.c.histogram_counts)
-            .join(runs, runs.c.id == summaries.c.run_id)
-            .where(summaries.c.run_id.in_(run_ids), summaries.c.segment == segment, summaries.c.metric == metric)
-            .order_by(runs.c.scheduled_for)
-        )
-        found = self._database.rows(query)
-        return tuple((slot, Histogram(low=low, high=high, counts=tuple(counts))) for slot, low, high, counts in found)
+    def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> Mapping[int, Histogram]:
+        columns = (summaries.c.histogram_low, summaries.c.histogram_high, summaries.c.histogram_counts)
+        is_wanted = and_(summaries.c.run_id.in_(run_ids), summaries.c.segment == segment, summaries.c.metric == metric)
+        found = self._database.rows(select(summaries.c.run_id, *columns).where(is_wanted))
+        return {run_id: Histogram(low=low, high=high, counts=tuple(counts)) for run_id, low, high, counts in found}
 
-    def coverage(self, run_ids: Sequence[int], segment: str) -> tuple[tuple[datetime, CoverageRow], ...]:
-        slots = select(runs.c.id, runs.c.scheduled_for).where(runs.c.id.in_(run_ids)).order_by(runs.c.scheduled_for)
+    def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
         with self._database.read() as connection:
-            found = coverage_of(connection, run_ids, segment=segment)
-            ordered = connection.execute(slots).all()
-        return tuple((slot, row) for run_id, slot in ordered if run_id in found for row in found[run_id].rows)
+            return {run_id: each.all for run_id, each in coverage_of(connection, run_ids, segment=segment).items()}
 
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:

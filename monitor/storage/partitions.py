@@ -46,6 +46,10 @@ _ATTACHED = text(
     "SELECT CAST(CAST(c.oid AS regclass) AS text) AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds"
     " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('scores' AS regclass)"
 )
+_BYTES = text(
+    "SELECT pg_total_relation_size(to_regclass(:name)) + coalesce(sum(pg_total_relation_size(relid)), 0)"
+    " FROM pg_partition_tree(to_regclass(:name)) WHERE isleaf"
+)
 _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
 
@@ -124,14 +128,9 @@ def runs_in_default(before: datetime) -> Select[tuple[int]]:
     return select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
 
 
-def score_tables(connection: Connection) -> list[str]:
-    """The tables that hold scores on PostgreSQL, as statements name them: the partitions of days, and the default one."""
-    return [*(each.name for each in read_partitions(connection)), _DEFAULT.name]
-
-
 def bytes_of(connection: Connection, name: str) -> int:
-    """Bytes on disk of a table of PostgreSQL, with indexes and what is stored out of line."""
-    return int(connection.scalar(text("SELECT pg_total_relation_size(to_regclass(:name))"), {"name": name}) or 0)
+    """Bytes on disk of a table of PostgreSQL and its partitions, with indexes and what is stored out of line."""
+    return int(connection.scalar(_BYTES, {"name": name}) or 0)
 
 
 def rows_of(connection: Connection, name: str) -> int:

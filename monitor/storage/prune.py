@@ -1,25 +1,37 @@
 """Pruning: what is older than the retention is deleted, little by little, after the daily roll-up, which outlives the runs."""
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import add
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Select, Table, and_, delete, exists, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Double,
+    Select,
+    Table,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 
-from monitor.errors import ConfigError
 from monitor.model.alerts import State
 from monitor.model.rankings import ALL
 from monitor.model.retention import Cutoffs, Pruned
-from monitor.model.runs import KEPT_MARK, RunStatus, Summary
-from monitor.model.statistics import Statistic
-from monitor.storage import run_results
+from monitor.model.runs import KEPT_MARK, RunStatus
 from monitor.storage.alert_states import WAITING
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import day_of_slot, drop_past, ensure_partitions, is_settled_before, of_run, runs_in_default
-from monitor.storage.rows import day_of, insert, to_row
+from monitor.storage.rows import day_of, insert
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, silences, transitions
 from monitor.storage.tables.run_tables import (
@@ -40,6 +52,8 @@ from monitor.storage.transactions import Database
 
 _DAY = timedelta(days=1)
 _RUNS_AT_ONCE = 20
+_SERIES = (summaries.c.segment, summaries.c.metric)
+_SHARE = "share_below("
 
 
 SETTLING = timedelta(hours=1)
@@ -153,16 +167,6 @@ def _execute(connection: Connection, statement: Delete) -> Counter[str]:
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Day:
-    """A day of a comparison that has runs. ``at``: when the newest of them changed; ``begins_at``: midnight."""
-
-    comparison: str
-    begins_at: datetime
-    at: datetime
-    has_ok: bool
-
-
 def midnight(instant: datetime) -> datetime:
     """When the instant's UTC day began."""
     return instant.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -178,130 +182,92 @@ def roll_up(database: Database, *, since: datetime, complete_from: datetime, now
         connection.execute(update(daily).where(daily.c.day < complete_from, daily.c.built_at < FINAL).values(built_at=FINAL))
     with database.read() as connection:
         due = list(_due(connection, since, now))
-    for day in due:
+    for comparison, day, changed_at in due:
         with database.read() as connection:
-            sums = sums_of(connection, day.comparison, day.begins_at)
+            sums = sums_of(connection, comparison, day)
+        built_at = FINAL if day < complete_from else min(changed_at, now - SETTLING)
         with database.write() as connection:
-            _store(connection, day, FINAL if day.begins_at < complete_from else min(day.at, now - SETTLING), sums)
+            _store(connection, comparison, day, [{**each, "built_at": built_at} for each in sums])
 
 
-def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[_Day]:
+def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[tuple[str, datetime, datetime]]:
+    """Comparison and midnight of each day to roll up, oldest first, and when the newest of its runs changed."""
     first = midnight(since - _INSTANT) + _DAY
-    query = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(daily.c.day >= first)
-    grouped = connection.execute(query.group_by(daily.c.comparison, daily.c.day))
+    stored = select(daily.c.comparison, daily.c.day, func.max(daily.c.built_at)).where(daily.c.day >= first)
+    grouped = connection.execute(stored.group_by(daily.c.comparison, daily.c.day))
     built = {(comparison, day): at for comparison, day, at in grouped}
-    for day in _days(connection, first, midnight(now)):
-        known = built.get((day.comparison, day.begins_at))
-        if day.has_ok if known is None else known not in (FINAL, day.at):
-            yield day
-
-
-def _days(connection: Connection, first: datetime, end: datetime) -> Iterator[_Day]:
-    """Days of slots from the first one to the end that have runs, oldest first."""
     day = day_of(connection, runs.c.scheduled_for).label("day")
-    has_ok = func.count().filter(runs.c.status == RunStatus.OK) > 0
+    is_ok = func.count().filter(runs.c.status == RunStatus.OK) > 0
     newest = (func.max(runs.c.finished_at), func.max(runs.c.labelled_at))
-    is_wanted = and_(runs.c.scheduled_for >= first, runs.c.scheduled_for < end, ~runs.c.comparison.contains(KEPT_MARK))
-    query = select(runs.c.comparison, day, has_ok, *newest).where(is_wanted)
-    for comparison, begins_at, is_ok, *changed in connection.execute(query.group_by(runs.c.comparison, day).order_by(day)):
-        if at := max((each for each in changed if each is not None), default=None):
-            yield _Day(comparison=comparison, begins_at=begins_at, at=at, has_ok=bool(is_ok))
+    is_past = and_(runs.c.scheduled_for >= first, runs.c.scheduled_for < midnight(now), ~runs.c.comparison.contains(KEPT_MARK))
+    query = select(runs.c.comparison, day, is_ok, *newest).where(is_past).group_by(runs.c.comparison, day).order_by(day)
+    for comparison, begins_at, has_ok, *changed in connection.execute(query):
+        at = max((each for each in changed if each is not None), default=None)
+        known = built.get((comparison, begins_at))
+        if at is not None and (has_ok if known is None else known not in (FINAL, at)):
+            yield comparison, begins_at, at
 
 
-def _store(connection: Connection, day: _Day, built_at: datetime, sums: Sequence["DaySum"]) -> None:
+def _store(connection: Connection, comparison: str, day: datetime, sums: Iterable[Mapping[str, Any]]) -> None:
     """Put the sums in place of the day's rows."""
-    common = {"comparison": day.comparison, "day": day.begins_at, "built_at": built_at}
-    # In the order of their key: others may be at the same.
-    rows = [{**common, **each.row()} for each in sorted(sums, key=lambda each: (each.segment, each.metric))]
-    connection.execute(delete(daily).where(daily.c.comparison == day.comparison, daily.c.day == day.begins_at))
+    rows = [{"comparison": comparison, "day": day, **each} for each in sums]
+    connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
     if rows:
         given = insert(connection, daily)
         new = {column.name: given.excluded[column.name] for column in daily.c if not column.primary_key}
         connection.execute(given.on_conflict_do_update(index_elements=list(daily.primary_key), set_=new), rows)
 
 
-@dataclass(slots=True, kw_only=True)
-class DaySum:
-    """One metric of one segment over the runs of a day."""
-
-    segment: str
-    metric: str
-    runs: int = 0
-    n: int = 0
-    n_undefined: int = 0
-    means: float = 0.0
-    errors: float = 0.0
-    has_errors: bool = True
-    lowest: float = math.inf
-    highest: float = -math.inf
-    below: dict[str, tuple[float, int]] = field(default_factory=dict)
-    bins: tuple[float, float, int] | None = None
-    counts: list[int] | None = None
-
-    def add(self, summary: Summary) -> None:
-        """One run more."""
-        self._add_histogram(summary)
-        self.runs += 1
-        self.n += summary.n
-        self.n_undefined += summary.n_undefined
-        if summary.mean is None:
-            return
-        self.means += summary.n * summary.mean
-        self.has_errors &= summary.standard_error is not None
-        self.errors += summary.n * (summary.standard_error or 0.0)
-        self.lowest, self.highest = min(self.lowest, summary.mean), max(self.highest, summary.mean)
-        for floor, share in _shares(summary):
-            users, of = self.below.get(floor, (0.0, 0))
-            self.below[floor] = (users + share * summary.n, of + summary.n)
-
-    def _add_histogram(self, summary: Summary) -> None:
-        found = summary.histogram
-        bins = (found.low, found.high, len(found.counts))
-        if self.runs == 0:
-            self.bins, self.counts = bins, list(found.counts)
-        elif self.counts is not None and bins == self.bins:
-            self.counts = [ours + theirs for ours, theirs in zip(self.counts, found.counts, strict=True)]
-        else:
-            self.bins = self.counts = None
-
-    def row(self) -> dict[str, Any]:
-        """As a row of ``daily``."""
-        is_measured = self.n > 0 and self.lowest <= self.highest
-        low, high, _ = self.bins or (None, None, 0)
-        return to_row(
-            self,
-            daily,
-            mean=self.means / self.n if is_measured else None,
-            standard_error=self.errors / self.n if is_measured and self.has_errors else None,
-            lowest=self.lowest if is_measured else None,
-            highest=self.highest if is_measured else None,
-            shares_below={floor: users / of for floor, (users, of) in self.below.items() if of},
-            histogram_low=low,
-            histogram_high=high,
-            histogram_counts=self.counts,
-        )
-
-
-def _shares(summary: Summary) -> Iterable[tuple[str, float]]:
-    for name, value in summary.statistics.items():
-        try:
-            floor = Statistic.parse(name).floor
-        except ConfigError:
-            continue  # stored by a newer version
-        if floor is not None:
-            yield f"{floor:.15g}", value
-
-
-def sums_of(connection: Connection, comparison: str, day: datetime) -> list[DaySum]:
-    """Sums over the ok runs of slots of this day, by segment and metric; none where these measured nothing."""
+def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
+    """What the ok runs of slots of this day add up to, by segment and metric, as rows of ``daily`` that lack only the day."""
     is_of_day = and_(runs.c.scheduled_for >= day, runs.c.scheduled_for < day + _DAY, runs.c.status == RunStatus.OK)
-    ids = list(
-        connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day).order_by(runs.c.scheduled_for))
+    ids = list(connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day)))
+    n, mean, error = summaries.c.n, summaries.c.mean, summaries.c.standard_error
+    has_errors = func.count(error) == func.count(mean)
+    query = select(
+        *_SERIES,
+        func.count().label("runs"),
+        func.sum(n).label("n"),
+        func.sum(summaries.c.n_undefined).label("n_undefined"),
+        _over_users(mean).label("mean"),
+        case((has_errors, _over_users(error))).label("standard_error"),
+        func.min(mean).label("lowest"),
+        func.max(mean).label("highest"),
     )
-    sums: dict[tuple[str, str], DaySum] = {}
+    # In the order of their key: others may store the same day.
+    found = connection.execute(query.where(summaries.c.run_id.in_(ids)).group_by(*_SERIES).order_by(*_SERIES)).mappings().all()
+    shares, histograms = _shares(connection, ids), _histograms(connection, ids)
+    return [
+        {**row, "shares_below": shares[row["segment"], row["metric"]], **histograms[row["segment"], row["metric"]]}
+        for row in found
+    ]
+
+
+def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
+    """The mean over the users of all summaries; NULL where there is not one."""
+    return func.sum(value * summaries.c.n, type_=Double()) / func.nullif(func.sum(summaries.c.n), 0)
+
+
+def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, float]]:
+    """Shares of users below each floor, by segment and metric."""
+    is_same = and_(*(statistics.c[each.name] == each for each in (summaries.c.run_id, *_SERIES)))
+    is_share = and_(summaries.c.run_id.in_(ids), statistics.c.statistic.startswith(_SHARE, autoescape=True))
+    query = select(*_SERIES, statistics.c.statistic, _over_users(statistics.c.value)).join(statistics, is_same).where(is_share)
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for segment, metric, name, share in connection.execute(query.group_by(*_SERIES, statistics.c.statistic)):
+        found[segment, metric][name.removeprefix(_SHARE).removesuffix(")")] = share
+    return found
+
+
+def _histograms(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Histograms added up, by segment and metric, as columns of ``daily``: empty where the bins are not always the same."""
+    columns = ("histogram_low", "histogram_high", "histogram_counts")
+    query = select(*_SERIES, *(summaries.c[name] for name in columns))
+    found: dict[tuple[str, str], list[Any]] = {}
     for start in range(0, len(ids), _RUNS_AT_ONCE):
-        for found in run_results.summaries_of(connection, ids[start : start + _RUNS_AT_ONCE]).values():
-            for summary in found:
-                what = (summary.segment, summary.metric)
-                sums.setdefault(what, DaySum(segment=what[0], metric=what[1])).add(summary)
-    return list(sums.values())
+        of_some = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
+        for segment, metric, low, high, counts in connection.execute(query.where(of_some)):
+            known = found.setdefault((segment, metric), [low, high, [0] * len(counts)])
+            is_same = known[:2] == [low, high] and len(known[2]) == len(counts)
+            known[:] = [low, high, list(map(add, known[2], counts))] if is_same else [None, None, []]
+    return {series: dict(zip(columns, (*bins, counts or None), strict=True)) for series, (*bins, counts) in found.items()}

@@ -18,8 +18,8 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import METRIC_LABELS, MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import RUN_MARK, Evidence, KeptLists, LatestRun, Run, RunRecord, RunStatus, Scores, Watermark
 from monitor.storage import run_results
-from monitor.storage.alert_states import read_accepted, read_states, transition_of_row
-from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, onset_of, pieces_of
+from monitor.storage.alert_states import IS_END, read_accepted, read_states, transition_of_row
+from monitor.storage.list_pieces import HAS_LISTS, last_run_with_lists, onset_of, read_lists
 from monitor.storage.rows import from_row
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import coverage, runs, summaries
@@ -55,7 +55,7 @@ class SqlHistory:
     def memory_of(self, request: MemoryRequest) -> Memory:
         unreadable: list[str] = []
 
-        def read_lists(run_id: int | None, what: str) -> KeptLists | None:
+        def read_kept(run_id: int | None, what: str) -> KeptLists | None:
             try:
                 return None if run_id is None else self.kept_lists(run_id)
             except DatabaseError as error:
@@ -77,8 +77,8 @@ class SqlHistory:
             )
             last, former = _runs_with_lists(connection, request) if request.wants_last_lists else (None, None)
             slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == former))
-        last_lists = read_lists(last, "lists of the last run")
-        former_lists = last_lists if former == last else read_lists(former, "lists from before the alerts")
+        last_lists = read_kept(last, "lists of the last run")
+        former_lists = last_lists if former == last else read_kept(former, "lists from before the alerts")
         return replace(memory, last_lists=last_lists, former_lists=former_lists, former_slot=slot, unreadable=tuple(unreadable))
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
@@ -128,9 +128,7 @@ class SqlHistory:
             return run_results.evidence_of(connection, run_id)
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
-        with self._database.read() as connection:
-            pieces = pieces_of(connection, run_id)
-        return decode_lists(run_id, pieces)
+        return read_lists(self._database, run_id)
 
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
         with self._database.read() as connection:
@@ -276,8 +274,7 @@ def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectati
     ok = select(runs.c.scheduled_for, runs.c.finished_at).where(is_of_it, runs.c.status == RunStatus.OK)
     ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
-    is_end = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
-    is_late = and_(is_end, transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot))
+    is_late = and_(IS_END, transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot))
     ends = select(transitions).where(transitions.c.comparison == record.run.comparison, is_late)
     ended = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
     return LatestRun(

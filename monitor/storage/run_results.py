@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from functools import cache, lru_cache, partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import Connection, Row, Select, Table, delete, select
 
 from monitor.model.alerts import Expectation, Standstill
-from monitor.model.explanation import ExampleLists, Explanation, PartMeans, Split
+from monitor.model.explanation import Explanation, PartMeans, Split
 from monitor.model.instants import format_instant
 from monitor.model.memory import PARTS, Lesson, to_lessons
-from monitor.model.notifications import Briefing
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Histogram, RunResult, Summary
 from monitor.storage.partitions import of_run
@@ -32,7 +30,6 @@ from monitor.storage.tables.run_tables import (
     expectations,
     explanations,
     lessons,
-    runs,
     splits,
     stages,
     standstills,
@@ -52,7 +49,6 @@ RUN_TABLES: tuple[Table, ...] = tuple(table for table in reversed(metadata.sorte
 
 
 _HABITS = "habits"
-_EXAMPLES = 2
 
 
 def replace_results(connection: Connection, result: RunResult) -> None:
@@ -102,10 +98,8 @@ def expectations_of(
 
 def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
     """What the runs counted for each rule on standstill, by alert."""
-    found: dict[int, dict[str, Standstill]] = defaultdict(dict)
-    for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
-        found[row.run_id][row.alert] = from_row(Standstill, row)
-    return dict(found)
+    found = _by_run(connection, select(standstills), run_ids, partial(from_row, Standstill))
+    return {run_id: {each.alert: each for each in of_run} for run_id, of_run in found.items()}
 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int], *, segment: str | None = None) -> dict[int, Coverage]:
@@ -269,22 +263,3 @@ def _reader() -> TypeAdapter[Explanation]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Explanation)
-
-
-def read_briefing(connection: Connection, comparison: str, slot: datetime) -> Briefing:
-    """The explanation and two users of the run of this slot, as far as they are stored.
-
-    Users are those that the explanation shows, one of each leading group, else the two with the lowest scores.
-    """
-    is_it = (runs.c.comparison == comparison, runs.c.scheduled_for == slot)
-    run_id = connection.execute(select(runs.c.id).where(*is_it)).scalar()
-    if run_id is None:
-        return Briefing()
-    explanation = explanations_of(connection, [run_id]).get(run_id)
-    shown = explanation.examples if explanation else ()
-    if not shown:
-        worst = [each for each in evidence_of(connection, run_id) if each.kind is EvidenceKind.WORST]
-        shown = tuple(
-            ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate) for each in worst[:_EXAMPLES]
-        )
-    return Briefing(explanation=explanation, examples=shown)

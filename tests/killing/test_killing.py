@@ -82,9 +82,9 @@ def play(step: str, url: str, folder: Path) -> Outcome:
             exit_code = ended(killed, PATIENCE_S)
             assert exit_code == -signal.SIGKILL, f"{step}: not reached, exit code {exit_code}"
         with daemon(config, None) as second, closing(open_store(url, create=True)) as store:
-            _await(lambda: "firing" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: the alert")
+            _await(lambda: "firing" in _told(hook) and not store.outbox.waiting(_now(store)), f"{step}: the alert")
             write_lists(folder / "candidate.jsonl", SIMILAR)
-            _await(lambda: "resolved" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: its end")
+            _await(lambda: "resolved" in _told(hook) and not store.outbox.waiting(_now(store)), f"{step}: its end")
             second.terminate()
             ended(second, 30)
             return _look(step, hook, store)
@@ -125,7 +125,7 @@ def _look(step: str, hook: Collector, store: SqlStore) -> Outcome:
         keys=len({request.headers["Idempotency-Key"] for request in hook.requests}),
         half_runs=half,
         transitions=tuple(change.to_state.value for change in store.alerts.transitions(comparison=None, limit=None)),
-        owed=len(store.outbox.pending(_now(store))),
+        owed=len(store.outbox.waiting(_now(store))),
     )
 
 

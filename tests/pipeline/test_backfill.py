@@ -203,7 +203,7 @@ def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and
 def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
     def alerts() -> Any:
         changes = store.alerts.transitions(comparison=None, limit=None)
-        return store.alerts.states(what.name), changes, store.outbox.pending(SLOT)
+        return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
 
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)

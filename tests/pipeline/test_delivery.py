@@ -112,10 +112,10 @@ class Scene:
         return self.store.outbox.claim_deliveries("fake", owner="you", now=self.clock.at, until=until, limit=10)
 
     def owed(self) -> int:
-        return self.store.outbox.pending(self.clock.now()).get("fake", (0, 0.0))[0]
+        return self.store.outbox.waiting(self.clock.now()).get("fake", (0, 0.0))[0]
 
     def held(self) -> int:
-        return self.store.outbox.held(self.clock.now()).get("fake", (0, 0.0))[0]
+        return self.store.outbox.waiting(self.clock.now(), held=True).get("fake", (0, 0.0))[0]
 
     def retry_refused(self, *names: str, after: timedelta = AT_ONCE) -> int:
         """As a restart does."""

@@ -195,7 +195,7 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
     assert sorted(world.pagerduty.alerts.values()) == ["triggered", "triggered"]
     assert len(world.hanging.requests) >= 1
     assert world.publisher.counts["hanging", "sent"] == 0
-    assert world.store.outbox.pending(datetime.now(UTC))["hanging"][0] == IN_ALL
+    assert world.store.outbox.waiting(datetime.now(UTC))["hanging"][0] == IN_ALL
 
     world.run(0.9)
     bodies = {name: sent[len(bodies[name]) :] for name, sent in world.bodies().items()}

@@ -77,7 +77,7 @@ def world(store: SqlStore) -> World:
 def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended(world: World) -> None:
     assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
-    assert world.store.outbox.pending(world.clock.at).keys() == {"hook"}
+    assert world.store.outbox.waiting(world.clock.at).keys() == {"hook"}
 
 
 def test_it_is_told_once_over_restarts(world: World) -> None:

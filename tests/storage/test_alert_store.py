@@ -61,7 +61,7 @@ def test_a_transition_is_stored_once_however_often_its_slot_runs(store: SqlStore
     run(store, SLOT, fired(SLOT), receivers=("hook", "pager"))
 
     assert len(store.alerts.transitions(comparison=None, limit=None)) == 1
-    assert store.outbox.pending(SLOT) == {"hook": (1, 0.0)}
+    assert store.outbox.waiting(SLOT) == {"hook": (1, 0.0)}
 
 
 def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store: SqlStore) -> None:
@@ -103,7 +103,7 @@ def test_what_no_receiver_was_to_hear_of_fires_and_ends_unannounced(store: SqlSt
 
     run(store, SLOT + HOUR, resolved(SLOT + HOUR, silent[0]), receivers=("hook",))
 
-    assert store.outbox.pending(SLOT + HOUR) == {}
+    assert store.outbox.waiting(SLOT + HOUR) == {}
 
 
 def test_retiring_removes_the_state_and_owes_its_end(store: SqlStore) -> None:
@@ -128,7 +128,7 @@ def test_retiring_twice_ends_a_firing_once(store: SqlStore) -> None:
     store.alerts.retire([resolved(SLOT + 2 * HOUR, firing[0])[1]], receivers=("hook",))
 
     assert [change.to_state for change in store.alerts.transitions(comparison=None, limit=None)] == [State.FIRING, State.QUIET]
-    assert store.outbox.pending(SLOT + HOUR) == {"hook": (2, 3600.0)}
+    assert store.outbox.waiting(SLOT + HOUR) == {"hook": (2, 3600.0)}
 
 
 def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlStore) -> None:
@@ -149,7 +149,7 @@ def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) 
     waits = factories.transition(slot=SLOT, from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
     run(store, SLOT, (pending, waits), receivers=("hook",))
 
-    assert store.outbox.pending(SLOT) == {}
+    assert store.outbox.waiting(SLOT) == {}
     assert store.alerts.transitions(comparison=None, limit=None) == (waits,)
 
 
@@ -338,7 +338,7 @@ class Stored(OverAFile):
 
     @invariant()
     def every_start_and_end_is_owed_once(self) -> None:
-        waiting = self.store.outbox.pending(self.slot + timedelta(days=1))
+        waiting = self.store.outbox.waiting(self.slot + timedelta(days=1))
         announced = [change for change in self._told() if change.is_announced]
         assert waiting.get("hook", (0, 0.0))[0] == len(announced)
 

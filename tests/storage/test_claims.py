@@ -261,7 +261,7 @@ def test_runs_that_finish_at_once_start_one_firing(stores: list[SqlStore]) -> No
     (stored,) = stores[0].alerts.transitions(comparison=None, limit=None)
     (state,) = stores[0].alerts.states("home-feed")
     assert state.dedup_key == stored.dedup_key
-    assert stores[0].outbox.pending(stored.at) == {"hook": (1, 0.0)}
+    assert stores[0].outbox.waiting(stored.at) == {"hook": (1, 0.0)}
 
 
 def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None:
@@ -271,7 +271,7 @@ def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None
     assert all(at_once(lambda number: stores[number].runs.finish(stored, receivers=("hook",))))
 
     assert stores[0].alerts.transitions(comparison=None, limit=None) == (move[1],)
-    assert stores[0].outbox.pending(SLOT) == {"hook": (1, 0.0)}
+    assert stores[0].outbox.waiting(SLOT) == {"hook": (1, 0.0)}
     assert len(user_scores(stores[0], "u1")) == 2
 
 

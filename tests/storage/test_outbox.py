@@ -97,7 +97,7 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) 
     for each in lease(owed, NOW):
         owed.outbox.record(note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE))
 
-    assert (owed.outbox.pending(NOW).get("hook"), owed.outbox.held(NOW)) == (None, {"hook": (2, 3600.0)})
+    assert (owed.outbox.waiting(NOW).get("hook"), owed.outbox.waiting(NOW, held=True)) == (None, {"hook": (2, 3600.0)})
     assert lease(owed, NOW) == ()
     assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(DeliveryStatus.HELD, 0)] * 3
 
@@ -106,7 +106,7 @@ def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_ow
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
         owed.outbox.record(note(each, NOW + minutes * MINUTE, DeliveryStatus.DEAD, reason="401"))
     assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [3, 0]
-    assert (owed.outbox.pending(NOW), lease(owed, NOW + HOUR, receiver="pager")) == ({}, ())
+    assert (owed.outbox.waiting(NOW), lease(owed, NOW + HOUR, receiver="pager")) == ({}, ())
 
     assert owed.outbox.given_up(since=NOW) == {"hook": 3}
     assert owed.outbox.given_up(since=NOW + MINUTE) == {"hook": 2}
@@ -171,12 +171,12 @@ def test_a_late_failure_does_not_bring_back_what_somebody_else_has_sent(owed: Sq
 
 
 def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed: SqlStore) -> None:
-    assert owed.outbox.pending(NOW + MINUTE) == {"hook": (3, 3660.0), "pager": (3, 3660.0)}
+    assert owed.outbox.waiting(NOW + MINUTE) == {"hook": (3, 3660.0), "pager": (3, 3660.0)}
 
     owed.outbox.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
 
-    assert owed.outbox.pending(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
-    assert owed.outbox.pending(SLOT)["hook"] == (1, 0.0)
+    assert owed.outbox.waiting(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
+    assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
 
 
 def test_whoever_stands_in_is_owed_what_was_refused_once(owed: SqlStore) -> None:
@@ -271,7 +271,7 @@ def test_more_keys_than_a_statement_holds_are_no_trouble(
         assert store.outbox.give_up_unknown(known=("other",), now=SLOT) == 70
     else:
         assert store.outbox.retry_refused(NOW, receivers=("hook",)) == 70
-        assert store.outbox.pending(NOW)["hook"][0] == 70
+        assert store.outbox.waiting(NOW)["hook"][0] == 70
 
 
 SEGMENTS = ("all", "a=1", "a=2")

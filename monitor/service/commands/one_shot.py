@@ -131,7 +131,7 @@ class OneShot:
             except DeliveryError as error:
                 troubles.append(str(error))
         drain(senders, budget_s=DRAIN_S)
-        pending = self.store.outbox.pending(self.clock.now())
+        pending = self.store.outbox.waiting(self.clock.now())
         if late := [f"{pending[each.name][0]} to {each.name}" for each in self.wiring.receivers if each.name in pending]:
             troubles.append(f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or run-once tries again")
         if troubles:

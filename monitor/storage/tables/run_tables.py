@@ -194,7 +194,7 @@ leases = Table(
 )
 """Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
 
-The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.make_installation`."""
+The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.installation_of`."""
 
 daily = Table(
     "daily",

@@ -103,7 +103,9 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     pages = site.store.pages
     series = SeriesKey(name, metric or "", segment)
     points = pages.series(series, alert=alert, since=since, until=until, most=MOST_RUNS)
-    thinned = [point.run_id for point in points[:: max(1, -(-len(points) // _DETAILS))]]
+    thinned = {point.run_id: point.slot for point in points[:: max(1, -(-len(points) // _DETAILS))]}
+    shapes = pages.histograms([*thinned], metric, segment) if metric else {}
+    covered = pages.coverage([*thinned], segment)
     parts = pages.segments(name, metric, until=until, runs=_SMALL_RUNS) if metric and len(segments) > 1 else ()
     ranked = sorted((each for each in parts if each.segment != ALL), key=_fall, reverse=True)
     changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
@@ -133,8 +135,8 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
             for each in site.store.alerts.silences(ending_after=since)
             if _may_silence(each, name) and each.starts_at <= until
         ),
-        distribution=pages.histograms(thinned, metric, segment) if metric else (),
-        coverage=pages.coverage(thinned, segment),
+        distribution=tuple((slot, shapes[run_id]) for run_id, slot in thinned.items() if run_id in shapes),
+        coverage=tuple((slot, covered[run_id]) for run_id, slot in thinned.items() if run_id in covered),
         parts=tuple(ranked[:MOST_SEGMENTS]),
         more_parts=max(0, len(ranked) - MOST_SEGMENTS),
         arms=latest.arm_scores if latest else (),

@@ -187,8 +187,8 @@ def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     return DaemonPage(
         status=site.status(),
         sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
-        pending=outbox.pending(now),
-        held=outbox.held(now),
+        pending=outbox.waiting(now),
+        held=outbox.waiting(now, held=True),
         deliveries=outbox.deliveries(receiver=None, settled=_DELIVERIES, limit=_DELIVERIES),
         at=now,
     )
