@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
+from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 if TYPE_CHECKING:
@@ -197,6 +198,8 @@ class RunResult(MeasuredRun):
     expectations: tuple[Expectation, ...] = ()
     standstills: tuple[Standstill, ...] = ()
     labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
+    models: Mapping[Arm, ArmModel] | None = None  # None where no version is known
+    input_hash: str | None = None  # of the lists of all users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +222,8 @@ class Run:
     catalogue_size: int | None = None
     labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
     labelled_at: datetime | None = None  # when it was measured
+    models: Mapping[Arm, ArmModel] | None = None  # None where no version is known
+    input_hash: str | None = None  # of the lists of all users: equal in runs over the same lists
 
     @property
     def mark(self) -> tuple[object, ...]:

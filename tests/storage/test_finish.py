@@ -13,7 +13,8 @@ from sqlalchemy import func, select
 import factories
 from factories import HOUR, SLOT, state
 from monitor.errors import DatabaseError
-from monitor.model.rankings import Coverage, CoverageRow
+from monitor.model.model_versions import ArmModel
+from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata
@@ -67,9 +68,14 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     columns = {"is_labelled": "labelled_at"}
     assert [name for name in measured if columns.get(name, name) not in runs.c] == []
 
-    stored = result(claimed(store), reason="r", labels_until=SLOT, **measured)
+    users = {"v12": 60, "\x00" * 90: 700, **dict.fromkeys("abcdef", 1)}
+    now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
+    models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
+    stored = result(claimed(store), reason="r", labels_until=SLOT, models=models, input_hash="00ff", **measured)
     assert store.runs.finish(stored, receivers=())
     (found,) = store.history.runs(comparison=None, limit=9)
+    assert (found.models, found.input_hash) == (models, "00ff")
+    assert list((found.models or {})[Arm.CANDIDATE].users.values()) == [700, 60, 1, 1, 1, 1, 1, 1]
     assert [each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)] == []
 
 

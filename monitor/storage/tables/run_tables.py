@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, RunStatus
-from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
+from monitor.storage.column_types import Count, Document, Id, Instant, Models, Name, Number, Words
 from monitor.storage.tables.metadata import closed, filled, index_where, metadata, numbered_table, optional, table_of_runs
 
 runs = numbered_table(
@@ -36,6 +36,8 @@ runs = numbered_table(
     Column("catalogue_size", Id),
     *optional(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
+    Column("models", Models),
+    Column("input_hash", Words),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),
     Index(None, "scheduled_for"),
@@ -47,7 +49,7 @@ runs = numbered_table(
 """``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
 
 ``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored. ``epoch``: of the
-lease under which a daemon claimed the slot; NULL for a command."""
+lease under which a daemon claimed the slot; NULL for a command. ``models`` is NULL where no version is known."""
 
 stages = table_of_runs(
     "stages",
