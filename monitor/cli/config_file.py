@@ -98,7 +98,8 @@ def check_config(
 
 
 def _print_preview(preview: Preview) -> None:
-    output.print_line(f"{preview.comparison.name}  slot {output.instant(preview.slot)}  top {preview.comparison.measuring.k}")
+    slots = f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}"
+    output.print_line(f"{preview.comparison.name}  {slots}  top {preview.comparison.measuring.k}")
     for trouble in preview.troubles:
         output.print_line(f"  {trouble}")
     if preview.coverage is not None:
@@ -117,7 +118,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
     reasons = preview.coverage.all.reasons if preview.coverage else {}
     return {
         "comparison": preview.comparison.name,
-        "slot": preview.slot,
+        **output.pick(preview, "slot", "next_slot"),
         "k": preview.comparison.measuring.k,
         "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
         "matches": list(preview.matches),

@@ -162,8 +162,8 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("every") and comparison.has("cron"):
         yield Problem(("cron",), "give either every or cron, not both")
         return
-    if comparison.has("timezone") and not (comparison.has("cron") or comparison.has("holidays")):
-        yield Problem(("timezone",), "belongs to cron and holidays; every counts from 1970-01-01 00:00 UTC")
+    if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
+        yield Problem(("timezone",), "belongs to cron, only_between and holidays; every counts from 1970-01-01 00:00 UTC")
     if comparison.has("offset") and not comparison.has("every"):
         yield Problem(("offset",), "belongs to every; cron says when by itself")
     offset = comparison.get("offset")
@@ -175,7 +175,11 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     if (every is None and cron is None) or zone is None:
         return
     deadline = comparison.get("deadline")
-    interval = schedule_of(every, cron, zone).interval
+    try:
+        interval = schedule_of(every, cron, zone, offset, comparison.get("only_between")).interval
+    except ValueError as error:
+        yield Problem(("only_between",), str(error))
+        return
     if deadline is not None and deadline >= interval:
         yield Problem(("deadline",), f"must be shorter than the time between two runs ({format_duration(interval)})")
 

@@ -156,8 +156,14 @@ class ComparisonOptions(Options):
         description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 and 7 are Sunday.",
         examples=["*/15 * * * *", "30 6 * * mon-fri"],
     )
+    only_between: value_types.HoursText | None = Field(
+        default=None,
+        description="Hours of the day, in `timezone`, in which runs may begin; across midnight where the end is earlier. Slots "
+        "at other times are not due: none is missed; neither a late daemon nor `run-once` without `--slot` begins one then.",
+        examples=["01:00-05:00", "22:00-06:00"],
+    )
     timezone: value_types.ZoneName = Field(
-        default="UTC", description="Time zone of `cron` and `holidays`.", examples=["Europe/Berlin"]
+        default="UTC", description="Time zone of `cron`, `only_between` and `holidays`.", examples=["Europe/Berlin"]
     )
     holidays: tuple[value_types.DaysText, ...] = Field(
         default=(),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -24,6 +24,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
 _DAY = timedelta(days=1)
+_INSTANT = timedelta(microseconds=1)
 _MONTHS = tuple(name.lower() for name in calendar.month_abbr[1:])
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MACROS = {
@@ -62,10 +63,14 @@ class Schedule(ABC):
     def next(self, after: datetime) -> datetime:
         """The first slot strictly after ``after``."""
 
+    def is_open(self, now: datetime) -> bool:  # noqa: ARG002 - for those that close
+        """Whether a run may begin now."""
+        return True
+
     def between(self, start: datetime, end: datetime) -> list[datetime]:
         """All slots from ``start`` to ``end`` in order, both ends included; none when ``end`` lies before ``start``."""
         slots = []
-        slot = self.next(start - timedelta(microseconds=1))
+        slot = self.next(start - _INSTANT)
         while slot <= end:
             slots.append(slot)
             slot = self.next(slot)
@@ -227,9 +232,66 @@ class Cron(Schedule):
         return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
 
 
-def schedule_of(every: timedelta | None, cron: str | None, zone: str, offset: timedelta | None = None) -> Schedule:
-    """The schedule of either a period, with its offset, or a cron expression."""
-    return Cron.parse(cron or "", zone) if every is None else Every(every, offset or timedelta(0))
+@dataclass(frozen=True, slots=True)
+class OnlyBetween(Schedule):
+    """Those of the ``slots`` that lie between the hour of the day that ``opens`` and the one that ``closes``."""
+
+    slots: Schedule
+    opens: Cron
+    closes: Cron
+
+    @property
+    def interval(self) -> timedelta:
+        return self.slots.interval
+
+    @property
+    def longest(self) -> timedelta:
+        return _longest_pause(self)
+
+    def is_open(self, now: datetime) -> bool:
+        return self.opens.latest(now) > self.closes.latest(now)
+
+    def latest(self, now: datetime) -> datetime:
+        slot = self.slots.latest(now)
+        while not self.is_open(slot):
+            slot = self.slots.latest(self.closes.latest(slot) - _INSTANT)
+        return slot
+
+    def next(self, after: datetime) -> datetime:
+        slot = self.slots.next(after)
+        while not self.is_open(slot):
+            slot = self.slots.next(self.opens.next(slot) - _INSTANT)
+        return slot
+
+
+def schedule_of(
+    every: timedelta | None, cron: str | None, zone: str, offset: timedelta | None = None, hours: str | None = None
+) -> Schedule:
+    """The schedule of either a period, with its offset, or a cron expression, within these hours. ValueError without a slot."""
+    slots = Cron.parse(cron or "", zone) if every is None else Every(every, offset or timedelta(0))
+    if hours is None:
+        return slots
+    schedule, slot = OnlyBetween(slots, *parse_hours(hours, zone)), EPOCH
+    for _ in range(_FURTHEST_DAYS):
+        slot = slots.next(schedule.opens.next(slot) - _INSTANT)
+        if schedule.is_open(slot):
+            return schedule
+    msg = "no slot of the schedule lies in these hours"
+    raise ValueError(msg)
+
+
+def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
+    """When hours of the day such as ``22:00-06:00`` begin, and when they end; ValueError for none."""
+    first, _, end = (part.strip() for part in text.partition("-"))
+    try:
+        walls = time.fromisoformat(first), time.fromisoformat("00:00" if end == "24:00" else end)
+    except ValueError:
+        walls = time(), time()
+    opens, closes = (Cron.parse(f"{wall.minute} {wall.hour} * * *", zone) for wall in walls)
+    if opens == closes:
+        msg = "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
+        raise ValueError(msg)
+    return opens, closes
 
 
 def parse_zone(name: str) -> ZoneInfo:
@@ -275,3 +337,10 @@ def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     overnight = apart * 24 * 60 + minutes[0] - minutes[-1]
     return timedelta(minutes=pick([overnight, *(after - before for before, after in pairwise(minutes))]))
+
+
+@lru_cache(maxsize=1024)
+def _longest_pause(schedule: OnlyBetween) -> timedelta:
+    # A period that divides no day comes back to the same hours within so many days, or nearly so.
+    ends = accumulate(range(40), lambda end, _: schedule.closes.next(end), initial=EPOCH)
+    return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)

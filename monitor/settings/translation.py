@@ -41,7 +41,7 @@ _FOLDER = re.compile(r'"(/[^"{]*)/')
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """When the comparison runs."""
-    return schedule_of(options.every, options.cron, options.timezone, options.offset)
+    return schedule_of(options.every, options.cron, options.timezone, options.offset, options.only_between)
 
 
 def policy_of(settings: Settings) -> NotificationPolicy:

@@ -17,7 +17,7 @@ from monitor.model.rankings import ALL
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.options import Duration, must, readable_by, web_url_of
 from monitor.settings.addresses import split_address
-from monitor.settings.schedule import Cron, parse_zone
+from monitor.settings.schedule import Cron, parse_hours, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
 
 is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}").fullmatch
@@ -96,6 +96,7 @@ ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
 CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
 StatisticName = Annotated[str, as_printed_by(Statistic.parse)]
 DaysText = Annotated[str, readable_by(parse_days)]
+HoursText = Annotated[str, readable_by(parse_hours)]
 CronText = Annotated[str, readable_by(Cron.parse)]
 ZoneName = Annotated[str, as_printed_by(parse_zone)]
 SegmentName = Annotated[str, must(_SEGMENT, f"must be {ALL} or dimension=value, such as country=UK")]

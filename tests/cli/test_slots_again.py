@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,18 @@ def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(world
 
     assert [each["status"] for each in objects(rankwatch("run-once", "--slot", SLOT, "--json", cwd=world))] == ["ok"]
     assert stored(world, "feed@1") == failed
+
+
+def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(tmp_path: Path, recommender: Recommender) -> None:
+    (tmp_path / "users.csv").write_text("user\nu1\nu2\n")
+    folder = _configured(tmp_path, "sqlite:///rankwatch.db", recommender, recommender)
+    opens = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
+    hours = f"every: 1h\n    only_between: {opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"
+    (folder / "rankwatch.yaml").write_text((folder / "rankwatch.yaml").read_text().replace("every: 1d", hours))
+
+    done = rankwatch("run-once", cwd=folder)
+
+    told = f"rankwatch: feed: no slot is due outside of only_between, the next one is {opens:%Y-%m-%dT%H:%M:%SZ}"
+    assert (done.returncode, done.stderr.strip(), recommender.asked) == (0, told, [])
+    assert rankwatch("run-once", "--slot", f"{opens - timedelta(days=1):%Y-%m-%dT%H:%MZ}", cwd=folder).returncode == 0
+    assert recommender.asked

@@ -49,6 +49,32 @@ def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_change
         assert watched.status_of("/-/healthy") == 200
 
 
+def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00"))
+    with watching(config) as watched:
+        assert next_slot(watched) == NOON + HOUR  # at noon, as it starts, it begins none
+        watched.let_pass(HOUR)
+        watched.await_run(NOON + HOUR)
+        watched.let_pass(HOUR)
+        watched.await_run(NOON + 2 * HOUR)
+        watched.let_pass(HOUR)
+        assert next_slot(watched) == NOON + 25 * HOUR
+        watched.let_pass(22 * HOUR)
+        watched.await_run(NOON + 25 * HOUR)
+        assert set(watched.runs()) == {NOON + HOUR, NOON + 2 * HOUR, NOON + 25 * HOUR}
+        assert watched.value('slots_skipped_total{comparison="feed",reason="missed"}') == 0
+        assert watched.daemon.store.alerts.transitions(comparison=None, limit=None) == ()
+
+
+def next_slot(watched: Watched) -> datetime | None:
+    def look() -> datetime | None:
+        (run,) = watched.daemon._scheduler.runs()
+        return run.next_at if run.next_at and run.next_at > watched.clock.now() and run.running_s is None else None
+
+    return wait_for(look, "a slot that is to come")
+
+
 def test_a_clock_set_forward_by_an_hour_gives_one_run_and_no_transition(tmp_path: Path) -> None:
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)

@@ -7,7 +7,7 @@ from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.settings.schedule import Cron, Every, Schedule
+from monitor.settings.schedule import Cron, Every, Schedule, schedule_of
 
 NOON = datetime(2024, 1, 11, 12, 7, 30, tzinfo=UTC)
 MOMENTS = st.integers(0, 130 * 366 * 86_400).map(lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400))
@@ -21,6 +21,9 @@ SCHEDULES: list[Schedule] = [
     Cron.parse("5,50 */6 1 * mon", "America/New_York"),
     Cron.parse("0 0 29 2 *"),
     Cron.parse("15 * * * *", "Australia/Lord_Howe"),
+    schedule_of(timedelta(minutes=15), None, "Europe/Berlin", None, "22:00-02:30"),
+    schedule_of(timedelta(hours=7), None, "America/New_York", None, "02:00-03:00"),
+    schedule_of(None, "*/20 * 1-7 * *", "Europe/Berlin", None, "01:30-02:30"),
 ]
 
 
@@ -170,6 +173,25 @@ def test_the_interval_is_the_shortest_way_from_slot_to_slot(text: str, shortest:
 
 def test_the_interval_of_leap_days_is_four_years() -> None:
     assert Cron.parse("0 0 29 2 *").interval == timedelta(days=1461)
+
+
+@given(MOMENTS)
+def test_slots_of_certain_hours_are_those_whose_time_on_the_wall_lies_there(moment: datetime) -> None:
+    schedule = schedule_of(timedelta(minutes=15), None, BERLIN, None, "22:00-05:00")
+    after = moment + timedelta(days=2)
+    slots = Every(timedelta(minutes=15)).between(moment, after)
+    obvious = [slot for slot in slots if not 5 <= slot.astimezone(ZoneInfo(BERLIN)).hour < 22]
+    assert schedule.between(moment, after) == [slot for slot in slots if schedule.is_open(slot)] == obvious
+
+
+@pytest.mark.parametrize(
+    ("every", "cron", "hours", "longest"),
+    [(15, None, "22:00-24:00", 22 * 60 + 15), (15, None, "22:00-06:00", 16 * 60 + 15), (36 * 60, None, "11:30-12:30", 3 * 1440),
+     (None, "0 3,12 * * *", "01:00-05:00", 1440), (None, "0 3 * * mon", "01:00-05:00", 7 * 1440)],
+)  # fmt: skip
+def test_the_longest_pause_counts_the_hours_without_runs(every: int | None, cron: str | None, hours: str, longest: int) -> None:
+    schedule = schedule_of(timedelta(minutes=every) if every else None, cron, "UTC", None, hours)
+    assert schedule.longest == timedelta(minutes=longest)
 
 
 VALUES = {"minute": (0, 59), "hour": (0, 23), "day": (1, 28), "month": (1, 12)}

@@ -28,6 +28,7 @@ class Preview:
 
     comparison: Comparison
     slot: datetime
+    next_slot: datetime
     coverage: Coverage | None
     evidence: tuple[Evidence, ...]
     troubles: tuple[str, ...]
@@ -41,15 +42,19 @@ def preview_users(watched: Watched, candidate: SourceOptions, count: int) -> Pre
     whole = watched.comparison
     measuring = replace(whole.measuring, sample=SampleSize(rotating=count), evidence_users=count)
     few = replace(whole, measuring=measuring)
-    slot = watched.schedule.latest(SystemClock().now())
+    now = SystemClock().now()
+    slot, next_slot = watched.schedule.latest(now), watched.schedule.next(now)
     try:
         found = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except MonitorError as error:
-        return Preview(comparison=few, slot=slot, coverage=None, evidence=(), troubles=(str(error),), notes={})
+        return Preview(
+            comparison=few, slot=slot, next_slot=next_slot, coverage=None, evidence=(), troubles=(str(error),), notes={}
+        )
     titles, untitled = pull_titles(watched.arms.titles, slot, items_of(found.run.evidence))
     return Preview(
         comparison=few,
         slot=slot,
+        next_slot=next_slot,
         coverage=found.coverage,
         evidence=found.run.evidence,
         troubles=tuple(filter(None, [untitled])),

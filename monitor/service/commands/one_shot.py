@@ -65,6 +65,10 @@ class OneShot:
         if slot is not None:
             self._require_past(slot, "--slot")
         for watched in select_watched(self.wiring.watched, comparison):
+            if slot is None and not watched.schedule.is_open(now := self.clock.now()):
+                following = format_instant(watched.schedule.next(now))
+                self.say(f"{watched.comparison.name}: no slot is due outside of only_between, the next one is {following}")
+                continue
             due = slot or watched.schedule.latest(self.clock.now())
             try:
                 if (refusal := self._refuse(watched, due, due, again=again)) is None:

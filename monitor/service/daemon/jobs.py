@@ -177,6 +177,9 @@ class DaemonJobs:
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
             return
+        if not watched.schedule.is_open(now := self.runner.clock.now()):
+            log.info("no run begins outside of only_between", comparison=name, next=format_instant(watched.schedule.next(now)))
+            return
         result = None
         with errors_logged("run not done", comparison=name):
             choice = self.slots.choose(watched)
