@@ -131,9 +131,10 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.
 
 def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
     """Over jobs whose looks take as long as a test wants, or fail."""
-    rest: Any = dict.fromkeys(("runs", "publisher", "database", "runner", "renew_sources", "renew_store"))
+    rest: Any = dict.fromkeys(("publisher", "database", "renew_sources", "renew_store"))
+    runner: Any = SimpleNamespace(clock=clock)
     jobs: Any = SimpleNamespace(begin_repeated=look, wake_up=lambda: None, overdue=lambda: (), is_stuck=lambda: False)
-    return Watchdog(jobs=jobs, clock=clock, **rest)
+    return Watchdog(jobs=jobs, runner=runner, **rest)
 
 
 @pytest.mark.parametrize("how", ["held up", "failing"])

@@ -161,8 +161,6 @@ class Daemon:
         )
         self._watchdog = Watchdog(
             jobs=self._scheduler,
-            runs=store.runs,
-            clock=clock,
             publisher=publisher,
             database=self._database,
             runner=self._runner,

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 import structlog
 
@@ -37,10 +38,11 @@ class DeliveryLoop:
     def __post_init__(self) -> None:
         self.thread = LoopThread(f"deliver-{self.sender.receiver.name}", self._step, again_s=FAILED_POLL_S)
 
-    def start(self) -> None:
-        """Begin."""
+    def start(self) -> Self:
+        """Begin; the loop itself."""
         self._progressed_s = self.sender.clock.monotonic()
         self.thread.start()
+        return self
 
     @property
     def is_stalled(self) -> bool:
@@ -100,7 +102,7 @@ class DeliveryLoops:
     def start(self, receivers: Iterable[Receiver]) -> None:
         """Begin with these receivers."""
         with self._lock:
-            self._loops = tuple(_begin_loop(self.sender_of(receiver)) for receiver in receivers)
+            self._loops = tuple(DeliveryLoop(sender=self.sender_of(receiver)).start() for receiver in receivers)
 
     def wake(self) -> None:
         """Let all look for due deliveries at once."""
@@ -123,14 +125,8 @@ class DeliveryLoops:
             self._loops = tuple(_renewed(loop) if loop.is_stalled else loop for loop in self._loops)
 
 
-def _begin_loop(sender: OutboxSender) -> DeliveryLoop:
-    loop = DeliveryLoop(sender=sender)
-    loop.start()
-    return loop
-
-
 def _renewed(hung: DeliveryLoop) -> DeliveryLoop:
     log.error("delivery hung; restarted", receiver=hung.sender.receiver.name)
     hung.sender.publisher.count("watchdog_restarts_total", "delivery")
     hung.thread.ask_to_stop()
-    return _begin_loop(hung.sender)
+    return DeliveryLoop(sender=hung.sender).start()

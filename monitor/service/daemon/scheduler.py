@@ -83,12 +83,8 @@ def time_after_jump(schedule: Schedule, planned: datetime, now: datetime) -> dat
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Instance:
-    """A job at work: since when, by the steady clock; None while it waits for a place."""
-
+class _Instance(Ticket):
     plan: JobPlan
-    ticket: Ticket
-    begun_s: float | None = None
     is_abandoned: bool = False
 
     def is_overdue(self, now_s: float) -> bool:
@@ -215,7 +211,7 @@ class JobScheduler:
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
             # Its thread may hang for ever; the place is free at once.
-            self._places.give_back(instance.ticket)
+            self._places.give_back(instance)
 
     def wake_up(self) -> None:
         """Let APScheduler look at its clock, and waiting runs at their places."""
@@ -306,14 +302,13 @@ class JobScheduler:
         if plan is None or not self._is_due_by_steady_clock(name, plan):
             return
         threading.current_thread().name = f"job-{name}"
-        ticket = Ticket(name=name, slow_after_s=plan.slow_after.total_seconds(), is_suspect=plan.has_hung())
-        instance = _Instance(plan=plan, ticket=ticket)
+        instance = _Instance(name=name, slow_after_s=plan.slow_after.total_seconds(), is_suspect=plan.has_hung(), plan=plan)
         with self._ended:
             self._at_work[name] = instance
         try:
             if plan.is_run:
                 self._on_due(name, self._clock.now())
-                self._places.take(ticket)
+                self._places.take(instance)
             instance.begun_s = self._clock.monotonic()
             if not self._is_stopped:
                 plan.call()
@@ -330,7 +325,7 @@ class JobScheduler:
         if instance.is_abandoned:
             self._modify(name, max_instances=1 + self._abandoned[name])
         elif instance.plan.is_run:
-            self._places.give_back(instance.ticket)
+            self._places.give_back(instance)
 
 
 def _shut_down(scheduler: BackgroundScheduler) -> None:

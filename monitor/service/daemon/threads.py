@@ -5,15 +5,15 @@ Places are for runs: few are at work at a time, the longest waiting one begins f
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
-from apscheduler.executors.pool import BasePoolExecutor
+from apscheduler.executors.debug import DebugExecutor
 
 from monitor.model.runs import Run
 
@@ -85,27 +85,13 @@ class LoopThread:
             self._wake.clear()
 
 
-class _DaemonThreads(Executor):
+class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no types
+    """APScheduler's executor that does a job at once, in a daemon thread of the job's own."""
+
     # Threads of the standard library's pools are joined when the process ends, so one hung pull would keep a stopped daemon
     # alive until its deadline.
-    def submit(self, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:  # noqa: ANN401 - as its base has it
-        future: Future[Any] = Future()
-        threading.Thread(target=_run_into, args=(future, call, args, options), name="job", daemon=True).start()
-        return future
-
-
-def _run_into(future: Future[Any], call: Callable[..., Any], args: Iterable[Any], options: Mapping[str, Any]) -> None:
-    try:
-        future.set_result(call(*args, **options))
-    except BaseException as error:  # noqa: BLE001 - raised again for whoever reads the future
-        future.set_exception(error)
-
-
-class ThreadPerJob(BasePoolExecutor):  # type: ignore[misc]  # APScheduler ships no types
-    """APScheduler's executor over daemon threads."""
-
-    def __init__(self) -> None:
-        super().__init__(_DaemonThreads())
+    def _do_submit_job(self, *job: Any) -> None:  # noqa: ANN401 - as its base has it
+        threading.Thread(target=partial(super()._do_submit_job, *job), name="job", daemon=True).start()
 
 
 def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
@@ -115,7 +101,7 @@ def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """A run that wants a place, or has one since ``begun_s`` by the steady clock.
+    """A job at work since ``begun_s``, by the steady clock; None for a run that wants a place.
 
     ``is_suspect``: its comparison's last run took its whole deadline. ``slow_after_s``: so long at work it is slow.
     """

@@ -11,7 +11,6 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.runs import Claim, RunStatus
-from monitor.ports import Clock, RunStore
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.outage import OutageMonitor
 from monitor.service.daemon.scheduler import JobScheduler
@@ -36,8 +35,6 @@ class Watchdog:
     """
 
     jobs: JobScheduler
-    runs: RunStore
-    clock: Clock
     publisher: PrometheusPublisher
     database: OutageMonitor
     runner: Runner
@@ -50,12 +47,12 @@ class Watchdog:
 
     def __post_init__(self) -> None:
         self.loop = LoopThread("watchdog", self.look, again_s=LOOK_S)
-        self._looked_s = self.clock.monotonic()
+        self._looked_s = self.runner.clock.monotonic()
 
     @property
     def is_looking(self) -> bool:
         """Whether the last good look was less than SILENT_S ago."""
-        return self.clock.monotonic() - self._looked_s < SILENT_S
+        return self.runner.clock.monotonic() - self._looked_s < SILENT_S
 
     def look(self) -> float:
         """Reschedule after a jump of the wall clock, and restart what hangs; seconds until the next look."""
@@ -64,7 +61,7 @@ class Watchdog:
             log.error("scheduler hung; restarted")
             self.publisher.count("watchdog_restarts_total", "scheduler")
             self.jobs.restart()
-        jump = self._jumps.look(self.clock.now(), self.clock.monotonic())
+        jump = self._jumps.look(self.runner.clock.now(), self.runner.clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
             self.publisher.count("clock_jumps_total")
@@ -74,7 +71,7 @@ class Watchdog:
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
-        self._looked_s = self.clock.monotonic()
+        self._looked_s = self.runner.clock.monotonic()
         return LOOK_S
 
     def _rescue(self, name: str) -> None:
@@ -109,7 +106,8 @@ class Watchdog:
 
     def _abandon(self, claim: Claim) -> None:
         reason = "it hung: it had not ended long after its deadline, and was abandoned"
-        marking = BackgroundCall(partial(self.runs.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
+        abandon = partial(self.runner.store.runs.abandon, claim, reason=reason, at=self.runner.clock.now())
+        marking = BackgroundCall(abandon, name="abandon-run")
         try:
             # The database may be what hangs.
             if marking.wait(Deadline.after(MARKING_S)):
