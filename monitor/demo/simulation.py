@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -104,13 +104,18 @@ class DemoStatus:
     ``transitions`` and what on-call ``received`` oldest first.
     """
 
-    elapsed_s: float
-    scene: StoryDay
     chapters: tuple[tuple[datetime, Chapter], ...]
-    runs: tuple[RunRecord, ...]
-    alerts: tuple[AlertState, ...]
-    transitions: tuple[Transition, ...]
-    received: tuple[ReceivedAlert, ...]
+    elapsed_s: float = 0.0
+    scene: StoryDay = field(default_factory=StoryDay)
+    runs: tuple[RunRecord, ...] = ()
+    alerts: tuple[AlertState, ...] = ()
+    transitions: tuple[Transition, ...] = ()
+    received: tuple[ReceivedAlert, ...] = ()
+
+    @property
+    def firing(self) -> int:
+        """How many alerts fire."""
+        return sum(alert.state is State.FIRING for alert in self.alerts)
 
     @property
     def notes(self) -> list[LogNote]:
@@ -131,11 +136,6 @@ class DemoStatus:
             yield LogNote(at=alert.at, kind="NOTIFIED", text=f"on-call: {alert.alert} {alert.segment} {alert.status}")
 
 
-def firing_count(alerts: Iterable[AlertState]) -> int:
-    """How many of them fire."""
-    return sum(alert.state is State.FIRING for alert in alerts)
-
-
 def _run_text(record: RunRecord) -> str:
     run, known = record.run, [each for each in record.summaries if each.segment == ALL and each.mean is not None]
     # The configuration names metrics without the depth.
@@ -154,48 +154,43 @@ class Simulation:
     store: Store
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
-    _scene: StoryDay = field(default_factory=StoryDay)
-    _chapters: tuple[tuple[datetime, Chapter], ...] = ()
-    _runs: tuple[RunRecord, ...] = ()
-    _began_s: float = 0.0
-    _day_began_s: float = 0.0
+    _status: DemoStatus = field(init=False)
+    _began_s: float = field(init=False)
+    _day_began_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Let time count from here."""
         self._began_s = self._day_began_s = self.monotonic()
-        self._chapters = ((self.now(), self._scene.chapter),)
+        self._status = DemoStatus(chapters=((self.now(), Chapter.HEALTHY),))
 
     def step(self) -> DemoStatus:
         """Read the daemon's store, begin the next day when this one is over, and return what there is to show."""
         # On-call first: what it knows by now, the store shows a moment later too.
-        received = self.on_call.received
-        last = self._runs[-1].run.slot if self._runs else None
+        received, runs = self.on_call.received, self._status.runs
+        last = runs[-1].run.slot if runs else None
         ended = self.store.history.run_records(DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS)
-        self._runs = (*self._runs, *ended)[-_REMEMBERED_RUNS:]
-        alerts = self.store.alerts.states()
-        transitions = self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None)
-        if self.monotonic() - self._day_began_s >= self.story.day_s:
-            self._begin_next_day(firing_count(alerts))
-        return DemoStatus(
+        self._status = replace(
+            self._status,
             elapsed_s=self.monotonic() - self._began_s,
-            scene=self._scene,
-            chapters=self._chapters,
-            runs=self._runs,
-            alerts=alerts,
-            transitions=transitions,
+            runs=(*runs, *ended)[-_REMEMBERED_RUNS:],
+            alerts=self.store.alerts.states(),
+            transitions=self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None),
             received=received,
         )
+        if self.monotonic() - self._day_began_s >= self.story.day_s:
+            self._begin_next_day()
+        return self._status
 
-    def _begin_next_day(self, firing: int) -> None:
-        begun_at = self._chapters[-1][0]
-        ok_runs = sum(each.run.status is RunStatus.OK and each.run.started_at >= begun_at for each in self._runs)
+    def _begin_next_day(self) -> None:
+        now = self._status
+        ok_runs = sum(each.run.status is RunStatus.OK and each.run.started_at >= now.chapters[-1][0] for each in now.runs)
         # The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
-        is_noticed = firing >= len(EXPECTED_ALERTS) if self._scene.is_broken else not firing
-        tomorrow = next_day(self.story, self._scene, is_noticed=is_noticed and ok_runs >= _RUNS_FIRST)
-        if tomorrow.chapter is not self._scene.chapter:
-            self._chapters += ((self.now(), tomorrow.chapter),)
+        is_noticed = now.firing >= len(EXPECTED_ALERTS) if now.scene.is_broken else not now.firing
+        tomorrow = next_day(self.story, now.scene, is_noticed=is_noticed and ok_runs >= _RUNS_FIRST)
+        begun = () if tomorrow.chapter is now.scene.chapter else ((self.now(), tomorrow.chapter),)
         self.recommenders.retrain(tomorrow.day, is_broken=tomorrow.is_broken)
-        self._scene, self._day_began_s = tomorrow, self.monotonic()
+        self._status = replace(now, scene=tomorrow, chapters=(*now.chapters, *begun))
+        self._day_began_s = self.monotonic()
 
 
 _EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | {
@@ -207,7 +202,7 @@ _EXPECTED = {(*alert, "firing", Chapter.BROKEN) for alert in EXPECTED_ALERTS} | 
 def is_over(status: DemoStatus) -> bool:
     """Whether nothing more is to come: healed, all quiet, and on-call was notified of every start and end."""
     announced = sum(transition.is_announced for transition in status.transitions)
-    return status.scene.chapter is Chapter.HEALED and not firing_count(status.alerts) and len(status.received) >= announced
+    return status.scene.chapter is Chapter.HEALED and not status.firing and len(status.received) >= announced
 
 
 def unmet_expectations(status: DemoStatus) -> Iterator[str]:

@@ -48,16 +48,7 @@ def runs_of(count: int, mean: float = 0.67) -> tuple[RunRecord, ...]:
 
 
 def status(**changes: Any) -> DemoStatus:
-    base: dict[str, Any] = {
-        "elapsed_s": 61.4,
-        "scene": StoryDay(day=7),
-        "chapters": ((at(-1), Chapter.HEALTHY),),
-        "runs": (),
-        "alerts": (),
-        "transitions": (),
-        "received": (),
-    }
-    return DemoStatus(**base | changes)
+    return DemoStatus(**{"scene": StoryDay(day=7), "chapters": ((at(-1), Chapter.HEALTHY),)} | changes)
 
 
 @dataclass
