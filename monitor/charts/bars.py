@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Axis, drawing, element, ticks, write_value
+from monitor.charts.svg import Axis, draw_tick, drawing, element, ticks, write_value
 from monitor.charts.time_chart import Level
 
 WIDTH, ROW = 560.0, 26.0
@@ -50,7 +50,7 @@ def _draw(bars: Sequence[Bar], spans: Sequence[tuple[float, float]], label: str)
             "g",
             element("text", bar.name, x=NAMES - 8, y=ROW * number + 17, text_anchor="end", class_="item"),
             _draw_bar(span, scale, ROW * number, bar.kind or ("worse" if bar.amount > 0 else "better")),
-            element("text", bar.figure, x=WIDTH - VALUES + 8, y=ROW * number + 17, class_="tick"),
+            draw_tick(bar.figure, WIDTH - VALUES + 8, ROW * number + 17, None),
         )
         for number, (bar, span) in enumerate(zip(bars, spans, strict=True))
     )
@@ -87,10 +87,7 @@ def draw_histogram(counts: Sequence[int], low: float, high: float, *, label: str
         if count
     ]
     marks = ticks(x, 8)
-    axis = [
-        element("text", write_value(each, marks), x=x(each), y=_HISTOGRAM_HEIGHT - 5, text_anchor="middle", class_="tick")
-        for each in marks
-    ]
+    axis = [draw_tick(write_value(each, marks), x(each), _HISTOGRAM_HEIGHT - 5) for each in marks]
     near = [level for level in levels if low <= level.value <= high]
     lines = [_draw_level(level, x(level.value), _NAME * (number + 1), base) for number, level in enumerate(near)]
     ground = element("line", x1=_SIDE, x2=_HISTOGRAM_WIDTH - _SIDE, y1=base, y2=base, class_="grid")
@@ -100,8 +97,8 @@ def draw_histogram(counts: Sequence[int], low: float, high: float, *, label: str
 def _draw_level(level: Level, place: float, top: float, base: float) -> Markup:
     """Each name on a line of its own, and on the side where there is room."""
     x, anchor = (place - 5, "end") if place > _HISTOGRAM_WIDTH / 2 else (place + 5, "start")
-    name = element("text", level.name, x=x, y=top, text_anchor=anchor, class_="tick")
-    return element("g", element("line", x1=place, x2=place, y1=top - 8, y2=base, class_=f"level {level.kind}"), name)
+    line = element("line", x1=place, x2=place, y1=top - 8, y2=base, class_=f"level {level.kind}")
+    return element("g", line, draw_tick(level.name, x, top, anchor))
 
 
 _MAP_WIDTH, _MAP_HEIGHT = 960.0, 188.0
@@ -132,14 +129,9 @@ def draw_heat_map(
     drawn = [element("path", d="".join(found), class_=f"heat h{shade}") for shade, found in sorted(cells.items())]
     scale = Axis(low, high, _MAP_HEIGHT - BOTTOM, TOP)
     marks = ticks(scale, 4)
-    axis = [
-        element("text", write_value(each, marks), x=LEFT - 6, y=scale(each) + 4, text_anchor="end", class_="tick")
-        for each in marks
-    ]
-    axis += [
-        element("text", said, x=x, y=_MAP_HEIGHT - 8, text_anchor=anchor, class_="tick")
-        for said, x, anchor in zip(ends, (LEFT, _MAP_WIDTH - RIGHT), ("start", "end"), strict=True)
-    ]
+    axis = [draw_tick(write_value(each, marks), LEFT - 6, scale(each) + 4, "end") for each in marks]
+    axis.append(draw_tick(ends[0], LEFT, _MAP_HEIGHT - 8, "start"))
+    axis.append(draw_tick(ends[1], _MAP_WIDTH - RIGHT, _MAP_HEIGHT - 8, "end"))
     return drawing(_MAP_WIDTH, _MAP_HEIGHT, label, *axis, *drawn)
 
 

@@ -69,9 +69,9 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
 
 def describe_move(before: int | None, after: int | None) -> str:
     """What became of an item, of its ranks counted from 1, in words: kept, up 2, down 3, gone, new."""
-    if before is None or after is None:
-        return "new" if before is None else "gone"
-    return "kept" if before == after else f"up {before - after}" if after < before else f"down {after - before}"
+    if before is None or after is None or before == after:
+        return _class_of(before, after)
+    return f"up {before - after}" if after < before else f"down {after - before}"
 
 
 def _class_of(before: int | None, after: int | None) -> str:

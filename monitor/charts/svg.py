@@ -29,14 +29,19 @@ def drawing(width: float, height: float, label: str, *children: object, class_: 
 
     ``role``: `group` where it holds links, which a picture may not.
     """
-    return element(
-        "svg",
-        *children,
-        viewBox=f"0 0 {width:g} {height:g}",
-        role=role,
-        aria_label=label,
-        class_=class_,
-    )
+    size = f"0 0 {width:g} {height:g}"
+    return element("svg", *children, viewBox=size, role=role, aria_label=label, class_=class_)
+
+
+def draw_tick(said: str, x: float, y: float, anchor: str | None = "middle") -> Markup:
+    """A short text beside what is drawn."""
+    return element("text", said, x=x, y=y, text_anchor=anchor, class_="tick")
+
+
+def draw_area(x: Sequence[float], upper: Iterable[float], lower: Iterable[float], *children: Markup, class_: str) -> Markup:
+    """What lies between two lines over these places."""
+    edge = [*zip(x, upper, strict=True), *reversed([*zip(x, lower, strict=True)])]
+    return element("polygon", *children, points=" ".join(f"{px:.1f},{py:.1f}" for px, py in edge), class_=class_)
 
 
 def polyline(points: Iterable[tuple[float, float]], **attributes: object) -> Markup:

@@ -9,37 +9,33 @@ from itertools import groupby, pairwise
 
 from markupsafe import Markup
 
-from monitor.charts.svg import Axis, axis_of, drawing, element, polyline, ticks, write_value
+from monitor.charts.svg import Axis, axis_of, draw_area, draw_tick, drawing, element, polyline, ticks, write_value
 
 WIDTH, HEIGHT = 960.0, 288.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 24.0, 12.0, 34.0
 SPARK_WIDTH, SPARK_HEIGHT = 320.0, 64.0
 """Twice the size at which it is shown: whole numbers are then fine enough, and few bytes."""
-_DAY_MARKS = (1, 2, 7, 14, 28, 91, 365)
-_HOUR_MARKS = (1, 3, 6, 12)
+_DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
+_HOURS = timedelta(hours=1), (1, 3, 6, 12), "%H:%M"
 _MOST_MARKS = 7
-_SHORT_DAYS = 2
+_SHORT = timedelta(days=2)
 """Below which marks are hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run: its value (None breaks the line), what is shown where the pointer rests, and where a click leads."""
+    """One run: its value (None breaks the line), what is shown where the pointer rests, and where a click leads.
+
+    ``low`` to ``high`` was normal then, open where None, and ``expected`` was expected.
+    """
 
     at: datetime
     value: float | None
     note: str
     link: str | None = None
     is_marked: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
-    """What was normal at a time: ``low`` to ``high``, open where None, and what was expected."""
-
-    at: datetime
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
     expected: float | None = None
 
 
@@ -63,20 +59,13 @@ class Span:
     kind: str
 
 
-def draw_series(
-    points: Sequence[Point],
-    *,
-    label: str,
-    bands: Sequence[Band] = (),
-    levels: Sequence[Level] = (),
-    spans: Sequence[Span] = (),
-) -> Markup:
+def draw_series(points: Sequence[Point], *, label: str, levels: Sequence[Level] = (), spans: Sequence[Span] = ()) -> Markup:
     """The chart of one series over the time of its points; levels far outside what was seen do not stretch it."""
     if not points:
         return Markup()
     x = _time_scale([point.at for point in points], LEFT, WIDTH - RIGHT)
-    # A band is wide while little is known; what was seen is not to become a flat line for it.
-    values = [point.value for point in points] + [edge for band in bands[-1:] for edge in (band.low, band.high)]
+    # What is normal is wide while little is known; what was seen is not to become a flat line for it.
+    values = [*(point.value for point in points), points[-1].low, points[-1].high]
     seen = axis_of(values, HEIGHT - BOTTOM, TOP)
     reach = (seen.high - seen.low) / 2
     near = [level for level in levels if level.is_always_drawn or seen.low - reach <= level.value <= seen.high + reach]
@@ -87,8 +76,8 @@ def draw_series(
         label,
         *_draw_axes(x, y),
         *_draw_spans(spans, x),
-        _draw_band(bands, x, y),
-        _draw_expected(bands, x, y),
+        _draw_normal(points, x, y),
+        _draw_expected(points, x, y),
         *(_draw_level(level, y) for level in near),
         *_draw_line(points, x, y),
         *(_draw_point(point, x, y) for point in points),
@@ -131,13 +120,10 @@ def draw_stack(at: Sequence[datetime], shares: Mapping[str, Sequence[float]], *,
         return Markup()
     x = _time_scale(at, LEFT, WIDTH - RIGHT)
     y = Axis(0.0, max(totals), HEIGHT / 2 - BOTTOM, TOP)
-    below, areas = [0.0] * len(at), []
+    places, below, areas = [x(each.timestamp()) for each in at], [0.0] * len(at), []
     for number, (name, values) in enumerate(shares.items()):
         above = [base + value for base, value in zip(below, values, strict=True)]
-        edge = [(x(time.timestamp()), y(value)) for time, value in zip(at, above, strict=True)]
-        base = [(x(time.timestamp()), y(value)) for time, value in zip(at, below, strict=True)]
-        points = " ".join(f"{px:.1f},{py:.1f}" for px, py in (*edge, *reversed(base)))
-        areas.append(element("polygon", element("title", name), points=points, class_=f"stack s{number % 8}"))
+        areas.append(draw_area(places, map(y, above), map(y, below), element("title", name), class_=f"stack s{number % 8}"))
         below = above
     return drawing(WIDTH, HEIGHT / 2, label, *_draw_axes(x, y, as_share=True), *areas)
 
@@ -152,22 +138,16 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
     for value in marks:
         said = f"{100 * value:g} %" if as_share else write_value(value, marks)
         drawn.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(value), y2=y(value), class_="grid"))
-        drawn.append(element("text", said, x=LEFT - 6, y=y(value) + 4, text_anchor="end", class_="tick"))
-    for at, said in _time_marks(x):
-        drawn.append(element("text", said, x=x(at.timestamp()), y=y.start + BOTTOM - 8, text_anchor="middle", class_="tick"))
-    return drawn
+        drawn.append(draw_tick(said, LEFT - 6, y(value) + 4, "end"))
+    return drawn + [draw_tick(said, x(at.timestamp()), y.start + BOTTOM - 8) for at, said in _time_marks(x)]
 
 
 def _time_marks(x: Axis) -> list[tuple[datetime, str]]:
     """Days, or hours of a short time, few enough to be read."""
     low, high = (datetime.fromtimestamp(each, UTC) for each in (x.low, x.high))
-    days = (high - low) / timedelta(days=1)
-    if days >= _SHORT_DAYS:
-        step = timedelta(days=next((each for each in _DAY_MARKS if days / each <= _MOST_MARKS), _DAY_MARKS[-1]))
-        form, first = "%d %b", low.replace(hour=0, minute=0, second=0, microsecond=0)
-    else:
-        step = timedelta(hours=next((each for each in _HOUR_MARKS if days * 24 / each <= _MOST_MARKS), _HOUR_MARKS[-1]))
-        form, first = "%H:%M", low.replace(hour=0, minute=0, second=0, microsecond=0)
+    unit, sizes, form = _DAYS if high - low >= _SHORT else _HOURS
+    step = unit * next((each for each in sizes if (high - low) / (each * unit) <= _MOST_MARKS), sizes[-1])
+    first = low.replace(hour=0, minute=0, second=0, microsecond=0)
     marks = (first + number * step for number in range(int((high - first) / step) + 1))
     return [(at, at.strftime(form)) for at in marks if at >= low]
 
@@ -192,27 +172,24 @@ def _draw_spans(spans: Sequence[Span], x: Axis) -> list[Markup]:
     return drawn
 
 
-def _draw_band(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
+def _draw_normal(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
     """One area over all runs that had an expectation; an open side reaches the chart's edge."""
-    known = [band for band in bands if (band.low, band.high) != (None, None)]
-    if not known:
-        return Markup()
-    upper = [(x(band.at.timestamp()), y(y.high if band.high is None else min(band.high, y.high))) for band in known]
-    lower = [(x(band.at.timestamp()), y(y.low if band.low is None else max(band.low, y.low))) for band in known]
-    points = " ".join(f"{px:.1f},{py:.1f}" for px, py in (*upper, *reversed(lower)))
-    return element("polygon", element("title", "normal"), points=points, class_="band")
+    known = [point for point in points if (point.low, point.high) != (None, None)]
+    upper = [y(y.high if point.high is None else min(point.high, y.high)) for point in known]
+    lower = [y(y.low if point.low is None else max(point.low, y.low)) for point in known]
+    places = [x(point.at.timestamp()) for point in known]
+    return draw_area(places, upper, lower, element("title", "normal"), class_="band") if known else Markup()
 
 
-def _draw_expected(bands: Sequence[Band], x: Axis, y: Axis) -> Markup:
-    known = [(x(band.at.timestamp()), y(band.expected)) for band in bands if band.expected is not None]
+def _draw_expected(points: Sequence[Point], x: Axis, y: Axis) -> Markup:
+    known = [(x(point.at.timestamp()), y(point.expected)) for point in points if point.expected is not None]
     return polyline(known, class_="expected") if known else Markup()
 
 
 def _draw_level(level: Level, y: Axis) -> Markup:
     place = y(level.value)
     line = element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=place, y2=place, class_=f"level {level.kind}")
-    name = element("text", level.name, x=LEFT + 4, y=place - 4, class_="tick")
-    return element("g", line, name)
+    return element("g", line, draw_tick(level.name, LEFT + 4, place - 4, None))
 
 
 def _draw_line(points: Sequence[Point], x: Axis, y: Axis) -> list[Markup]:

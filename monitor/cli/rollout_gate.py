@@ -164,7 +164,7 @@ def _as_page(found: Certificate) -> dict[str, object]:
 
 def _draw_course(found: Certificate, place: int) -> Markup:
     """The confidence sequence of one segment: mean and bounds, look after look, against the margin."""
-    from monitor.charts.time_chart import Band, Level, Point, draw_series
+    from monitor.charts.time_chart import Level, Point, draw_series
 
     number, instant = output.number, output.instant
     looks = [(slot, segments[place]) for slot, segments in found.course.items()]
@@ -173,12 +173,13 @@ def _draw_course(found: Certificate, place: int) -> Markup:
             at=slot,
             value=each.mean_best,
             note=f"{instant(slot)}, {each.users:,} users: {number(each.low)} to {number(each.high)}, {each.verdict.value}",
+            low=each.low,
+            high=each.high,
         )
         for slot, each in looks
     ]
-    bands = [Band(at=slot, low=each.low, high=each.high) for slot, each in looks]
     margin = Level(value=found.question.margin, name="margin", kind="limit", is_always_drawn=True)
-    return draw_series(points, label=f"mean excess of {looks[-1][1].segment} by run", bands=bands, levels=[margin])
+    return draw_series(points, label=f"mean excess of {looks[-1][1].segment} by run", levels=[margin])
 
 
 def _runs_line(found: Certificate) -> str:

@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,7 +16,7 @@ from factories import DAY
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import describe_move, draw_slopes, draw_thumbnail
 from monitor.charts.svg import Axis, axis_of, element, ticks, write_value
-from monitor.charts.time_chart import Band, Level, Point, Span, draw_series, draw_sparkline, draw_stack
+from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -25,9 +27,9 @@ def parts(drawn: Markup, tag: str, class_: str | None = None) -> list[ET.Element
     return [each for each in found if class_ is None or class_ in (each.get("class") or "").split()]
 
 
-def series(values: list[float | None], **more: object) -> Markup:
-    points = [Point(at=START + number * DAY, value=value, note="n") for number, value in enumerate(values)]
-    return draw_series(points, label="l", **more)  # type: ignore[arg-type]
+def series(values: list[float | None], normal: Mapping[str, float | None] = {}, **more: Any) -> Markup:
+    points = [Point(at=START + number * DAY, value=value, note="n", **normal) for number, value in enumerate(values)]
+    return draw_series(points, label="l", **more)
 
 
 def test_a_scale_goes_from_its_lowest_to_its_highest_value() -> None:
@@ -80,10 +82,9 @@ def test_a_run_without_a_value_breaks_the_line_and_is_marked() -> None:
 
 
 def test_bands_levels_and_spans_are_drawn_where_they_lie() -> None:
-    bands = [Band(at=START + number * DAY, low=0.4, high=None, expected=0.5) for number in range(3)]
     levels = [Level(value=0.45, name="Low", kind="limit"), Level(value=-9.0, name="far", kind="limit")]
     spans = [Span(start=START + DAY, end=None, name="fires", kind="firing")]
-    drawn = series([0.5, 0.4, 0.5], bands=bands, levels=levels, spans=spans)
+    drawn = series([0.5, 0.4, 0.5], {"low": 0.4, "expected": 0.5}, levels=levels, spans=spans)
     assert len(parts(drawn, "polygon", "band")) == len(parts(drawn, "polyline", "expected")) == 1
     assert [each.text for each in parts(drawn, "text", "tick") if each.text in {"Low", "far"}] == [
         "Low"
@@ -162,8 +163,7 @@ def test_whatever_comes_is_drawn_well_formed_and_without_what_is_no_number(
     values: list[float | None], low: float | None
 ) -> None:
     finite = [None if value is None or math.isnan(value) else value for value in values]
-    bands = [Band(at=START + number * DAY, low=low, high=None) for number in range(len(values))]
-    for drawn in (series(finite, bands=bands), draw_sparkline(tuple(finite), label="l", band=(low, None))):
+    for drawn in (series(finite, {"low": low}), draw_sparkline(tuple(finite), label="l", band=(low, None))):
         if drawn:
             ET.fromstring(drawn)  # noqa: S314 - our own
         assert "nan" not in drawn

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
 from monitor.charts.svg import element, link_to, read_style
-from monitor.charts.time_chart import Band, Level, Point, Span, draw_series, draw_sparkline, draw_stack
+from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Coverage
@@ -48,10 +48,12 @@ def series_chart(page: ComparisonPage) -> Markup:
             note=f"{show_instant(each.slot)}: {show_number(each.mean)}" + ("" if each.status == "ok" else f" ({each.status})"),
             link=addresses.run_url(page.name, each.slot),
             is_marked=each.low is not None and each.mean is not None and each.mean < each.low,
+            low=each.low,
+            high=each.high,
+            expected=each.expected,
         )
         for each in page.points
     ]
-    bands = [Band(at=each.slot, low=each.low, high=each.high, expected=each.expected) for each in page.points]
     levels = [Level(value=value, name=name, kind="limit") for name, value in page.limits]
     levels += [] if page.by_chance is None else [Level(value=page.by_chance, name="by chance", kind="chance")]
     spans = [Span(start=each.start, end=each.end, name=f"{each.alert} fires", kind="firing") for each in page.spans]
@@ -60,7 +62,7 @@ def series_chart(page: ComparisonPage) -> Markup:
         for each in page.silences
     ]
     label = f"{page.metric} of {page.segment} over time, {len(points)} runs"
-    return draw_series(points, label=label, bands=bands, levels=levels, spans=spans)
+    return draw_series(points, label=label, levels=levels, spans=spans)
 
 
 def distribution_chart(page: ComparisonPage) -> Markup:
