@@ -6,9 +6,8 @@ When a process ends it leaves its gauges behind, as a textfile or as a group of 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
@@ -40,7 +39,7 @@ _SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One of the formats that Prometheus' client library writes. Two of equal ``key`` write the same."""
+    """One of the formats that Prometheus' client library writes."""
 
     encoder: Callable[[Collector], bytes]
     content_type: str
@@ -52,12 +51,6 @@ class Format:
             return cls(*choose_encoder(accept))
         except (TypeError, ValueError):  # a version such as "1.x"
             return cls(*choose_encoder(""))
-
-    @property
-    def key(self) -> tuple[bool, str]:
-        """Whether it is OpenMetrics, and how it escapes names; versions differ in what rankwatch does not show."""
-        given = self.encoder.keywords if isinstance(self.encoder, partial) else {}
-        return self.is_open_metrics, given.get("escaping", "")
 
     @property
     def is_open_metrics(self) -> bool:
@@ -102,7 +95,7 @@ class Piece:
     """Families that belong together, encoded when they are first asked for. Safe to share between threads."""
 
     families: Callable[[], Iterable[Metric]]
-    _kept: dict[tuple[bool, str], Lines] = field(default_factory=dict)
+    _kept: dict[str, Lines] = field(default_factory=dict)
 
     def changed(self) -> None:
         """Encode them anew next time; to be called after the change."""
@@ -112,12 +105,12 @@ class Piece:
     def lines(self, form: Format) -> Lines:
         """The families' lines in this format."""
         kept = self._kept
-        found = kept.get(form.key)
+        found = kept.get(form.content_type)
         if found is None:
             found = form.encode(self.families())
             if len(kept) >= _MOST_FORMATS:
                 kept.clear()
-            kept[form.key] = found
+            kept[form.content_type] = found
         return found
 
 
@@ -133,29 +126,23 @@ class Gauges:
     """``samples`` gathered by series and labels. One given twice is shown once, with the later value."""
 
     def __init__(self) -> None:
-        self.samples: dict[str, dict[LabelValues, float]] = {}
-        self._distributions: dict[str, dict[LabelValues, Distribution]] = {}
+        self.samples: dict[str, dict[LabelValues, Any]] = {}
 
-    def set(self, name: str, labels: LabelValues, value: float | None) -> None:
+    def set(self, name: str, labels: LabelValues, value: float | Distribution | None) -> None:
         """Set one sample of the series with that name (without prefix); None means there is nothing to show."""
         if value is not None:
-            self.samples.setdefault(name, {})[labels] = float(value)
+            self.samples.setdefault(name, {})[labels] = value if isinstance(value, Distribution) else float(value)
 
     def replace(self, name: str, samples: Mapping[LabelValues, float]) -> None:
         """Make these the samples of the series, in place of those it had."""
         self.samples[name] = dict(samples)
 
-    def distribute(self, name: str, labels: LabelValues, distribution: Distribution) -> None:
-        """Set one gauge histogram of the series with that name."""
-        self._distributions.setdefault(name, {})[labels] = distribution
-
     def families(self, left_out: Container[SampleKey] = ()) -> tuple[Metric, ...]:
         """The families with at least one sample, in the table's order, without the samples that are left out."""
-        shown: dict[str, dict[LabelValues, float | Distribution]] = {name: {} for name in SERIES}
-        for name, distributions in self._distributions.items():
-            shown[name] |= distributions
-        for name, samples in self.samples.items():
-            shown[name] |= {labels: value for labels, value in samples.items() if (name, labels) not in left_out}
+        shown = {
+            name: {labels: value for labels, value in self.samples.get(name, {}).items() if (name, labels) not in left_out}
+            for name in SERIES
+        }
         return tuple(_family(SERIES[name], samples) for name, samples in shown.items() if samples)
 
 
@@ -199,12 +186,6 @@ DAEMON_GAUGES = frozenset({
 _MODE = 0o644
 
 
-def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Those of the families that a process leaves behind when it ends."""
-    of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
-    return tuple(family for family in families if family.name not in of_daemon)
-
-
 def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:
     """The samples of one comparison; for None, those of no comparison in particular."""
     kept = ((family, [one for one in family.samples if one.labels.get("comparison") == comparison]) for family in families)
@@ -214,12 +195,7 @@ def families_of_comparison(families: Iterable[Metric], comparison: str | None) -
 def write_families(families: Iterable[Metric]) -> bytes:
     """The families, some of which may share a name, in Prometheus' text format, without timestamps."""
     text = Format.accepted_by("")
-    return text.page(text.encode([family]) for family in counted_families(families))
-
-
-def counted_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
-    """The families as node_exporter and Pushgateway take them: a gauge histogram for a histogram, 0 without sum and count."""
-    return tuple(_counted(family) for family in families)
+    return text.page(text.encode([with_counts(family)]) for family in families)
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
@@ -229,7 +205,8 @@ def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
     return copy
 
 
-def _counted(family: Metric) -> Metric:
+def with_counts(family: Metric) -> Metric:
+    """The family as node_exporter and Pushgateway take it: a gauge histogram for a histogram, 0 without sum and count."""
     if family.type != Kind.GAUGE_HISTOGRAM:
         return family
     ends = {f"{family.name}_gsum": f"{family.name}_sum", f"{family.name}_gcount": f"{family.name}_count"}

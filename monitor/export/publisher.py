@@ -31,7 +31,7 @@ from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble
 from monitor.export.daemon_metrics import DaemonMetrics
-from monitor.export.exposition import DAEMON_GAUGES, Format, Gauges, Lines, Piece, SampleKey, final_families
+from monitor.export.exposition import DAEMON_GAUGES, Format, Gauges, Lines, Piece, SampleKey
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
 from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model.rankings import ALL
@@ -307,7 +307,9 @@ class PrometheusPublisher(DaemonMetrics):
 
     def final(self) -> tuple[Metric, ...]:
         """What a process leaves behind when it ends: see `monitor.export.exposition`."""
-        return final_families((self._build, *self._publication.families(), *self.gauges().families()))
+        of_daemon = {SERIES[name].name for name in DAEMON_GAUGES}
+        families = (self._build, *self._publication.families(), *self.gauges().families())
+        return tuple(family for family in families if family.name not in of_daemon)
 
 
 def _collected(collector: Collector, form: Format) -> Iterable[Lines]:

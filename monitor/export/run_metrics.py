@@ -87,7 +87,7 @@ def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]
         gauges.set("similarity_mean", key, summary.mean)
         gauges.set("similarity_standard_error", key, summary.standard_error)
         if summary.segment == ALL and summary.mean is not None:
-            gauges.distribute("similarity_distribution", (comparison, metric), _distribution(summary, summary.mean))
+            gauges.set("similarity_distribution", (comparison, metric), _distribution(summary, summary.mean))
         for name, value in summary.statistics.items():
             _add_statistic(gauges, key, name, value)
 

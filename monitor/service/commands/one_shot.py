@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from monitor import __version__
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
-from monitor.export.exposition import FamilyCollector, counted_families, families_of_comparison, write_families, write_textfile
+from monitor.export.exposition import FamilyCollector, families_of_comparison, with_counts, write_families, write_textfile
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
 from monitor.model.runs import RunResult, RunStatus, kept_name
@@ -234,7 +234,7 @@ class Gateway:
             push_to_gateway,
             self.url,
             job="rankwatch",
-            registry=FamilyCollector(counted_families(families)),
+            registry=FamilyCollector([*map(with_counts, families)]),
             grouping_key={name: value for name, value in labels.items() if value},
             timeout=TIMEOUT_S,
         )
