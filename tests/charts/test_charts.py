@@ -27,7 +27,7 @@ def parts(drawn: Markup, tag: str, class_: str | None = None) -> list[ET.Element
     return [each for each in found if class_ is None or class_ in (each.get("class") or "").split()]
 
 
-def series(values: list[float | None], normal: Mapping[str, float | None] = {}, **more: Any) -> Markup:
+def series(values: list[float | None], normal: Mapping[str, Any] = {}, **more: Any) -> Markup:
     points = [Point(at=START + number * DAY, value=value, note="n", **normal) for number, value in enumerate(values)]
     return draw_series(points, label="l", **more)
 

@@ -48,7 +48,8 @@ def runs_of(count: int, mean: float = 0.67) -> tuple[RunRecord, ...]:
 
 
 def status(**changes: Any) -> DemoStatus:
-    return DemoStatus(**{"scene": StoryDay(day=7), "chapters": ((at(-1), Chapter.HEALTHY),)} | changes)
+    own: dict[str, Any] = {"scene": StoryDay(day=7), "chapters": ((at(-1), Chapter.HEALTHY),)}
+    return DemoStatus(**own | changes)
 
 
 @dataclass
