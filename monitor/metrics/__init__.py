@@ -16,49 +16,9 @@ DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
 TYPICAL_SHARE = 0.9
 
-METRICS: Mapping[str, type[Metric]] = {
-    "appended_tau": kendall.AppendedTau,
-    "average_overlap": sets.AverageOverlap,
-    "cg": relevance.Cg,
-    "dcg": relevance.Dcg,
-    "element_weighted_footrule": footrule.ElementWeightedFootrule,
-    "element_weighted_footrule_normalized": footrule.ElementWeightedFootruleNormalized,
-    "element_weighted_kendall_distance": kendall.ElementWeightedKendallDistance,
-    "element_weighted_kendall_distance_normalized": kendall.ElementWeightedKendallDistanceNormalized,
-    "element_weighted_tau": kendall.ElementWeightedTau,
-    "extended_tau": kendall.ExtendedTau,
-    "extended_tau_unscaled": kendall.ExtendedTauUnscaled,
-    "footrule": footrule.Footrule,
-    "footrule_normalized": footrule.FootruleNormalized,
-    "generalized_footrule": footrule.GeneralizedFootrule,
-    "generalized_kendall_distance": kendall.GeneralizedKendallDistance,
-    "jaccard": sets.Jaccard,
-    "kendall_distance": kendall.KendallDistance,
-    "kendall_distance_normalized": kendall.KendallDistanceNormalized,
-    "kendall_tau": kendall.KendallTau,
-    "map": relevance.Map,
-    "mrr": relevance.Mrr,
-    "ndcg": relevance.Ndcg,
-    "ndcg_vs_baseline": relevance.NdcgVsBaseline,
-    "overlap": sets.Overlap,
-    "position_weighted_kendall_distance": kendall.PositionWeightedKendallDistance,
-    "rbo": rbo.Rbo,
-    "rbo_a": rbo.RboA,
-    "rbo_b": rbo.RboB,
-    "rbo_max": rbo.RboMax,
-    "rbo_min": rbo.RboMin,
-    "rbo_res": rbo.RboRes,
-    "rbo_truncated": rbo.RboTruncated,
-    "rbo_w": rbo.RboW,
-    "recall": relevance.Recall,
-    "tau_ap": kendall.TauAp,
-    "tau_ap_symmetric": kendall.TauApSymmetric,
-    "topk_footrule": footrule.TopkFootrule,
-    "topk_footrule_normalized": footrule.TopkFootruleNormalized,
-    "topk_kendall": kendall.TopkKendall,
-    "topk_kendall_normalized": kendall.TopkKendallNormalized,
-    "weighted_tau": kendall.WeightedTau,
-}
+_WRITTEN = [each for family in (footrule, kendall, rbo, relevance, sets) for each in vars(family).values()]
+METRICS: Mapping[str, type[Metric]] = dict(sorted((each.name, each) for each in _WRITTEN if hasattr(each, "kernel")))
+"""Every measure that is written, by its name."""
 
 
 def parse(text: str) -> Metric:
