@@ -94,14 +94,16 @@ def _fixed_salt(comparison: Comparison) -> str:
     return f"{comparison.measuring.seed}\0{comparison.family or comparison.name}"
 
 
-def is_sampled(panel: Panel, share: float, comparison: Comparison) -> npt.NDArray[np.bool_]:
-    """Which users are in a seeded sample of about this share of those who stand for all: bool (n,), by hashes of their own."""
+def hash_users(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.uint64]:
+    """Hashes of users, the same in each run of the comparison, and independent of who is drawn."""
+    return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
+
+
+def is_sampled(panel: Panel, share: float, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which users are in a seeded sample of about this share of those who stand for all: bool (n,), by `hash_users`."""
     is_drawn = np.zeros(len(panel), dtype=np.bool_)
     is_drawn[panel.segments[ALL]] = True
-    if share >= 1:
-        return is_drawn
-    hashes = _hashes(panel.users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
-    return is_drawn & (hashes < np.uint64(share * 2**64))
+    return is_drawn if share >= 1 else is_drawn & (hashes < np.uint64(share * 2**64))
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:

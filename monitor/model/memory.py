@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.explanation import Explanation, Split
+from monitor.model.model_versions import ArmModel
+from monitor.model.rankings import Arm
 from monitor.model.runs import KeptLists, Summary
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Memory:
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     former_slot: datetime | None = None
     last_ok: datetime | None = None  # slot of the newest earlier run that ended ok, whatever the configuration
+    models: Mapping[Arm, ArmModel] | None = None  # as of that run
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()  # slots of the last ok runs and their explanations, newest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out

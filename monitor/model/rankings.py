@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
@@ -81,6 +83,7 @@ class Pull:
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
     notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened, to whom for example, without secrets
+    versions: Mapping[str, int] = field(default_factory=dict)  # of the model: how many users each answered, where it is told
 
     @classmethod
     def failed(cls, users: pd.Index[str], reason: CoverageReason = CoverageReason.UNAVAILABLE, note: str | None = None) -> Pull:
@@ -262,3 +265,4 @@ class Pairing:
     vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
     unlike_ids: str | None = None  # a note where one arm's ids are numbers, the other's text, and none is in both
+    input_hashes: npt.NDArray[np.uint64]  # of both lists of each user of the panel, who has none included

@@ -171,6 +171,8 @@ class MeasuredRun:
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)  # each arm's time to answer: shown and not stored
+    models: Mapping[Arm, ArmModel] | None = None  # None as long as no version is known
+    input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +200,6 @@ class RunResult(MeasuredRun):
     expectations: tuple[Expectation, ...] = ()
     standstills: tuple[Standstill, ...] = ()
     labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
-    models: Mapping[Arm, ArmModel] | None = None  # None where no version is known
-    input_hash: str | None = None  # of the lists of all users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +222,8 @@ class Run:
     catalogue_size: int | None = None
     labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
     labelled_at: datetime | None = None  # when it was measured
-    models: Mapping[Arm, ArmModel] | None = None  # None where no version is known
-    input_hash: str | None = None  # of the lists of all users: equal in runs over the same lists
+    models: Mapping[Arm, ArmModel] | None = None
+    input_hash: str | None = None
 
     @property
     def mark(self) -> tuple[object, ...]:

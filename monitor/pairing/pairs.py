@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
+from monitor.kernels.fingerprints import Hashes, hash_lists, mix
 from monitor.model.arrays import Codes, Flags, Floats, Ids, Integers, Rows
 from monitor.model.rankings import (
     Arm,
@@ -29,7 +30,7 @@ from monitor.model.rankings import (
 )
 from monitor.model.runs import KeptLists
 from monitor.pairing.batches import PaddedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
-from monitor.pairing.ids import encode, find_users, unlike_ids_note
+from monitor.pairing.ids import encode, find_users, hash_ids, unlike_ids_note
 
 LISTED = 0
 """Standing of a user whose list can be compared."""
@@ -78,7 +79,16 @@ def pair(
         vocabulary=vocabulary,
         coverage=_count_coverage(panel.segments, standings, is_paired),
         unlike_ids=unlike_ids_note([pull.rankings.items for pull in pulls], [arm.codes for arm in arms]),
+        input_hashes=_hash_input(padded, rows, None if vocabulary is None else hash_ids(vocabulary)),
     )
+
+
+def _hash_input(arms: Sequence[PaddedLists], rows: Sequence[Rows], hashes: Hashes | None) -> Hashes:
+    """A hash of what each user of the panel, in the arms' ``rows``, has in both arms."""
+    found = np.zeros(len(rows[0]), dtype=np.uint64)
+    for lists, taken in zip(arms, rows, strict=True):
+        found = mix(found + np.append(mix(hash_lists(lists.codes, hashes)), np.uint64(0))[taken])
+    return found
 
 
 def _standing(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int) -> ArmStanding:

@@ -7,15 +7,17 @@ from heapq import nsmallest
 
 import numpy as np
 
+from monitor.kernels.fingerprints import mix
 from monitor.metrics import Metric, parse, score_all
 from monitor.model.comparison import Comparison, Keep
+from monitor.model.model_versions import count_versions
 from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, ItemWeights, Pairing, RelevanceTable, UserBatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
 from monitor.pipeline import score
 from monitor.pipeline.user_batches import join_segments, join_tables, join_users, pair_users, sort_users, take_kept, take_users
-from monitor.sampling import is_sampled, kept_among
+from monitor.sampling import hash_users, is_sampled, kept_among
 from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
 
 SAMPLED_USERS = 100_000
@@ -41,6 +43,8 @@ class RunPart:
     metrics: tuple[str, ...]
     listed: ListedItems
     notes: Mapping[tuple[Arm, CoverageReason], tuple[str, list[str]]]
+    versions: Mapping[Arm, Mapping[str, int]]
+    input_hash: int
     summaries: SummaryAccumulator
     coverage: Coverage
     scores: Scores
@@ -67,6 +71,8 @@ class RunAccumulator:
         gather: Callable[[Scores], object] = lambda _: None,
     ) -> None:
         self.listed = ListedItems()
+        self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
+        self.input_hash = 0  # of who was asked and all lists, a sum over users
         self.metrics: tuple[Metric, ...] = ()
         # Of a reason what happened first, and the first users whom it kept from having a list.
         self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
@@ -106,10 +112,13 @@ class RunAccumulator:
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
                 for reason, note in pull.notes.items():
                     self._note((arm, reason), note, [user for user, why in pull.failures.items() if why is reason])
+                count_versions(self.versions[arm], pull.versions.items())
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
-            is_looked_at = is_sampled(batch.panel, self._share, self._comparison)
+            hashes = hash_users(batch.panel.users, self._comparison)
+            self._add_hash(int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64)))
+            is_looked_at = is_sampled(batch.panel, self._share, hashes)
             is_whole = is_looked_at.all() and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
             self._sampled.append((take_users(batch, is_looked_at), score.take_scores(scores, is_looked_at[pairing.panel_rows])))
@@ -123,6 +132,8 @@ class RunAccumulator:
             metrics=tuple(map(str, self.metrics)),
             listed=self.listed,
             notes=self._notes,
+            versions=self.versions,
+            input_hash=self.input_hash,
             summaries=self._summaries,
             coverage=self.coverage,
             scores=scores,
@@ -140,6 +151,9 @@ class RunAccumulator:
         self.listed.merge(part.listed)
         for key, (note, failed) in part.notes.items():
             self._note(key, note, failed)
+        for arm, versions in part.versions.items():
+            count_versions(self.versions[arm], versions.items())
+        self._add_hash(part.input_hash)
         self._summaries.merge(part.summaries)
         self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
         self._lists += filter(None, [part.lists])
@@ -166,6 +180,9 @@ class RunAccumulator:
             is_of_some = users and key[1] is not CoverageReason.UNAVAILABLE
             told[key] = f"{note} ({named} {', '.join(user[:_LONGEST_USER] for user in users)})" if is_of_some else note
         return told
+
+    def _add_hash(self, users: int) -> None:
+        self.input_hash = (self.input_hash + users) % 2**64
 
     def _note(self, key: tuple[Arm, CoverageReason], note: str, users: Sequence[str]) -> None:
         first, known = self._notes.get(key, (note, []))

@@ -11,6 +11,7 @@ from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
+from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageReason, RankingTable
 from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
@@ -115,6 +116,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         split=split,
         explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count),
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
+        models=follow(memory.models, found.versions, slot),
+        input_hash=f"{found.input_hash:016x}",
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
     return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)

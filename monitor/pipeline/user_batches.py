@@ -140,14 +140,17 @@ class _PanelPull:
             positions = panel.users.get_indexer(pd.Index(failed, dtype="str"))
             self._failed[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
         self._failures = failed
+        self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
         rows, failed = self._rows[positions], self._failed[positions]
         users = [self._failures[place] for place in failed[failed >= 0]]
+        versions, self._versions = self._versions, {}  # those of all users are counted with the first of them
         return replace(
             self._pull,
             rankings=_take_table(self._pull.rankings, rows[rows >= 0]),
             failures={user: self._pull.failures[user] for user in users},
+            versions=versions,
         )
 
 

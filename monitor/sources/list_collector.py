@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.sources.columns import item_ids, number_list
 from monitor.sources.id_forms import Forms, speller
@@ -24,17 +25,19 @@ except ImportError:  # on Spark's executors
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
     """Return the pull with these users' lists taken away for this reason."""
-    return _without_failed(pull.rankings, {**pull.failures, **dict.fromkeys(users, reason)}, {reason: note, **pull.notes})
+    failures, notes = {**pull.failures, **dict.fromkeys(users, reason)}, {reason: note, **pull.notes}
+    return _without_failed(replace(pull, failures=failures, notes=notes))
 
 
-def _without_failed(table: RankingTable, failures: Mapping[str, CoverageReason], notes: Mapping[CoverageReason, str]) -> Pull:
+def _without_failed(pull: Pull) -> Pull:
+    table, failures = pull.rankings, pull.failures
     if failures:
         kept, lengths = ~table.users.isin(list(failures)), np.diff(table.offsets)
         is_left = np.repeat(kept, lengths)
         scores = None if table.scores is None else table.scores[is_left]
         offsets = np.concatenate([[0], np.cumsum(lengths[kept])])
         table = RankingTable(users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores)
-    return Pull(rankings=table, failures=failures, notes=notes)
+    return replace(pull, rankings=table)
 
 
 def spell_items(pull: Pull, forms: Forms) -> Pull:
@@ -63,6 +66,7 @@ class ListCollector:
         self._notes: dict[CoverageReason, str] = {}
         self._lengths: dict[str, int] = {}
         self._items: array[int] | list[str] = array("q")
+        self._versions: dict[str, int] = {}
 
     def add(self, user: str, value: object, scores: object = None) -> None:
         """Take the user's list; ``malformed`` when it is no list of ids, or the scores do not fit it."""
@@ -96,6 +100,11 @@ class ListCollector:
         self._failures.setdefault(user, reason)
         self._notes.setdefault(reason, note)
 
+    def count_version(self, user: str, version: object) -> None:
+        """Take that this version of the model made the user's list, if that was taken; what is no version is passed over."""
+        if user not in self._failures:
+            count_versions(self._versions, [(version, 1)])
+
     def pull(self) -> Pull:
         """All that was taken."""
         table = RankingTable(
@@ -104,7 +113,7 @@ class ListCollector:
             items=self._array(),
             scores=np.array(self._scores, dtype=np.float64) if self._has_scores else None,
         )
-        return _without_failed(table, self._failures, self._notes)
+        return _without_failed(Pull(rankings=table, failures=self._failures, notes=self._notes, versions=self._versions))
 
     @property
     def nbytes(self) -> int:

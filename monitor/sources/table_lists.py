@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from monitor.errors import SourceError
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
+from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.sources import columns
 from monitor.sources.id_forms import Forms, speller
@@ -204,6 +205,7 @@ class ListColumns:
     item: str | None
     rank: str | None
     scores: str | None
+    model_version: str | None
     user_ids: Forms
     item_ids: Forms
 
@@ -244,8 +246,17 @@ class TableLists:
 
     def _columns(self, batches: Iterable[TableBatch]) -> Pull:
         """Take lists and single items that are columns of Arrow's."""
-        options, wanted, where = self.options, WantedUsers(self.users), self.where
+        options, wanted = self.options, WantedUsers(self.users)
         rows, cells = self._rows_of(wanted, batches)
+        pull = self._lists(wanted, rows, cells)
+        if options.model_version is None:
+            return pull
+        placed, first = np.unique(rows, return_index=True)
+        is_listed = ~wanted.take(placed).isin(list(pull.failures))
+        return replace(pull, versions=_count_versions(cells[options.model_version].take(pa.array(first[is_listed]))))
+
+    def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch) -> Pull:
+        options, where = self.options, self.where
         scores = cells[options.scores] if options.scores else None
         if options.items is not None:
             return spell_items(wide_lists(wanted, rows, cells[options.items], scores, where), options.item_ids)
@@ -263,7 +274,8 @@ class TableLists:
         """Whose each row is of the users asked, and the other columns of these rows; rows of others are dropped at once."""
         options, rows, kept, nbytes = self.options, list[Integers](), list[ArrowBatch](), 0
         user = options.user if options.user_ids and options.item else None
-        names = [name for name in (options.items, options.item, options.rank, options.scores, user) if name is not None]
+        given = (options.items, options.item, options.rank, options.scores, options.model_version, user)
+        names = [name for name in given if name is not None]
         arrays = (arrow_arrays(batch, {options.rank, options.scores}) for batch in batches)
         for batch in merge_batches(arrays, len(wanted)):
             users = columns.user_column(batch[options.user], f"the user column of {self.where}")
@@ -285,9 +297,12 @@ class TableLists:
         for batch in batches:
             values = batch[str(options.items)]
             scores = batch[options.scores] if options.scores else [None] * len(values)
-            for user, value, numbers in zip(map(columns.user_key, batch[options.user]), values, scores, strict=True):
+            versions = batch[options.model_version] if options.model_version else [None] * len(values)
+            users = map(columns.user_key, batch[options.user])
+            for user, value, numbers, version in zip(users, values, scores, versions, strict=True):
                 if user is not None and (key := spell(user)) in wanted:
                     lists.add_cell(key, value, numbers)
+                    lists.count_version(key, version)
             check_size(lists.nbytes, self.max_bytes, self.where)
         return spell_items(lists.pull(), options.item_ids)
 
@@ -295,6 +310,15 @@ class TableLists:
         user = self.options.user
         users = columns.user_column(batch[user], f"column {user!r} of {self.where}")
         return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
+
+
+def _count_versions(column: pa.Array) -> dict[str, int]:
+    """How often each version stands in the column."""
+    counted: dict[str, int] = {}
+    if len(column):
+        found = pc.value_counts(column.cast(pa.large_string())).to_pylist()
+        count_versions(counted, ((each["values"], each["counts"]) for each in found))
+    return counted
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitor.options import Options, readable_by
+from monitor.options import NOT_IN_HASH, Options, readable_by
 from monitor.sources.id_forms import speller
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
@@ -62,9 +62,14 @@ class ListColumnOptions(UserColumnOptions):
         description="Column with the model's own scores: lists as long as `items`, or one number beside each `item`. "
         "Equal scores are ties. Without `rank` the highest is the best, tied items in the order of their ids.",
     )
+    model_version: Annotated[ColumnName | None, NOT_IN_HASH] = Field(
+        default=None, description="Column with the version of the model that made the list."
+    )
     item_ids: IdForms = None
 
     def _problems(self) -> Iterator[str]:
+        if self.model_version in {self.user, self.items, self.item, self.rank, self.scores} - {None}:
+            yield "model_version must name a column of its own"
         is_wide = self.items is not None and self.item is None and self.rank is None
         is_long = self.items is None and self.item is not None and (self.rank is not None or self.scores is not None)
         if not is_wide and not is_long:
@@ -72,8 +77,8 @@ class ListColumnOptions(UserColumnOptions):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns to read: the user, the list in either form, and the scores where they are given."""
-        return _distinct(self.user, self.items, self.item, self.rank, self.scores)
+        """Columns to read: the user, the list in either form, and the scores and the model's version where they are given."""
+        return _distinct(self.user, self.items, self.item, self.rank, self.scores, self.model_version)
 
 
 class GradeColumnOptions(UserColumnOptions):

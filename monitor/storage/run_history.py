@@ -65,13 +65,15 @@ class SqlHistory:
                 return None
 
         with self._database.read() as connection:
-            past = _past_runs(connection, request)
+            past, last_ok = _past_runs(connection, request), connection.scalar(_last_ok(request))
+            is_last = and_(runs.c.comparison == request.comparison, runs.c.scheduled_for == last_ok)
             memory = Memory(
                 states=read_states(connection, request.comparison),
                 past=past,
                 accepted=read_accepted(connection, request.comparison),
                 anew_since=_anew_since(connection, request, past),
-                last_ok=connection.scalar(_last_ok(request)),
+                last_ok=last_ok,
+                models=connection.scalar(select(runs.c.models).where(is_last)),
                 splits=_healthy_splits(connection, request),
                 explained=_last_explained(connection, request),
             )

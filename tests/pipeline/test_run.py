@@ -51,7 +51,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
 
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
-    lists = pull({"a": [1, 2]}), pull({"a": [1, 3]})
+    lists = pull({"a": [1, 2]}), replace(pull({"a": [1, 3]}), versions={"v1": 1})
     full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
     result = ran(full, *lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []

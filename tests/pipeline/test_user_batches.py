@@ -62,7 +62,8 @@ def lists_of(seed: int, spell: Any, asked: list[str]) -> Pull:
             lists[user] = [spell(int(item)) for item in rng.integers(0, 40, count)]
     answer = pull(lists, failures)
     scores = np.sort(rng.integers(0, 9, len(answer.rankings.items)))[::-1].astype(np.float64)
-    return replace(answer, rankings=replace(answer.rankings, scores=scores), notes=dict.fromkeys(failures.values(), "why"))
+    notes, versions = dict.fromkeys(failures.values(), "why"), {"v1": len(lists) - seed, "v2": seed}
+    return replace(answer, rankings=replace(answer.rankings, scores=scores), notes=notes, versions=versions)
 
 
 @cache
@@ -124,6 +125,7 @@ def test_one_batch_and_many_find_the_same_to_the_last_bit(parts: int, floor: Noi
 
     assert found.left_out == whole.left_out
     assert found.notes == whole.notes
+    assert whole.run.models is not None
     for each in fields(MeasuredRun):
         if each.name not in NOT_FOUND:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name

@@ -64,14 +64,14 @@ SCALARS = re.compile(r"(bool|int|float|str|date|datetime|timedelta)( \| None)?")
 
 def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store: SqlStore) -> None:
     """Fields without a column are left out on the way in, and take their defaults on the way out, in silence."""
-    measured = {each.name: 1 for each in fields(MeasuredRun) if SCALARS.fullmatch(str(each.type))}
+    measured: dict[str, Any] = {each.name: 1 for each in fields(MeasuredRun) if SCALARS.fullmatch(str(each.type))}
     columns = {"is_labelled": "labelled_at"}
     assert [name for name in measured if columns.get(name, name) not in runs.c] == []
 
     users = {"v12": 60, "\x00" * 90: 700, **dict.fromkeys("abcdef", 1)}
     now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
     models = {Arm.BASELINE: ArmModel(now="v1"), Arm.CANDIDATE: now}
-    stored = result(claimed(store), reason="r", labels_until=SLOT, models=models, input_hash="00ff", **measured)
+    stored = result(claimed(store), reason="r", labels_until=SLOT, models=models, **measured | {"input_hash": "00ff"})
     assert store.runs.finish(stored, receivers=())
     (found,) = store.history.runs(comparison=None, limit=9)
     assert (found.models, found.input_hash) == (models, "00ff")

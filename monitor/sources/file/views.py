@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model.arrays import Rows
+from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import ALL, AskedUsers, Pull
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
@@ -60,7 +61,9 @@ class ListView:
             # Scores that are not as many as the items shall not fit them when both are cut.
             scores, items = sql_name(column), sql_name(str(options.items))
             return f"CASE WHEN len({scores}) = len({items}) THEN {scores}[:{self._k}] END"
-        if column in {options.rank, options.scores}:
+        if column == options.model_version and not self._file.is_json:
+            return f"left(CAST({sql_name(column)} AS VARCHAR), {LONGEST_VERSION + 1})"
+        if column in {options.rank, options.scores, options.model_version}:
             return sql_name(column)
         return self._file.item(column) if self.is_long else self._file.items(column, self._k)
 

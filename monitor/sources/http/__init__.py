@@ -144,6 +144,14 @@ class HttpSourceOptions(Options):
         description="JMESPath to what an answer holds if it tells of an error: where it finds something that is true, the "
         "answer counts as http_error. With `batch` applied to the whole and to each user's answer.",
     )
+    model_version: Annotated[Expression | None, NOT_IN_HASH] = Field(
+        default=None,
+        description="JMESPath to the version of the model that answered. With `batch` applied to each user's answer, and where "
+        "it finds nothing there to the whole.",
+    )
+    model_version_header: Annotated[HeaderText | None, NOT_IN_HASH] = Field(
+        default=None, description="Name of the answer's header that says so, where `model_version` finds nothing."
+    )
     method: Annotated[Literal["GET", "POST"], BeforeValidator(_changes_nothing.func)] = Field(
         default="GET", description="How to ask; both must be safe to repeat."
     )

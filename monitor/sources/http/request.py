@@ -6,6 +6,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -54,6 +55,7 @@ class ListAnswer:
 
     items: object
     scores: object = None
+    version: object = None
 
 
 AnswersByUser = Mapping[str, ListAnswer | RequestFailure]
@@ -76,6 +78,7 @@ class RequestTemplate:
         self._scores = finder(options.scores) if options.scores else None
         self._user = finder(options.user) if options.user else None
         self._error = finder(options.error) if options.error else None
+        self._version = finder(options.model_version) if options.model_version else None
         self._options = options
         self.method = options.method
 
@@ -109,14 +112,17 @@ class RequestTemplate:
             return RequestFailure(
                 CoverageReason.MALFORMED, f"answered {response.status} with {_guess(content, response)}, not JSON"
             )
+        version = self._find_version(answer, response.headers.get(self._options.model_version_header or ""))
         try:
-            return self._read_batch(users, answer) if self._is_batched else {users[0]: self._read_one(users[0], answer)}
+            if self._is_batched:
+                return self._read_batch(users, answer, version)
+            return {users[0]: self._read_one(users[0], answer, version)}
         except NOT_APPLIED:
             which = "answers, items or scores expression" if self._is_batched else "items expression"
             note = f"gave an answer to which the {which} cannot be applied, {shape_of(answer)}"
             return RequestFailure(CoverageReason.MALFORMED, note)
 
-    def _read_one(self, user: str, answer: object) -> ListAnswer | RequestFailure:
+    def _read_one(self, user: str, answer: object, version: object) -> ListAnswer | RequestFailure:
         if failure := self._told_error(answer):
             return failure
         if self._user is not None and user_key(self._user(answer)) != user:
@@ -125,7 +131,13 @@ class RequestTemplate:
         if items is None and answer is not None:
             note = f"has nothing where items says ({self._options.items}), in {shape_of(answer)}"
             return RequestFailure(CoverageReason.MALFORMED, note)
-        return ListAnswer(items, self._scores(answer) if self._scores else None)
+        return ListAnswer(items, self._scores(answer) if self._scores else None, version)
+
+    def _find_version(self, answer: object, usual: object) -> object:
+        found = None
+        with suppress(*NOT_APPLIED):
+            found = self._version and self._version(answer)
+        return usual if found is None else found
 
     def _told_error(self, answer: object) -> RequestFailure | None:
         if self._error is None or not (told := self._error(answer)):
@@ -133,7 +145,7 @@ class RequestTemplate:
         code = f" {told}" if isinstance(told, str | int) and told is not True and is_plain(str(told)) else ""
         return RequestFailure(CoverageReason.HTTP_ERROR, f"answered 200 and tells of an error{code} ({self._options.error})")
 
-    def _read_batch(self, users: Sequence[str], answer: object) -> AnswersByUser | RequestFailure:
+    def _read_batch(self, users: Sequence[str], answer: object, version: object) -> AnswersByUser | RequestFailure:
         if failure := self._told_error(answer):
             return failure
         found, keys = self._answers(answer), list[object]()
@@ -151,7 +163,12 @@ class RequestTemplate:
             note = f"gave {len(found):,} answers where {len(users):,} users were asked for: set user to match them by key"
             return RequestFailure(CoverageReason.MALFORMED, note)
         times, by_key = Counter(keys), dict(zip(keys, found, strict=True))
-        return {user: _NOT_ONCE[times[user] > 1] if times[user] != 1 else self._read_one(user, by_key[user]) for user in users}
+        return {
+            user: self._read_one(user, by_key[user], self._find_version(by_key[user], version))
+            if times[user] == 1
+            else _NOT_ONCE[times[user] > 1]
+            for user in users
+        }
 
 
 _NOT_ONCE = (

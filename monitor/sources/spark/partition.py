@@ -58,7 +58,8 @@ class MeasuredPartition:
         if columns is None:
             return None
         rows = (batch.filter(pc.equal(batch["side"], side)) for batch in held)
-        names = [name for name in (columns.items, columns.item, columns.rank, columns.scores) if name is not None]
+        given = (columns.items, columns.item, columns.rank, columns.scores, columns.model_version)
+        names = [name for name in given if name is not None]
         lists = ({columns.user: batch["key"], **{name: batch[f"{side}_{name}"] for name in names}} for batch in rows)
         return TableLists(options=columns, users=users, k=self.k, where=self.where[side]).pull(lists)
 

@@ -62,7 +62,7 @@ def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any) -> FileSourceOptions:
+def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told: Any) -> FileSourceOptions:
     columns: dict[str, Any] = {"user": [row["user"] for row in rows]}
     if spell is int:
         columns["user"] = [None if not user or "-" not in user else int(user.split("-")[1]) for user in columns["user"]]
@@ -76,7 +76,7 @@ def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any) -> File
         rows, more = [row for row, _, _ in flat], {"item": "item", "rank": "rank"}
     columns |= {name: [row[name] for row in rows] for name in ("country", "tier")}
     WRITERS[path.suffix](pa.table(columns), path)
-    return FileSourceOptions(path=str(path), user="user", **more)
+    return FileSourceOptions(path=str(path), user="user", **more, **told)
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -162,13 +162,16 @@ def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     tmp_path: Path, spill: Path, *, form: str, users: str, kept: str, spell: Any, kind: str
 ) -> None:
     odd = kind == "odd"
-    baseline, candidate, again = (write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3))
+    baseline, candidate, again = (
+        write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=odd), form, spell, model_version="country") for seed in (1, 2, 3)
+    )
     asked = asked_of(baseline)
     if users == "of a file":
         asked = asked_of(write(tmp_path / f"users.{kept}", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell))
     arms = arms_of(baseline, candidate, asked, again)
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
+    assert {"DE", "FR", "IT", "UK"} == (pulled.run.models or {})[Arm.CANDIDATE].users.keys()
     for batch_users in (10_000, 29):
         joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
         assert found(joined) == found(pulled)

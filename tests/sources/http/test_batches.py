@@ -1,6 +1,7 @@
 """Many users a request: how they are asked for, how answers are matched to them, and what becomes of broken ones."""
 
 from collections.abc import Callable
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from monitor.model.rankings import CoverageReason, Pull
 from servers.answering import Respond, answering
 from servers.lists import as_lists, request, source_of
+from servers.webhook import Reply, Request, answer, serve
 
 USERS = tuple(f"u{number}" for number in range(10))
 
@@ -153,3 +155,41 @@ def test_a_server_that_only_fails_is_given_up_after_few_batches() -> None:
     pull = pull_from(respond, *users, method="POST", body={"users": "{users}"}, batch=10, concurrency=2)
     assert pull.failures == dict.fromkeys(users, CoverageReason.SERVER_ERROR)
     assert len(asked) <= 6
+
+
+def versions(user: str, place: int) -> dict[str, object]:
+    """Half of the users are answered by a new model, and one of five by what names none."""
+    told: object = None if place % 5 == 1 else [] if place % 5 == 2 else "v13" if place < 5 else " v12"
+    return {"ids": list_of(user), "model": {"version": told}}
+
+
+@pytest.mark.parametrize("usual", [None, 11])
+def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault(usual: int | None) -> None:
+    answers = {user: versions(user, place) for place, user in enumerate(USERS)}
+    one = {"items": "ids", "model_version": "model.version"}
+    batched: dict[str, Any] = {"method": "POST", "body": {"users": "{users}"}, "batch": 4, "answers": "by", **one}
+    pull = pull_from(
+        lambda _, body: (200, {"by": {u: answers[u] for u in body["users"]}, "model": {"version": usual}}), **batched
+    )
+    alone = pull_from(lambda path, _: (200, answers[path.strip("/")]), path="/{user}", **one)
+
+    assert as_lists(pull).items() == as_lists(alone).items() == LISTS.items()
+    assert alone.versions == {"v13": 3, "v12": 3}
+    assert pull.versions == ({"v13": 3, "v12": 3} if usual is None else {"v13": 3, "v12": 3, "11": 2})
+    wrong = pull_from(lambda path, _: (200, answers[path.strip("/")]), path="/{user}", **one | {"model_version": "abs(ids)"})
+    assert (as_lists(wrong).items(), wrong.versions) == (LISTS.items(), {})
+
+
+def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded() -> None:
+    def reply(asked: Request) -> Reply:
+        number = int(asked.path.strip("/"))
+        return answer(200, {"X-Model": "v" * 500 if number < 200 else f"v{number}"}, b"[1, 2]")
+
+    with contextmanager(serve)() as server:
+        server.respond = reply
+        source = source_of(
+            http={"url": f"{server.url}/{{user}}", "model_version_header": "x-model", "model_version": "nothing"}
+        )
+        pull = source.pull(request(*map(str, range(400))))
+    assert (pull.versions["v" * 97 + "..."], len(pull.versions), sum(pull.versions.values())) == (200, 101, 400)
+    assert pull.versions["(others)"] in (100, 101)

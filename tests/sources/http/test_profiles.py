@@ -46,6 +46,7 @@ def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
     assert asked.headers.items() >= wanted.get("headers", {}).items()
     assert (json.loads(asked.body) if asked.body else None) == wanted.get("body")
     assert as_lists(pull) == recorded["lists"]
+    assert pull.versions == recorded.get("versions", {})
     assert (
         "scores" not in recorded or list(pull.rankings.scores if pull.rankings.scores is not None else ()) == recorded["scores"]
     )

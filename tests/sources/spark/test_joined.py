@@ -99,7 +99,7 @@ def test_spark_finds_what_files_give_to_the_last_bit(
     tmp_path: Path, spark: int, form: str, spell: Any, batch_users: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baseline, candidate, again = (
-        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, spell) for seed in (1, 2, 3)
+        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, spell, model_version="country") for seed in (1, 2, 3)
     )
     listed = write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", spell)
     asked = asked_of(listed)
