@@ -37,7 +37,7 @@ class CoverageReason(StrEnum):
     """Why a user's list is absent or imperfect. A closed set: it becomes a metric label.
 
     ``short`` and ``duplicated`` lists are still compared; a list with any other reason is not. ``too_slow``: no fault of the
-    arm, rankwatch or its machine had no time left for the user.
+    arm, rankwatch or its machine had no time, or no request, left for the user.
     """
 
     MISSING = "missing"

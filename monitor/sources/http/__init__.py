@@ -189,6 +189,12 @@ class HttpSourceOptions(Options):
     max_rate: Annotated[float | None, NOT_IN_HASH] = Field(
         default=None, gt=0, le=1e6, description="How many requests a second that host may get, likewise."
     )
+    requests_a_day: Annotated[int | None, NOT_IN_HASH] = Field(
+        default=None,
+        ge=1,
+        description="How many requests, retries among them, that host may get from midnight to midnight (UTC), from all "
+        "sources that set this. Users beyond are `too_slow`. A daemon that is started again counts anew, as does each command.",
+    )
     timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5), description="Longest time for one request, from connecting to the last byte."
     )

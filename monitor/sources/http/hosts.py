@@ -12,10 +12,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from math import inf, sqrt
 from statistics import quantiles
 
 from monitor.deadline import Deadline
+from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.request import AnswersByUser, RequestFailure
 
@@ -106,8 +108,14 @@ class Breaker:
 class Host:
     """Admits requests, each by the limits of its source, counting those of all sources."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic, sleep: _Sleep = asyncio.sleep) -> None:
-        self._monotonic, self._sleep = monotonic, sleep
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: _Sleep = asyncio.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._monotonic, self._sleep, self._now = monotonic, sleep, now
+        self._day, self._made = date.min, 0  # how many requests that day, of sources that limit them
         self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
         self._knee, self._under_way, self._next_s = Knee(), 0, 0.0
         self._turn, self._left = asyncio.Lock(), asyncio.Event()
@@ -127,6 +135,8 @@ class Host:
                 async with self._turn if options.is_limited else nullcontext():
                     if (refusal := await self._admit(options, deadline)) is not None:
                         return refusal
+            if options.requests_a_day and (refusal := self._spend(options.requests_a_day)) is not None:
+                return refusal
             self._under_way += 1
             begun_s = self._monotonic()
             try:
@@ -160,6 +170,17 @@ class Host:
                 return self._pause
             await self._sleep(pause_s * random.uniform(1, 1.1))  # noqa: S311 - jitter
         self._next_s = max(self._next_s, self._monotonic()) + apart_s
+        return None
+
+    def _spend(self, most: int) -> RequestFailure | None:
+        """Count a request of this day, or tell that it had all of its requests."""
+        if (today := datetime.fromtimestamp(self._now(), UTC).date()) > self._day:
+            self._day, self._made = today, 0
+        if self._made >= most:
+            until = f"{self._day + timedelta(days=1)} 00:00 UTC"
+            note = f"was not asked: it had the {most:,} requests of requests_a_day, and is asked again from {until} on"
+            return RequestFailure(CoverageReason.TOO_SLOW, note)
+        self._made += 1
         return None
 
     def _put_off(self, failure: RequestFailure) -> None:

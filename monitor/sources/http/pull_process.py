@@ -102,7 +102,8 @@ def pull_in_place(options: HttpSourceOptions, request: PullRequest, pull_here: C
     """The pull of a process of its own; ``pull_here`` where there is none that works, or it ended in the midst."""
     deadline, host = Deadline.after(request.timeout_s), options.host
     with _lock:
-        process = None if _limited_here[host] else _living()
+        # What was counted of a day must outlive the other process, which ends when it is idle.
+        process = None if options.requests_a_day or _limited_here[host] else _living()
         _limited_here[host] += (is_counted := process is None and options.is_limited)
     try:
         if process is not None:

@@ -5,6 +5,7 @@ import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from servers.saturated import CAPACITY, seconds_for
 
 USERS = [f"u{number}" for number in range(60)]
 OK: dict[str, Any] = {}
+TWICE_A_DAY = {"url": "http://recs/{user}", "requests_a_day": 2}
 LIMITED = RequestFailure(CoverageReason.RATE_LIMITED, "answered 429", is_retried=True, retry_after_s=7200)
 
 
@@ -114,6 +116,36 @@ def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(r
     assert len(pull.rankings) == 1
     assert set(pull.failures.values()) == {CoverageReason.TOO_SLOW}
     assert "raise deadline or max_rate or max_in_flight" in pull.notes[CoverageReason.TOO_SLOW]
+
+
+def test_when_the_requests_of_a_day_are_spent_nobody_is_asked_until_midnight_whatever_source_spent_them(
+    recommender: Recommender,
+) -> None:
+    sources = [source_of(http={"url": f"{recommender.url}&model={name}", "requests_a_day": 80}) for name in "ab"]
+    first, second = (source.pull(request(*USERS)) for source in sources)
+    assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (60, 20, 80)
+    assert second.failures == dict.fromkeys(second.failures, CoverageReason.TOO_SLOW)
+    told = f"127.0.0.1:{recommender.port} was not asked: it had the 80 requests of requests_a_day, and is asked again from 20"
+    assert second.notes[CoverageReason.TOO_SLOW].startswith(told)
+
+
+def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_begins_none() -> None:
+    clock = Clock()
+    clock.now_s = datetime(2026, 3, 10, 23, 59, tzinfo=UTC).timestamp()
+    host, options = Host(now=lambda: clock.now_s), HttpSourceOptions.model_validate(TWICE_A_DAY)
+
+    async def answer() -> Any:
+        return OK
+
+    def asked(minutes: int) -> list[Any]:
+        clock.now_s += 60 * minutes
+        return [asyncio.run(host.ask(answer, "", options, Deadline.after(60))) for _ in range(3)]
+
+    before, after, set_back = asked(0), asked(1), asked(-1)
+    assert before[:2] == after[:2] == [OK, OK]
+    assert "asked again from 2026-03-11 00:00 UTC on" in before[2].note
+    assert [each.note for each in set_back] == [after[2].note] * 3
+    assert "asked again from 2026-03-12 00:00 UTC on" in after[2].note
 
 
 def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recommender) -> None:

@@ -63,6 +63,8 @@ def test_pulls_stay_with_a_limited_one_of_their_host(recommender: Recommender, m
         source.pull(request("b", timeout_s=0.1))
         assert not pulled
         first.result()
+    source_of(http={"url": recommender.url, "requests_a_day": 1}).pull(request("d"))  # its requests are counted here
+    assert not pulled
     source.pull(request("c"))
     assert pulled == ["elsewhere"]
 
