@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+USER_AGENT = f"rankwatch/{__version__}"  # of every request over HTTP
 
 _FRAMES = ("compare", "compare_many", "plot_pair", "plot_scores", "summarize")
 

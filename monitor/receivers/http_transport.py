@@ -19,7 +19,9 @@ from urllib3 import BaseHTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from monitor import USER_AGENT
 from monitor.deadline import Deadline, interrupt_when_given_up
+from monitor.link_local import refuse_link_local
 
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """What requests, urllib3 and the standard library raise when there is no answer."""
@@ -60,13 +62,14 @@ class HttpExchange:
 
     def perform(self) -> None:
         """Send the request and read its answer. To be called in the background: it is cut once nobody waits for it."""
-        own = {"Accept-Encoding": "identity", "User-Agent": "rankwatch"}
+        own = {"Accept-Encoding": "identity", "User-Agent": USER_AGENT}
         data = self.body if self.body.getbuffer() else None  # an empty stream would be sent in chunks
         request = requests.Request(self.method, self.url, headers={**own, **self.headers}, data=data).prepare()
         with closing(self._connection()) as connection:
             # Half the time for each address of the name, so that one that is dead leaves time for another.
             connection.timeout = self.deadline.remaining_s / 2
             connection.connect()
+            refuse_link_local(connection.sock.getpeername()[0])  # nothing was sent yet
             sock = connection.sock  # the connection forgets it once it knows that the answer ends it
             with interrupt_when_given_up(partial(sock.shutdown, socket.SHUT_RDWR)):
                 connection.timeout = self.deadline.remaining_s

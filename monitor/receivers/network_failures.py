@@ -5,12 +5,14 @@ import ssl
 from collections.abc import Iterator, Mapping
 
 from monitor.deadline import OverdueError
+from monitor.link_local import LinkLocalError
 
 _CAUSES: Mapping[type[Exception], str] = {
     ssl.SSLCertVerificationError: "has no certificate that can be trusted: check its host, or give its authority as ca_file",
     ssl.SSLError: "did not speak TLS: check its port, and whether it takes TLS there",
     socket.gaierror: "has a host name that cannot be resolved: check it",
     ValueError: "has a host name that cannot be resolved: check it",  # also of names that cannot be asked for
+    LinkLocalError: "has a link-local address, or that of a cloud's metadata, to which nothing is sent: check its host",
     ConnectionRefusedError: "refused the connection: check that it runs and listens there",
 }
 """By what lies beneath an error, the first that is found."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT
+from monitor import link_local
 from monitor.errors import DeliveryError
 from monitor.model.instants import retry_after_s
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
@@ -42,6 +43,14 @@ def test_it_posts_and_returns_the_status_and_headers(collector: webhook.Collecto
     (request,) = collector.requests
     assert (request.method, request.path, request.body, request.headers["X-One"]) == ("POST", "/a?b=c", b"hello", "1")
     assert request.headers["Accept-Encoding"] == "identity"
+
+
+def test_nothing_is_sent_to_where_clouds_give_out_credentials(
+    collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
+    assert "link-local address, or that of a cloud's metadata, to which nothing is sent" in str(failure(collector.url))
+    assert not collector.requests
 
 
 def trickle_chunk_size(collector: webhook.Collector, sock: socket.socket) -> None:

@@ -180,6 +180,11 @@ class HttpSourceOptions(Options):
     key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None, description="PEM file of its key, without a password; left out where `cert_file` holds it too."
     )
+    allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
+        default=False,
+        description="Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or others where "
+        "clouds give out a machine's credentials. Private addresses may be asked in any case.",
+    )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512, description="Most requests under way at once.")
     max_in_flight: Annotated[Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH] = Field(
         default=None,

@@ -16,9 +16,11 @@ from urllib.parse import quote
 import aiohttp
 from aiohttp import ClientHandlerType, ClientMiddlewareType, ClientRequest, ClientResponse
 
+from monitor import USER_AGENT
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.sources.http import AuthOptions, AwsOptions, HmacOptions, OAuth2Options
+from monitor.sources.http.connection_pool import open_socket
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _MARGIN_S = 30.0
@@ -114,7 +116,11 @@ class AccessTokens:
                 try:
                     self._held, life_s = await self._fetched()
                 except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                    why = str(error) if isinstance(error, TokenError) else f"gave no answer ({type(error).__name__})"
+                    why = (
+                        str(error)
+                        if isinstance(error, TokenError)
+                        else f"gave no answer ({getattr(error, 'strerror', None) or type(error).__name__})"
+                    )
                     self._held, life_s = TokenError(why), _FAILED_S
                 self._ends_at = time.monotonic() + life_s
         if isinstance(self._held, TokenError):
@@ -125,11 +131,12 @@ class AccessTokens:
         """A token as it is sent, and for how many seconds it is good."""
         options = self._options
         client = f"{quote(options.client_id, safe='')}:{quote(options.client_secret.get_secret_value(), safe='')}"
-        headers = {"Authorization": f"Basic {base64.b64encode(client.encode()).decode()}"}
+        headers = {"User-Agent": USER_AGENT, "Authorization": f"Basic {base64.b64encode(client.encode()).decode()}"}
         form = {"grant_type": "client_credentials", "scope": options.scope, "audience": options.audience}
         sent = {name: value for name, value in form.items() if value is not None}
+        connector = aiohttp.TCPConnector(socket_factory=open_socket)
         async with (
-            aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session,
+            aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT, headers=headers) as session,
             session.post(options.token_url, data=sent, ssl=self._tls or True, allow_redirects=False) as response,
         ):
             match await response.json(content_type=None) if response.status == HTTPStatus.OK else None:

@@ -8,18 +8,22 @@ each set of trusted authorities has connections of its own.
 import asyncio
 import atexit
 import os
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
+from aiohttp.connector import AddrInfoType
 
 from monitor.errors import SourceError
+from monitor.link_local import refuse_link_local
 
 T = TypeVar("T")
 
@@ -32,6 +36,17 @@ _RESOLVERS = 256
 _LOOK_S = 2.0
 _MANY = 4
 """Pulls at once that one run alone does not make."""
+
+
+MAY_BE_LINK_LOCAL = ContextVar("MAY_BE_LINK_LOCAL", default=False)
+"""Of the pull at hand."""
+
+
+def open_socket(info: AddrInfoType) -> socket.socket:
+    """A socket for a connection to this address, whatever name led there; LinkLocalError where it may not be asked."""
+    if not MAY_BE_LINK_LOCAL.get():
+        refuse_link_local(info[4][0])
+    return socket.socket(*info[:3])
 
 
 class _PullLoop:
@@ -60,7 +75,9 @@ class _PullLoop:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # Each pull bounds its own requests by ``concurrency``.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S, ttl_dns_cache=_ADDRESS_S),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=_IDLE_S, ttl_dns_cache=_ADDRESS_S, socket_factory=open_socket
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),  # one user's session must not colour another's list
                 auto_decompress=False,  # read_body inflates, no further than max_bytes
             )

@@ -23,14 +23,16 @@ from typing import Any
 import aiohttp
 from multidict import CIMultiDict
 
+from monitor import USER_AGENT
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError
+from monitor.link_local import LinkLocalError
 from monitor.model.instants import retry_after_s
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.authentication import TokenError, authentication
-from monitor.sources.http.connection_pool import run_pull, trust
+from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
 from monitor.sources.http.hosts import HOSTS
 from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
@@ -152,6 +154,7 @@ class _HttpPull:
 
     async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
+        MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter: pulls of one slot begin apart
         self._pace, self._host = PullPace(self._count), HOSTS[self._options.host]
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
@@ -282,7 +285,7 @@ class _HttpPull:
 def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> dict[str, Any]:
     """What every request of a source is made with."""
     limit_s = options.timeout.total_seconds()
-    headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "rankwatch"}
+    headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": USER_AGENT}
     headers |= {name: value.get_secret_value() for name, value in options.headers.items()}
     if options.token:
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
@@ -327,6 +330,9 @@ def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
             is_retried = False
         case aiohttp.ClientSSLError():
             note = "did not complete the TLS handshake"
+        case aiohttp.ClientConnectorError(os_error=LinkLocalError()):
+            note = f"was not asked: {error.strerror}, see allow_link_local"
+            is_retried = False
         case aiohttp.ClientConnectorDNSError():
             note = "is a name that DNS could not resolve"
         case aiohttp.ClientResponseError() | ValueError():

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from monitor import USER_AGENT
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.http import authentication
 from servers.answering import answering
@@ -50,6 +51,7 @@ def test_a_token_is_fetched_once_for_all_users_and_pulls() -> None:
     asked = server.seen[0]
     assert (asked.target, server.tokens) == ("/token", 1)
     assert parse_qs(asked.body.decode()) == {"grant_type": ["client_credentials"], "scope": ["recs.read"]}
+    assert {each.headers["user-agent"] for each in server.seen} == {USER_AGENT}
     assert b64decode(asked.headers["authorization"].removeprefix("Basic ")) == b"me:canary%3A%25"
     assert len(as_lists(first)) == len(as_lists(second)) == len(USERS)
 

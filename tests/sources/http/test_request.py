@@ -1,13 +1,16 @@
 """How users are asked over HTTP: addresses, bodies, headers, certificates, selection of items."""
 
 import json
+import socket
 import ssl
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from monitor import USER_AGENT, link_local
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
@@ -54,6 +57,33 @@ def test_headers_and_token_are_sent(recommender: Recommender, tmp_path: Path) ->
 
     sent = recommender.asked[0].headers
     assert (sent["authorization"], sent["x-env"], sent["x-key"]) == ("Bearer t0ken", "prod", "k-from-file")
+    assert sent["user-agent"] == USER_AGENT == "rankwatch/" + version("rankwatch")
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "metadata.google.internal"]
+)
+def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_there(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 80))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
+    token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
+    for options in ({"url": f"http://{host}/{{user}}"}, {"url": "http://127.0.0.1:9/{user}", "auth": {"oauth2": token}}):
+        pull = source_of(http=options).pull(request("u"))
+        told = pull.notes[CoverageReason.UNREACHABLE].removesuffix(", see allow_link_local")
+        assert "was not asked: " in told
+        assert told.rstrip(")").endswith("is link-local or a cloud's metadata service")
+
+
+def test_link_local_addresses_are_asked_where_the_source_allows_them(
+    recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
+    refused, allowed = (
+        source_of(http={"url": recommender.url, "allow_link_local": each}).pull(request("u")) for each in (False, True)
+    )
+    assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
 def test_items_are_selected_by_jmespath(recommender: Recommender) -> None:
