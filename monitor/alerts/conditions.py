@@ -21,7 +21,6 @@ _CLEAR_WORDS = {
     Condition.STALE: "a run has succeeded",
 }
 
-
 JUST_AFTER = timedelta(microseconds=1)
 """What is judged between runs belongs just after the newest slot that counts, so that any later run moves it on."""
 MOVED = 0.02

@@ -21,7 +21,6 @@ GROUP_FOR = timedelta(days=1)
 MOST_PERIODS = 7
 """An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
 
-
 _CARRIED = 0.2
 """A segment carries a change alone if that of the other users is at most this share of its own, per user."""
 _GROWN = 2.0

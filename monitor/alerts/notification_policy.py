@@ -24,7 +24,6 @@ _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_CHARACTERS = 1000
 
-
 NEVER_SENT = "its start was never sent"
 ENDED_UNSENT = "it ended before its start was sent"
 ELSEWHERE = "routed to other receivers"

@@ -34,7 +34,6 @@ _LACK_WORDS = {
     Lack.FIRST_DIFFERS: "put another item first for",
 }
 
-
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
 but not where the level that is expected is the newest one."""

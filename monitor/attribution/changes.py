@@ -21,7 +21,6 @@ _TOP = 3
 _LISTED = 10
 _LEFT = 0.02
 
-
 Kinds: TypeAlias = npt.NDArray[np.int8]
 CHANGES = tuple(Change)
 

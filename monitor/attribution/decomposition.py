@@ -29,7 +29,6 @@ _SURE = 4.0
 # How much of a drop must be a segment's own before it is named: 0 where all fell alike, 1 where nobody else fell.
 _CONCENTRATED = 0.2
 
-
 AND = " and "
 """Stands between the names of two segments whose common users are meant."""
 # Share of those hit that a segment must hold before it is named, and how much better it must tell them than all users do.

@@ -22,7 +22,6 @@ _LEAST_LOST = 0.005
 _SURE = 4.0
 _HELD = 0.8
 
-
 _LEAST_USERS = 5
 # Largest segments that are searched by themselves.
 _SEARCHED = 100

@@ -37,7 +37,6 @@ _POPULAR = 0.5
 
 _WITHOUT_PAST = "No earlier lists to hold this against."
 
-
 MOST_ITEMS = 3
 """Items of each kind that a message has room for."""
 

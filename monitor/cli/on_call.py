@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from monitor.model.alerts import AlertState, Transition
-    from monitor.model.notifications import DeliveryRecord, Silence
+    from monitor.model.notifications import Delivery, Silence
 
 _STATE_COLUMNS = "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
 _STATE_FIELDS = (
@@ -309,7 +309,7 @@ def try_receivers(
         raise typer.Exit(DELIVERY_EXIT)
 
 
-def _delivery_dict(record: DeliveryRecord) -> dict[str, object]:
+def _delivery_dict(record: Delivery) -> dict[str, object]:
     change = record.transition
     return {
         "receiver": record.receiver,

@@ -25,29 +25,18 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One transition owed to one receiver, under a lease."""
+    """One transition owed to one receiver, and how it stands."""
 
     id: int
     transition_id: int
     receiver: str
-    attempts: int  # made before this one
+    attempts: int  # made so far
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
     may_be_known: bool = False  # an earlier attempt was not recorded: the process died, or the answer did not come
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryRecord:
-    """How one delivery stands, for people who ask why a receiver was notified or not."""
-
-    receiver: str
-    transition: Transition
-    status: DeliveryStatus
-    attempts: int
-    reason: str | None  # why it is held, failed, was given up or dropped
-    next_attempt_at: datetime | None  # None once it is settled
-    settled_at: datetime | None
-    may_be_known: bool
+    reason: str | None = None  # why it is held, failed, was given up or dropped
+    next_attempt_at: datetime | None = None  # None once it is settled
+    settled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

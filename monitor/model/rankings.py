@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 ALL = "all"  # name of the segment that stands for all users: everybody in the panel but those added for a segment's minimum
 
-
 # Weights within these can be multiplied by each other four times over, as measures do, and summed up.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
 

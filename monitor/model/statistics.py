@@ -14,7 +14,6 @@ _SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
 _DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
 _LACK = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
-
 CHURN = "self_churn"
 """The arm metric of how much of each list was replaced since the last run."""
 
@@ -108,7 +107,6 @@ class Lack(StrEnum):
 
 
 TRAITS = frozenset({Lack.SHARED, Lack.UNCHANGED, Lack.REVERSED, Lack.FIRST_DIFFERS})
-
 
 _BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
 _REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values(), {CoverageReason.TOO_SLOW})}

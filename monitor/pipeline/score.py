@@ -24,7 +24,6 @@ _NOT_KNOWN = {
     Need.ITEM_WEIGHTS: "the weights of items are not known",
 }
 
-
 HELD_USERS = 1_000_000
 """Most users whose scores are held in memory; those of more wait in a spool."""
 GIVEN_USERS = 100_000

@@ -12,7 +12,7 @@ from typing import Protocol
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory, MemoryRequest
-from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, FiringSnapshot, Notification, Silence
+from monitor.model.notifications import Briefing, Delivery, FiringSnapshot, Notification, Silence
 from monitor.model.pages import FiringChange, IncidentHistory, SegmentMeans, SeriesKey, SeriesPoint, UserLists, UserRun
 from monitor.model.rankings import CoverageRow
 from monitor.model.retention import Cutoffs, DataKind, Pruned
@@ -324,7 +324,7 @@ class Outbox(Protocol):
     def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
         """Give up deliveries to receivers that are not among the known ones; how many are dead now."""
 
-    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
+    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
         """Deliveries that wait for this receiver (for all with None), the oldest ``limit`` in the order they were stored.
 
         Before these the newest ``settled`` that were given up or dropped, oldest first.

@@ -22,7 +22,6 @@ LEAST_OF_SAMPLING = 0.5
 """Of its sampling variance a series has at least this. A fixed panel may vary less than its sampling error says, but a rare
 share that has been 0 in every run so far is not known to be 0."""
 
-
 LEAST_P = 1e-300
 """Keeps z finite, at 37."""
 MOST_DF = 1e6

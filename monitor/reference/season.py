@@ -18,7 +18,6 @@ LEAST_GAIN = 0.15
 DOUBTED = 8
 """Runs of a phase from which on it is believed, more than not, that these vary more than others."""
 
-
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""

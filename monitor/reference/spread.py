@@ -19,7 +19,6 @@ LEAST_RUNS_FOR_OUTLIERS = 5
 # At most one run in four (but always one) may be bad; with more, values alone do not distinguish bad from normal.
 MOST_REJECTED = 4
 
-
 # Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides.
 LEAST_BETWEEN = 0.1
 LEAST_VARIANCE = 1e-6

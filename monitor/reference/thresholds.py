@@ -19,7 +19,6 @@ from monitor.reference.prediction import Reference, predict
 SAFETY = 5.0
 SHARE_OF_ALL = 0.5
 
-
 USUALLY, NEARLY_ALWAYS = 0.5, 0.95
 # Student's t is normal from there on to four figures.
 _NORMAL_DF = 1e4

@@ -34,7 +34,6 @@ _ROUNDING = 1e-9
 # By how much the scores that are due have to exceed the users not drawn yet before that is no rounding.
 _IMPOSSIBLE = 1e-6
 
-
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
 """From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
 WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1, 14)) for place in range(1, 14))

@@ -13,6 +13,7 @@ from monitor.model.pages import UserLists
 from monitor.model.rankings import Arm
 from monitor.model.rules import METRIC_LABELS, RuleKind
 from monitor.model.runs import KeptLists, RunResult, RunStatus
+from monitor.storage.run_results import newest_ok
 from monitor.storage.tables.alert_tables import alert_states, transitions
 from monitor.storage.tables.run_tables import kept_lists, runs
 from monitor.storage.transactions import Database
@@ -80,9 +81,8 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
 
 def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
     """The newest ok run of an earlier slot that kept its lists."""
-    is_earlier = and_(runs.c.comparison == comparison, runs.c.scheduled_for < before, runs.c.status == RunStatus.OK)
-    newest = select(runs.c.id).where(is_earlier, HAS_LISTS).order_by(runs.c.scheduled_for.desc()).limit(1)
-    return connection.scalar(newest)
+    found: int | None = connection.scalar(newest_ok(comparison, runs.c.scheduled_for < before, HAS_LISTS).limit(1))
+    return found
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:

@@ -32,7 +32,6 @@ LONGEST_GAP = timedelta(days=8)
 _SKEW = timedelta(hours=1)
 _ADVICE = "correct the clock; if it is right, old rows are deleted again once runs have been stored for two days"
 
-
 _TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
 _NAMES = {
     DataKind.SCORES: ("scores",),

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bi
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State, Transition
 from monitor.model.explanation import ExampleLists
-from monitor.model.notifications import Briefing, Delivery, DeliveryRecord, DeliveryStatus, FiringSnapshot, Notification
+from monitor.model.notifications import Briefing, Delivery, DeliveryStatus, FiringSnapshot, Notification
 from monitor.model.runs import EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
@@ -59,6 +59,8 @@ _COLUMNS = (
     deliveries.c.attempts,
     deliveries.c.may_be_known,
     deliveries.c.reason.label("last_reason"),
+    deliveries.c.next_attempt_at,
+    deliveries.c.settled_at,
     transitions,
 )
 
@@ -182,8 +184,8 @@ class SqlOutbox:
             record_outcomes(connection, [Notification(delivery_id=each, at=now, **dead) for each in ids])
         return len(ids)
 
-    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
-        query = _select(*_COLUMNS, deliveries.c.next_attempt_at, deliveries.c.settled_at)
+    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
+        query = _select(*_COLUMNS)
         if receiver is not None:
             query = query.where(deliveries.c.receiver == receiver)
         given_up = query.where(deliveries.c.status.in_(_GIVEN_UP))
@@ -191,7 +193,7 @@ class SqlOutbox:
         oldest = query.where(_IS_WAITING).order_by(deliveries.c.id).limit(limit)
         with self._database.read() as connection:
             rows = [*reversed(connection.execute(newest).all()), *connection.execute(oldest)]
-        return tuple(_delivery_record(row) for row in rows)
+        return tuple(map(_delivery, rows))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
@@ -217,20 +219,16 @@ class SqlOutbox:
 def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
     """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile."""
     stored = _lock(connection, [each.delivery_id for each in found])
-    for each in found:
-        if each.delivery_id not in stored:
-            msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
-            raise DatabaseError(msg)
+    if missing := {note.delivery_id for note in found} - stored.keys():
+        msg = f"no delivery {min(missing)} to record a notification for: it was deleted by hand"
+        raise DatabaseError(msg)
+    moves = [(stored[note.delivery_id], note) for note in found]
     # The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
-    news = [each for each in found if _is_news(stored[each.delivery_id], each)]
-    if news:
-        connection.execute(notifications.insert(), [to_row(each, notifications, attempted_at=each.at) for each in news])
-    if waiting := [each for each in found if stored[each.delivery_id].status in WAITING]:
-        connection.execute(_MOVE, [_moved(each) for each in waiting])
-    _deliver_to_fallbacks(
-        connection,
-        [(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None],
-    )
+    if news := [to_row(note, notifications, attempted_at=note.at) for row, note in moves if _is_news(row, note)]:
+        connection.execute(notifications.insert(), news)
+    if waiting := [(row, note) for row, note in moves if row.status in WAITING]:
+        connection.execute(_MOVE, [_moved(note) for _, note in waiting])
+    _deliver_to_fallbacks(connection, [(row.transition_id, note.fallback, note.at) for row, note in waiting if note.fallback])
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
@@ -358,9 +356,5 @@ def _refused(connection: Connection, comparison: str, keys: Iterable[str]) -> fr
 
 
 def _delivery(row: Row[Any]) -> Delivery:
-    return from_row(Delivery, row, id=row.delivery_id, transition_id=row.id, transition=transition_of_row(row))
-
-
-def _delivery_record(row: Row[Any]) -> DeliveryRecord:
-    again = row.next_attempt_at if row.status in WAITING else None
-    return from_row(DeliveryRecord, row, transition=transition_of_row(row), reason=row.last_reason, next_attempt_at=again)
+    told = {"id": row.delivery_id, "transition_id": row.id, "transition": transition_of_row(row), "reason": row.last_reason}
+    return from_row(Delivery, row, **told, next_attempt_at=row.next_attempt_at if row.status in WAITING else None)

@@ -19,7 +19,7 @@ from monitor.storage.column_types import unescape
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
 from monitor.storage.rows import from_row, is_sqlite
-from monitor.storage.run_results import coverage_of, explanations_of
+from monitor.storage.run_results import coverage_of, explanations_of, newest_ok
 from monitor.storage.tables.alert_tables import deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import evidence, expectations, metrics, runs, score_places, scores, summaries
 from monitor.storage.transactions import Database
@@ -77,7 +77,7 @@ class SqlPageStore:
 
     def segments(self, comparison: str, metric: str, *, until: datetime, runs: int) -> tuple[SegmentMeans, ...]:
         with self._database.read() as connection:
-            ids = [row.id for row in connection.execute(_newest_ok(comparison, until, runs))][::-1]
+            ids = connection.scalars(_newest_ok(comparison, until, runs)).all()[::-1]
             # Each name comes once a run: it is taken as it is stored, and read once.
             stored = type_coerce(summaries.c.segment, Text)
             query = select(summaries.c.run_id, stored, summaries.c.mean, summaries.c.n)
@@ -176,9 +176,8 @@ def _point(row: Row[Any]) -> SeriesPoint:
     return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)
 
 
-def _newest_ok(comparison: str, until: datetime, most: int) -> Select[tuple[int]]:
-    is_ok = and_(runs.c.comparison == comparison, runs.c.status == RunStatus.OK, runs.c.scheduled_for <= until)
-    return select(runs.c.id).where(is_ok).order_by(runs.c.scheduled_for.desc()).limit(most)
+def _newest_ok(comparison: str, until: datetime, most: int) -> Select[Any]:
+    return newest_ok(comparison, runs.c.scheduled_for <= until).limit(most)
 
 
 def _scores_of_user(connection: Connection, comparison: str, user: str, until: datetime, most: int) -> Select[Any]:

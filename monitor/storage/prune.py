@@ -55,7 +55,6 @@ _RUNS_AT_ONCE = 20
 _SERIES = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
-
 SETTLING = timedelta(hours=1)
 """A run may be stored so long after it ended: days that changed more recently are rolled up once more."""
 FINAL = datetime(9999, 1, 1, tzinfo=UTC)

@@ -35,7 +35,6 @@ _COLUMNS = {
 }
 """Columns that have another name than their field; where a table has a column of the field's own name, that is it."""
 
-
 _Value = TypeVar("_Value")
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
 IN_LIST = 10_000

@@ -206,13 +206,8 @@ def _last_ok(request: MemoryRequest) -> Select[Any]:
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
     """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
-    is_past = and_(
-        runs.c.comparison == request.comparison,
-        runs.c.status == RunStatus.OK,
-        runs.c.config_hash == request.config_hash,
-        runs.c.scheduled_for < request.before,
-    )
-    query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
+    is_past = (runs.c.config_hash == request.config_hash, runs.c.scheduled_for < request.before)
+    query = run_results.newest_ok(request.comparison, *is_past).limit(limit)
     return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
 
 
@@ -273,8 +268,8 @@ def _newest_finished(connection: Connection, comparison: str, until: datetime | 
 
 def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectation, ...]) -> LatestRun:
     is_of_it = runs.c.comparison == record.run.comparison
-    ok = select(runs.c.scheduled_for, runs.c.finished_at).where(is_of_it, runs.c.status == RunStatus.OK)
-    ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
+    ok = run_results.newest_ok(record.run.comparison).with_only_columns(runs.c.scheduled_for, runs.c.finished_at)
+    ok_slot, ok_at = connection.execute(ok.limit(1)).first() or (None, None)
     waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
     is_late = and_(IS_END, transitions.c.scheduled_for.between(record.run.slot - timedelta(days=7), record.run.slot))
     ends = select(transitions).where(transitions.c.comparison == record.run.comparison, is_late)
@@ -297,9 +292,6 @@ def _recent(connection: Connection, record: RunRecord) -> tuple[tuple[datetime, 
     if metric is None:
         return ()
     of_all = and_(summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric)
-    is_ok = and_(runs.c.comparison == record.run.comparison, runs.c.status == RunStatus.OK)
-    query = select(runs.c.scheduled_for, summaries.c.mean).outerjoin(summaries, of_all)
-    newest = (
-        query.where(is_ok, runs.c.scheduled_for <= record.run.slot).order_by(runs.c.scheduled_for.desc()).limit(RECENT_RUNS)
-    )
-    return tuple((slot, mean) for slot, mean in reversed(connection.execute(newest).all()))
+    newest = run_results.newest_ok(record.run.comparison, runs.c.scheduled_for <= record.run.slot).limit(RECENT_RUNS)
+    means = newest.with_only_columns(runs.c.scheduled_for, summaries.c.mean).outerjoin(summaries, of_all)
+    return tuple((slot, mean) for slot, mean in reversed(connection.execute(means).all()))

@@ -1,7 +1,5 @@
 """What a run measured, its split and explanation too, as rows of the tables that belong to it, and back as dataclasses."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict
@@ -9,16 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, lru_cache, partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, Table, delete, select
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, select
 
 from monitor.model.alerts import Expectation, Standstill
 from monitor.model.explanation import Explanation, PartMeans, Split
 from monitor.model.instants import format_instant
 from monitor.model.memory import PARTS, Lesson, to_lessons
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Histogram, RunResult, Summary
+from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Histogram, RunResult, RunStatus, Summary
 from monitor.storage.partitions import of_run
 from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables.metadata import metadata
@@ -30,6 +29,7 @@ from monitor.storage.tables.run_tables import (
     expectations,
     explanations,
     lessons,
+    runs,
     splits,
     stages,
     standstills,
@@ -46,8 +46,6 @@ _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 RUN_TABLES: tuple[Table, ...] = tuple(table for table in reversed(metadata.sorted_tables) if "run_id" in table.c)
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
-
-
 _HABITS = "habits"
 
 
@@ -58,15 +56,16 @@ def replace_results(connection: Connection, result: RunResult) -> None:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
     _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
     rows = result.coverage.rows if result.coverage else ()
+    reasons = [
+        {"segment": row.segment, "arm": arm, "reason": reason, "users": users}
+        for row in rows
+        for (arm, reason), users in row.reasons.items()
+    ]
     _put(connection, coverage, run_id, [to_row(row, coverage, position=position) for position, row in enumerate(rows)])
-    _put(connection, coverage_reasons, run_id, [reason for row in rows for reason in _reason_rows(row)])
+    _put(connection, coverage_reasons, run_id, reasons)
     put_summaries(connection, run_id, result.summaries)
-    _put(
-        connection,
-        arm_scores,
-        run_id,
-        [to_row(each, arm_scores, position=position) for position, each in enumerate(result.arm_scores)],
-    )
+    of_arms = [to_row(each, arm_scores, position=position) for position, each in enumerate(result.arm_scores)]
+    _put(connection, arm_scores, run_id, of_arms)
     _put(connection, expectations, run_id, [to_row(each, expectations) for each in result.expectations])
     _put(connection, standstills, run_id, [to_row(each, standstills) for each in result.standstills])
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
@@ -79,6 +78,12 @@ def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary],
     """Insert summaries of the run, in this order, from position ``first`` on."""
     _put(connection, summaries, run_id, [_summary_row(position, each) for position, each in enumerate(found, start=first)])
     _put(connection, statistics, run_id, [row for each in found for row in _statistic_rows(each)])
+
+
+def newest_ok(comparison: str, *which: ColumnElement[bool]) -> Select[Any]:
+    """Number and slot of the comparison's ok runs for which all of this holds, the newest first."""
+    is_ok = (runs.c.comparison == comparison, runs.c.status == RunStatus.OK)
+    return select(runs.c.id, runs.c.scheduled_for).where(*is_ok, *which).order_by(runs.c.scheduled_for.desc())
 
 
 def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
@@ -158,12 +163,6 @@ def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mappi
         connection.execute(table.insert(), owned)
 
 
-def _reason_rows(row: CoverageRow) -> list[dict[str, object]]:
-    return [
-        {"segment": row.segment, "arm": arm, "reason": reason, "users": users} for (arm, reason), users in row.reasons.items()
-    ]
-
-
 def _summary_row(position: int, summary: Summary) -> dict[str, object]:
     low, high = summary.histogram.low, summary.histogram.high
     counts = [int(count) for count in summary.histogram.counts]
@@ -215,10 +214,6 @@ def _parse_about(about: str) -> _About:
     return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))
 
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-
 def store_explanation(connection: Connection, result: RunResult) -> None:
     """Insert the run's split and explanation, those that it has."""
     run_id, split, explanation = result.claim.run_id, result.split, result.explanation
@@ -260,6 +255,4 @@ def _explanation(sentence: str, details: Any) -> Explanation | None:  # noqa: AN
 
 @cache
 def _reader() -> TypeAdapter[Explanation]:
-    from pydantic import TypeAdapter
-
     return TypeAdapter(Explanation)

@@ -31,7 +31,6 @@ from monitor.settings.translation import to_comparison, to_schedule
 AT_ONCE = 100
 """Runs whose summaries are in memory at once."""
 
-
 STATISTICS = ("mean", "p05")
 _STEPS = 10_000
 _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)

@@ -38,7 +38,6 @@ DRAIN_S = 30.0
 DATABASE_PATIENCE_S = 10.0
 """How long a one-shot command waits for a database that is away."""
 
-
 TIMEOUT_S = 10.0
 """How long one group may take from first to last byte."""
 

@@ -27,7 +27,6 @@ from monitor.settings.configuration import RetentionOptions
 ROUNDS = 20
 """In how many refreshes each comparison is read anew although nothing says that it changed: old runs may have been deleted."""
 
-
 REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
 PRUNE = timedelta(hours=1)

@@ -183,7 +183,6 @@ kept_lists = table_of_runs(
 )
 """Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_parquet`."""
 
-
 leases = Table(
     "leases",
     metadata,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from monitor.model.alerts import AlertState, State, Transition, normal_band
 from monitor.model.comparison import Comparison
-from monitor.model.notifications import DeliveryRecord
+from monitor.model.notifications import Delivery
 from monitor.model.rankings import ALL
 from monitor.model.rules import LearnedLimit, Learning, Severity
 from monitor.model.runs import LatestRun, RunStatus
@@ -177,7 +177,7 @@ class DaemonPage:
     sizes: Mapping[str, int]
     pending: Mapping[str, tuple[int, float]]
     held: Mapping[str, tuple[int, float]]
-    deliveries: tuple[DeliveryRecord, ...]
+    deliveries: tuple[Delivery, ...]
     at: datetime
 
 
