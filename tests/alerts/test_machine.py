@@ -110,15 +110,6 @@ def test_with_for_one_quiet_goes_straight_to_firing() -> None:
     assert [(t.from_state, t.to_state, t.since) for t in transitions] == [(QUIET, FIRING, SLOT + DAY)]
 
 
-@pytest.mark.parametrize("resolve_after", [1, 2, 5])
-def test_a_firing_ends_with_the_last_of_the_recovered_runs_asked_for(resolve_after: int) -> None:
-    by = replace(BAND, resolve_after=resolve_after)
-    state, transitions = walk(BREACH, BREACH, *[OK] * (resolve_after - 1), by=by)
-    assert (state.state, state.streak) == (FIRING, resolve_after - 1)
-    state, transitions = walk(BREACH, BREACH, *[OK] * resolve_after, by=by)
-    assert (state.state, state.streak, transitions[-1].slot) == (QUIET, 0, SLOT + (1 + resolve_after) * DAY)
-
-
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation() -> None:
     def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
         watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})

@@ -23,7 +23,7 @@ from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from pipeline.owed_run import store_run
-from pipeline.test_delivery import REFUSED, FakeReceiver, deliver
+from pipeline.test_delivery import REFUSED, FakeReceiver, outlet
 from servers.smtp import MailServer
 from servers.webhook import Collector, answer
 from service.lists_world import APART, write_lists, write_world
@@ -223,7 +223,9 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(tmp_path: 
     config, clock, receiver = write_world(tmp_path, url), HeldClock(), FakeReceiver(errors=[REFUSED])
     with closing(open_store(url, create=True)) as store:
         store_run(store, 0.1, to=("fake", "other"))
-        deliver(store, receiver, clock, policy=NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})))
+        outlet(
+            store, receiver, clock, policy=NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")}))
+        ).deliver_due()
         waits, untried = (json.loads(line) for line in listed(config, "--json").splitlines())
         assert (waits["receiver"], waits["status"], waits["attempts"], waits["reason"]) == ("fake", "held", 0, "dry run")
         assert (waits["change"], waits["segment"], waits["since"]) == ("starts", "all", "2024-01-08T00:00:00Z")
@@ -231,7 +233,7 @@ def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(tmp_path: 
         assert (untried["receiver"], untried["status"], untried["reason"]) == ("other", "pending", None)
 
         clock.pass_by(60)
-        deliver(store, receiver, clock)
+        outlet(store, receiver, clock).deliver_due()
         assert listed(config, "fake", "--json") == ""
         table = listed(config, "--all")
         assert "fake answered 401" in table

@@ -64,11 +64,6 @@ def outlet(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, *
     return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, publisher=counted, **given)
 
 
-def deliver(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> Any:
-    should_stop = options.pop("should_stop", lambda: False)
-    return outlet(store, receiver, clock, publisher, **options).deliver_due(should_stop=should_stop)
-
-
 @dataclass
 class Scene:
     """Time passes, runs are stored, and what is owed is delivered: to one receiver where no others are named."""
@@ -294,7 +289,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
 
     scene.fire()
     with pytest.raises(DatabaseError):
-        deliver(SimpleNamespace(outbox=Forgetful()), scene.receiver, scene.clock)
+        outlet(SimpleNamespace(outbox=Forgetful()), scene.receiver, scene.clock).deliver_due()
     assert scene.deliver().sent == 0
     assert scene.deliver(after=LEASE).sent == 1
     first, second = scene.receiver.sent

@@ -132,10 +132,6 @@ def told(means: Sequence[float], what: Comparison) -> tuple[list[PastRun], list[
     return past, expected
 
 
-def remembered(means: Sequence[float], what: Comparison) -> list[PastRun]:
-    return told(means, what)[0]
-
-
 def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop() -> None:
     rng = np.random.default_rng(3)
     what = watched(drop(), drop(alert="Trend", learned=Learning.TREND))
@@ -170,7 +166,7 @@ def test_few_of_700_users_with_one_list_add_up_to_a_trend_after_nine_runs_in_whi
 def test_a_drift_under_way_is_not_taken_for_normal() -> None:
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
-    past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=10))], what)
+    past = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=10))], what)[0]
 
     (found,) = expect(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
     assert found.expected == pytest.approx(0.5, abs=0.02)
@@ -189,7 +185,7 @@ def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_make
 
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:
     what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
-    past = remembered([*MEANS * 2, 0.41], what)
+    past = told([*MEANS * 2, 0.41], what)[0]
     lessons = past[-1].lessons["SimilarityLow"]
     assert NEAR_DROP_Z < lessons.numbers[2, 0] < 6
 
@@ -206,7 +202,7 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -
 def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
-    past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)
+    past = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)[0]
     firing = [replace(run, states={("Trend", "all"): State.FIRING} if day >= 35 else {}) for day, run in enumerate(past)]
 
     (found,) = expect(what, SLOT + 36 * DAY, [measured(0.4)], firing, ())
@@ -257,7 +253,7 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> No
 
 
 def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries() -> None:
-    past = remembered(MEANS, watched())
+    past = told(MEANS, watched())[0]
     changed = watched(drop(statistic="p50"))
     quantiles = [measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1}) for mean in MEANS]
 

@@ -108,17 +108,12 @@ NOT_FOUND = {"stage_seconds", "pull_seconds"}
 
 
 NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
-CASES = [
-    (2, NoiseFloor.SERVE, NUMBERS),
-    (7, NoiseFloor.SERVE, TEXTS),
-    (64, NoiseFloor.SERVE, NUMBERS_AS_TEXT),
-    (64, NoiseFloor.TEMPORAL, TEXTS),
-    (7, NoiseFloor.TEMPORAL, NUMBERS),
-    (2, NoiseFloor.TEMPORAL, NUMBERS_AS_TEXT),
-]
 
 
-@pytest.mark.parametrize(("parts", "floor", "spell"), CASES)
+@pytest.mark.parametrize(
+    ("parts", "floor", "spell"),
+    [(2, NoiseFloor.SERVE, NUMBERS), (7, NoiseFloor.TEMPORAL, TEXTS), (64, NoiseFloor.SERVE, NUMBERS_AS_TEXT)],
+)
 def test_one_batch_and_many_find_the_same_to_the_last_bit(parts: int, floor: NoiseFloor, spell: Any) -> None:
     whole = measure(len(ASKED), len(ASKED), spell, floor)
     found = measure(-(-len(ASKED) // parts), len(ASKED), spell, floor)

@@ -24,12 +24,6 @@ def test_equal_errors_give_the_plain_mean_and_standard_deviation() -> None:
     assert reference.runs.tolist() == [5]
 
 
-def test_a_prediction_of_five_runs_is_the_textbook_interval() -> None:
-    """3 - t(0.01; 4) sqrt(2.5 (1 + 1/5)) = 3 - 3.74695 * 1.73205."""
-    prediction = predict(refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0)), [0.0], 0.01)
-    assert prediction.low == pytest.approx([-3.48990], abs=1e-5)
-
-
 def test_what_this_run_errs_more_than_past_ones_widens_its_limit() -> None:
     """Variance 2.5 (1 + 1/5) + (4 - 1) = 6, degrees of freedom 4 * 6 / 3 = 8."""
     prediction = predict(refer(column(1, 2, 3, 4, 5), column(1, 1, 1, 1, 1)), [2.0], 0.01)

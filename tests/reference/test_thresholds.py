@@ -75,11 +75,6 @@ def test_half_goes_to_all_and_the_rest_to_the_others_alike() -> None:
     assert budget.share("b", "trend") == pytest.approx(0.25 * 0.25 / (SAFETY * 100))
 
 
-def test_a_lone_segment_takes_everything() -> None:
-    for name in ("all", "country=DE"):
-        assert Budget(runs=90, segments=[name], looks={"drop": 1}).share(name, "drop") == pytest.approx(1 / (SAFETY * 90))
-
-
 def test_segments_without_all_share_everything() -> None:
     assert Budget(runs=50, segments=["a", "b"], looks={"drop": 1}).share("a", "drop") == pytest.approx(0.5 / (SAFETY * 50))
 

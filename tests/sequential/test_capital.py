@@ -47,19 +47,6 @@ def test_the_tally_the_path_and_the_definition_agree(scores: np.ndarray, mean: f
     assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
 
 
-@given(SCORES, MEANS, MEANS)
-def test_capital_grows_with_the_mean_that_is_bet_against(scores: np.ndarray, one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    assert log_capital(tally(scores), low) <= log_capital(tally(scores), high) + 1e-9
-
-
-@given(SCORES)
-def test_capital_never_grows_against_the_mean_of_the_scores_themselves(scores: np.ndarray) -> None:
-    mean = float(np.clip(scores.mean(), 0.01, 0.99))
-    if mean == scores.mean():
-        assert log_capital(tally(scores), mean) <= 1e-9
-
-
 @pytest.mark.parametrize("population", [[0.0, 0.0, 1.0, 1.0, 0.5], [0.1, 0.2, 0.9, 0.9, 0.9], [0.5] * 5])
 @pytest.mark.parametrize("drawn", [1, 2, 3, 4, 5])
 def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at_most_1(

@@ -20,7 +20,6 @@ from factories import DAY, HOUR, HeldClock
 from monitor import __version__
 from monitor.cli.main import app
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.rankings import Arm
 from monitor.model.runs import RunResult
 from monitor.service.commands.one_shot import OneShot
 from monitor.service.composition import Wiring, wire
@@ -161,28 +160,6 @@ def test_labels_that_arrive_two_days_later_are_measured_per_user_as_by_hand(shop
     assert [run.slot for run in shop.store.runs.awaiting_relevance("shop", since=DAYS[0])] == DAYS[-2:]
     assert shop.store.history.latest(["shop"])[0].unlabelled == 2
     assert shop.fill() == [(DAYS[-2], False), (DAYS[-1], False)]
-
-
-def test_churn_and_novelty_of_real_days_are_those_counted_by_hand(tmp_path: Path) -> None:
-    first, second = DAYS[:2]
-    with shopping(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}") as shop:
-        shop.run(first)
-        result = shop.run(second)
-    found = {(each.metric, each.arm): each for each in result.arm_scores if each.segment == "all"}
-    arms = {Arm.BASELINE: "baseline", Arm.CANDIDATE: "ok-seed"}
-    catalogue = {item for name in arms.values() for items in lists_of(name, second).values() for item in items}
-    assert result.catalogue_size == len(catalogue)
-    for arm, name in arms.items():
-        before, after = lists_of(name, first), lists_of(name, second)
-        stayed = sorted(before.keys() & after.keys())
-        churn = np.mean([1 - len(set(before[user]) & set(after[user])) / K for user in stayed])
-        known = {item for items in before.values() for item in items}
-        shown = [item for items in after.values() for item in items]
-
-        assert found["self_churn", arm].value == pytest.approx(churn, abs=1e-12)
-        assert found["self_churn", arm].n == len(stayed)
-        assert found["novelty", arm].value == pytest.approx(np.mean([item not in known for item in shown]), abs=1e-12)
-        assert found["catalogue_coverage", arm].value == pytest.approx(len(set(shown)) / len(catalogue), abs=1e-12)
 
 
 def cli(*args: str, code: int = 0) -> str:

@@ -45,25 +45,6 @@ def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> N
     assert store.alerts.states("unknown") == ()
 
 
-def test_a_transition_judged_on_an_older_state_is_left_out_with_its_state(store: SqlStore) -> None:
-    """Two runs of neighbouring slots that overlap both see a quiet alert; only one of them may start a firing."""
-    first, second = fired(SLOT), fired(SLOT + HOUR)
-    run(store, SLOT, first, receivers=("hook",))
-
-    run(store, SLOT + HOUR, second, receivers=("hook",))
-
-    assert store.alerts.states("home-feed") == (first[0],)
-    assert store.alerts.transitions(comparison=None, limit=None) == (first[1],)
-
-
-def test_a_transition_is_stored_once_however_often_its_slot_runs(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT), receivers=("hook",))
-    run(store, SLOT, fired(SLOT), receivers=("hook", "pager"))
-
-    assert len(store.alerts.transitions(comparison=None, limit=None)) == 1
-    assert store.outbox.waiting(SLOT) == {"hook": (1, 0.0)}
-
-
 def test_who_acknowledges_again_changes_nothing_and_somebody_else_does(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT), receivers=("hook",))
     alerts = [(fired(SLOT)[0].alert, fired(SLOT)[0].segment)]
@@ -142,15 +123,6 @@ def test_a_level_is_accepted_once_and_every_later_run_remembers_it(store: SqlSto
     assert store.alerts.states() == ()
     assert [store.alerts.undo_acceptance("home-feed", slot) for slot in (SLOT + HOUR, SLOT, SLOT)] == [None, level, None]
     assert store.alerts.transitions(comparison=None, limit=None) == ()
-
-
-def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) -> None:
-    pending = state(state=State.PENDING, streak=1)
-    waits = factories.transition(slot=SLOT, from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
-    run(store, SLOT, (pending, waits), receivers=("hook",))
-
-    assert store.outbox.waiting(SLOT) == {}
-    assert store.alerts.transitions(comparison=None, limit=None) == (waits,)
 
 
 def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store: SqlStore) -> None:

@@ -32,14 +32,6 @@ def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None
     assert (run.asked, run.paired, run.k) == (None, None, None)
 
 
-@pytest.mark.parametrize("rerun", [False, True])
-def test_a_slot_that_runs_is_not_to_be_had(store: SqlStore, rerun: bool) -> None:
-    claimed(store)
-
-    assert attempt(store, owner="b:2", now=SLOT + timedelta(minutes=59), rerun=rerun) is None
-    assert attempt(store, owner="a:1", now=SLOT + timedelta(minutes=59), rerun=rerun) is None
-
-
 def test_a_claim_that_ran_out_is_taken_over_as_the_next_attempt(store: SqlStore) -> None:
     first = claimed(store)
 

@@ -4,10 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from sqlalchemy import select
 
 import factories
@@ -16,7 +13,6 @@ from monitor.model.runs import Histogram, RunStatus, Summary
 from monitor.storage import SqlStore
 from monitor.storage import prune as pruning
 from monitor.storage.tables.run_tables import daily
-from storage.conftest import emptied
 from storage.worked import claimed, prune, record, result, run
 
 
@@ -186,22 +182,6 @@ def test_a_day_that_did_not_change_is_not_added_up_again(store: SqlStore, monkey
     monkeypatch.setattr(pruning, "sums_of", None)
 
     assert prune(store, now=SLOT + 5 * DAY) == {}
-
-
-@given(st.lists(st.tuples(st.integers(1, 50), st.floats(-1, 1), st.floats(0, 1)), min_size=1, max_size=5))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_day_is_the_mean_over_the_users_of_its_runs(store: SqlStore, runs: list[tuple[int, float, float]]) -> None:
-    emptied(store)
-    for hours, (n, mean, error) in enumerate(runs):
-        stored(store, SLOT + hours * HOUR, summary(n=n, mean=mean, standard_error=error))
-
-    prune(store, now=SLOT + DAY)
-
-    (day,) = days(store)
-    users, means, errors = zip(*runs, strict=True)
-    assert (day.n, day.lowest, day.highest) == (sum(users), min(means), max(means))
-    assert day.mean == pytest.approx(np.average(means, weights=users), abs=1e-12)
-    assert day.standard_error == pytest.approx(np.average(errors, weights=users), abs=1e-12)
 
 
 def test_a_day_that_is_not_over_is_not_added_up_and_keeps_its_segments_whatever_their_age(store: SqlStore) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -252,14 +251,11 @@ def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others
             frozen.execute(text("UPDATE runs SET reason = 'half written'"))
             with _in_the_middle_of(doing, frozen):
                 new = taken_over(postgres, first, second)
-                began = time.monotonic()
                 assert leading.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
-                took_s = time.monotonic() - began
             frozen.execute(text("SELECT 1"))
 
         assert of_a_command.scalar(text("SELECT 1")) == 1
     assert not told.value.permanent
-    print(f"taking over from a transaction doing {doing} that held the run's row, {way}: {took_s:.3f} s")  # noqa: T201
 
 
 @contextmanager

@@ -111,18 +111,10 @@ def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
     return {arm: [payload for found, _, payload in list_parquet.pack(wanted) if found is arm] for arm in Arm}
 
 
-def _other_users() -> dict[Arm, list[bytes]]:
-    strange = _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))
-    return {Arm.BASELINE: _pieces()[Arm.BASELINE], Arm.CANDIDATE: strange[Arm.CANDIDATE]}
-
-
 DAMAGED: Mapping[str, dict[Arm, list[bytes]]] = {
-    "noise": {arm: [b"PAR1 this is no Parquet PAR1"] for arm in Arm},
-    "nothing": {arm: [b""] for arm in Arm},
-    "cut off": {arm: [parts[0][: len(parts[0]) // 2]] for arm, parts in _pieces().items()},
     "one arm only": {Arm.BASELINE: _pieces()[Arm.BASELINE]},
     "arms swapped": {Arm.BASELINE: _pieces()[Arm.CANDIDATE], Arm.CANDIDATE: _pieces()[Arm.BASELINE]},
-    "other users": _other_users(),
+    "other users": _pieces() | {Arm.CANDIDATE: _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))[Arm.CANDIDATE]},
 }
 
 
