@@ -97,7 +97,6 @@ def test_one_arrow_array_is_a_list() -> None:
         (pa.table({"user": ["u"], "items": pa.array([["a", None]])}), "found .* where an item id"),
         (pa.table({"user": ["u"], "items": pa.array([None], pa.list_(pa.string()))}), "found a value of type"),
         (pa.table({"user": pa.array([None], pa.string()), "items": pa.array([["a"]])}), "missing user id"),
-        (pa.table({"user": ["u", "u"], "items": pa.array([["a"], ["b"]])}), "lists user 'u' twice"),
         (pa.table({"user": ["u"], "things": pa.array([["a"]])}), "neither a column 'item'"),
         (pa.table({"user": ["u"], "items": pa.array([{"a": 1}])}), "found a value of type dict where a list"),
         (pa.table({"user": ["u"], "items": pa.array([[["a"]]])}), "must be hashable"),
@@ -262,7 +261,6 @@ FRAME = long(LISTS)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"u1": "abc"}, "lists of the baseline: found a value of type str"),
         ({"u1": ["a", None]}, "lists of the baseline: found None where an item id"),
         ({"u1": ["a", ["b"]]}, "lists of the baseline: found an item of type list"),
         ({None: ["a"]}, "baseline holds a missing user id"),
@@ -276,7 +274,6 @@ FRAME = long(LISTS)
         (FRAME.assign(rank=1), "two items at rank 1 of user 'u1'"),
         (FRAME.assign(rank="first"), "rank column 'rank' must hold numbers"),
         (FRAME.assign(rank=np.nan), "rank column 'rank' must hold numbers"),
-        (FRAME.assign(item=None), "found None where an item id"),
         (FRAME.assign(item=np.nan), "found .*nan.* where an item id"),
         (FRAME.assign(user=None), "baseline holds a missing user id"),
         (pd.concat([FRAME, FRAME[["item"]]], axis=1), "several columns 'item'"),

@@ -80,7 +80,6 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept() -> None:
         (FRAME[[]], None, "frame has no column of scores"),
         (3, None, "frame is of type int"),
         (FRAME, BY | {"d": "all"}, "named 'all'"),
-        (FRAME, {"a": ["x"]}, "no text or number"),
         (FRAME, [["x"], ["x"], ["y"], ["y"]], "no text or number"),
         (FRAME, np.array([["x"]] * 4), "several dimensions"),
     ],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
+from http.client import parse_headers
 from typing import cast
 
 import pytest
@@ -156,10 +157,7 @@ class _Handler(socketserver.StreamRequestHandler):
             line = self.rfile.readline().decode("latin-1").split()
             if len(line) != 3:
                 return None
-            headers: dict[str, str] = {}
-            while (entry := self.rfile.readline().decode("latin-1").strip()) != "":
-                name, _, value = entry.partition(":")
-                headers[name.strip()] = value.strip()
+            headers = dict(parse_headers(self.rfile))
             body = self.rfile.read(int(headers.get("Content-Length", "0")))
         except OSError:
             return None

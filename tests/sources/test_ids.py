@@ -22,7 +22,6 @@ from servers.lists import SOURCES, Given, as_lists, request, source_of, write_cs
         (["int"], "007", "7"),
         (["int"], "-07.00", "-7"),
         (["int"], "7.5", "7.5"),
-        (["int"], "0x7", "0x7"),
         ([{"prefix": "item:"}], "item:item:7", "item:7"),
         ([{"prefix": "item:"}], "item:", "item:"),
         ([{"prefix": "item:"}, "int"], "item:007", "7"),

@@ -25,6 +25,7 @@ from servers import chromium
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from web.sites import KIM, Site, access_of, basic, hashed, running
 from web.stored_pages import KEY, SLOTS, application, fill
+from web.test_tls import tls_of
 
 # ruff: noqa: F811 - fixtures are imported
 
@@ -187,8 +188,8 @@ def test_a_client_certificate_names_who_acts(
     store: SqlStore, authority: Authority, server_pair: Pair, client_pair: Pair
 ) -> None:
     fill(store)
-    tls = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key), "client_ca_file": str(authority.cert)}
-    access = access_of(basic_auth_users={}, tls_server_config={**tls, "client_auth_type": "RequireAndVerifyClientCert"})
+    tls = tls_of(server_pair, client_ca_file=str(authority.cert), client_auth_type="RequireAndVerifyClientCert")
+    access = access_of(basic_auth_users={}, tls_server_config=tls)
     with browser_of(store, access, authority.client_context(client_pair)) as browser:
         assert browser.post({"do": "acknowledge"})[0] == 303
         assert browser.states == [("firing", "client")]
@@ -199,12 +200,10 @@ def test_what_cannot_be_done_is_said_with_what_to_do(browser: Browser) -> None:
     silence = {"do": "silence", "matchers": "alert=A", "for": "2h"}
     refused: list[tuple[dict[str, str], int, str]] = [
         ({"do": "drop<script>"}, 422, "there is no action 'drop<script>'"),
-        ({}, 422, "there is no action ''"),
         ({"do": "expire", "silence": "9" * 30}, 422, "there is no action 'expire' for '999"),
         ({"do": "expire", "silence": "²"}, 422, "there is no action 'expire' for '²'"),
         ({**silence, "for": ""}, 422, "for how long: not a duration"),
         ({**silence, "for": "0s"}, 422, "nothing would be held back"),
-        ({**silence, "for": "2"}, 422, "write 2s, 2m or 2h"),
         ({**silence, "matchers": " \r\n"}, 422, "a silence needs a matcher"),
         ({**silence, "matchers": "everything"}, 422, "'everything' is no matcher"),
         ({**silence, "matchers": "alert=~("}, 422, "is no regular expression"),

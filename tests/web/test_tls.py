@@ -112,7 +112,6 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: 
         ("::1", True),
         ("0:0:0:0:0:0:0:1", True),
         ("client", False),
-        ("other.test", False),
         ("*.test", False),
     ],
 )
@@ -165,7 +164,6 @@ def _break_files(folder: Path, key: Path) -> None:
             "tls_server_config.cert_file: cannot read {folder}/huge: it holds more than 1048576 bytes",
         ),
         ({"cert_file": "a\0b"}, "tls_server_config.cert_file: cannot read a\0b: no file can have that name"),
-        ({"key_file": "a\ud800b"}, "tls_server_config.key_file: cannot read a\ud800b: no file can have that name"),
         (
             {"key_file": "{folder}/none.key"},
             "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory",
