@@ -32,11 +32,7 @@ _PATH = "/v2/enqueue"
 MAX_KEY = 255
 MAX_SUMMARY = 1024
 _MAX_NAME = 200
-_ACTIONS = {
-    MessageStatus.FIRING: "trigger",
-    MessageStatus.ACKNOWLEDGED: "acknowledge",
-    MessageStatus.RESOLVED: "resolve",
-}
+_ACTIONS = {MessageStatus.FIRING: "trigger", MessageStatus.ACKNOWLEDGED: "acknowledge", MessageStatus.RESOLVED: "resolve"}
 _LONGEST_REASON = 200
 _LONGEST_WORD = 24
 _WORD = re.compile(r"[0-9A-Za-z]{6,}")

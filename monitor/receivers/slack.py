@@ -52,10 +52,10 @@ def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
     return "".join(kept) + _MORE
 
 
-def bold(text: str, limit: int = MAX_TEXT) -> str:
+def bold(text: str) -> str:
     """A heading."""
     # Asterisks within would end it early.
-    return f"*{escape_mrkdwn(text.replace('*', '∗').strip() or '-', limit - 2)}*"  # noqa: RUF001 - an asterisk that is no markup
+    return f"*{escape_mrkdwn(text.replace('*', '∗').strip() or '-', MAX_TEXT - 2)}*"  # noqa: RUF001 - an asterisk that is no markup
 
 
 def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:

@@ -51,10 +51,6 @@ class Refusal:
         return f"{self.code} {enhanced[1]}" if enhanced else str(self.code)
 
 
-def _refusal_of(error: aiosmtplib.SMTPResponseException) -> Refusal:
-    return Refusal(error.code, error.message)
-
-
 @dataclass(slots=True, kw_only=True)
 class _Exchange:
     """One mail: written by the thread that sends it, read by the one that waits."""
@@ -148,7 +144,7 @@ class SmtpClient:
             try:
                 await client.rcpt(address)
             except aiosmtplib.SMTPResponseException as error:
-                refused[address] = _refusal_of(error)
+                refused[address] = Refusal(error.code, error.message)
             if address in refused and refused[address].code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
@@ -160,7 +156,7 @@ class SmtpClient:
         try:
             await step
         except aiosmtplib.SMTPResponseException as error:
-            refusal = _refusal_of(error)
+            refusal = Refusal(error.code, error.message)
         else:
             return
         raise self._refusal(refusal, name, of_message=of_message)
@@ -172,13 +168,13 @@ class SmtpClient:
 
     def _explain(self, error: Exception, *, may_be_known: bool) -> DeliveryError:
         if isinstance(error, aiosmtplib.SMTPAuthenticationError):
-            return self._refusal(_refusal_of(error), "the login")
+            return self._refusal(Refusal(error.code, error.message), "the login")
         if isinstance(error, aiosmtplib.SMTPNotSupported) or type(error) is aiosmtplib.SMTPException:
             msg = f"{self.who} takes no login by any way known here: leave out username and password, or check host and port"
             return DeliveryError(msg, permanent=True)
         if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
-            refused = f"{self.who} refused the connection with {_refusal_of(error)}: it will be tried again"
-            return DeliveryError(refused, permanent=False)
+            refusal = Refusal(error.code, error.message)
+            return DeliveryError(f"{self.who} refused the connection with {refusal}: it will be tried again", permanent=False)
         reason = failure_reason(error, self.timeout_s, protocol="SMTP")
         return DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=may_be_known)
 

@@ -84,7 +84,8 @@ def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, m
         msg = f"{path}: no such file: {advice}"
         raise ConfigError(msg) from None
     except OSError as error:
-        too_large = f"is larger than {_size(most)}, which is no configuration"
+        size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
+        too_large = f"is larger than {size}, which is no configuration"
         msg = f"{path}: {too_large if error.errno == errno.EFBIG else f'cannot be read: {error.strerror}'}"
         raise ConfigError(msg) from None
     try:
@@ -93,10 +94,6 @@ def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, m
         line = content.count(b"\n", 0, error.start) + 1
         msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
         raise ConfigError(msg) from None
-
-
-def _size(number: int) -> str:
-    return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
 
 
 def read_mapping(

@@ -195,21 +195,15 @@ class _Builder:
             self._admit(key, path)
             if key.tag == "tag:yaml.org,2002:merge":
                 merged.extend(self._merged(value, path))
-            elif (name := self._key(key, path)) is not None:
-                self._add(built, (key, value), (*path, name))
+            elif (name := self._key(key, path)) is not None and name in built:
+                first = self.document.lines[*path, name]
+                self._report((*path, name), key.start_mark.line + 1, f"given twice; it already stands on line {first}")
+            elif name is not None:
+                built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
         for key, value in merged:
             if (name := self._key(key, path)) is not None and name not in built:
                 built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
         return built
-
-    def _add(self, built: dict[str, object], pair: tuple[yaml.Node, yaml.Node], path: KeyPath) -> None:
-        key, value = pair
-        line = key.start_mark.line + 1
-        name = str(path[-1])
-        if name in built:
-            self._report(path, line, f"given twice; it already stands on line {self.document.lines[path]}")
-            return
-        built[name] = self.build(value, path, line)
 
     def _merged(self, node: yaml.Node, path: KeyPath) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         """Pairs that ``<<: *anchor`` brings in; earlier ones win."""

@@ -39,10 +39,6 @@ _HTML = {**PLAIN_HEADERS, "Content-Security-Policy": _OURS, "Referrer-Policy": "
 _STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-Answer = Callable[[Page, Site, Request, Any], Response]
-"""Makes the response to a request of what the page shows."""
-
-
 class Health(Protocol):
     """How the process is doing. Called in a worker thread; an answer that takes longer than 5 s counts as a bad one.
 
@@ -66,8 +62,8 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
         route
         for page in PAGES
         for route in (
-            Route(page.path, _reader(site, threads, partial(_page, page, site, html), as_json=False), name=page.template),
-            Route(page.api, _reader(site, threads, partial(_page, page, site, _to_json), as_json=True), name=page.api),
+            Route(page.path, _reader(site, threads, partial(html, page, site), as_json=False), name=page.template),
+            Route(page.api, _reader(site, threads, partial(_to_json, page, site), as_json=True), name=page.api),
         )
     ]
 
@@ -88,9 +84,8 @@ def create_app(*, site: Site, metrics: Metrics, health: Health, reload: Reload) 
     return app
 
 
-def _page(page: Page, site: Site, answer: Answer, request: Request) -> Response:
-    query = Query(path=request.path_params, chosen=request.query_params)
-    return answer(page, site, request, page.read(site, query))
+def _shown(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - what any page shows
+    return page.read(site, Query(path=request.path_params, chosen=request.query_params))
 
 
 def _reader(
@@ -114,7 +109,8 @@ def _reader(
     return endpoint
 
 
-def _render(tokens: FormTokens, page: Page, site: Site, request: Request, shown: Any) -> Response:  # noqa: ANN401 - what any page shows
+def _render(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
+    shown = _shown(page, site, request)
     user, outcome = request.scope[USER], OUTCOMES.get(request.query_params.get("done", ""))
     token = None if user is None else tokens.issue(user, site.clock.now().isoformat())
     shown = {"page": shown, "prefix": site.prefix, "user": user, "token": token, "outcome": outcome}
@@ -144,8 +140,8 @@ def _form(site: Site, tokens: FormTokens, thread: CapacityLimiter) -> Callable[[
     return endpoint
 
 
-def _to_json(page: Page, _site: Site, _request: Request, shown: Any) -> Response:  # noqa: ANN401
-    body = _adapter(page.shows).dump_json(shown)
+def _to_json(page: Page, site: Site, request: Request) -> Response:
+    body = _adapter(page.shows).dump_json(_shown(page, site, request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
