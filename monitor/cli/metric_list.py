@@ -45,8 +45,7 @@ def metrics(
     pairwise = [_describe(kind()) for kind in METRICS.values()]
     arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
     if as_json:
-        for each in (*pairwise, *arm_wide):
-            print_json(each)
+        print_json(*pairwise, *arm_wide)
         return
     print_table(PAIRWISE, map(_row, pairwise), title="Of two lists: metrics")
     print_line()

@@ -65,11 +65,12 @@ def report_unwritten(error: OSError) -> None:
         typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)
 
 
-def print_json(value: object) -> None:
-    """Print one JSON object on one line; instants as ISO 8601, NaN and infinities as null."""
+def print_json(*values: object) -> None:
+    """Print each as a JSON object on one line; instants as ISO 8601, NaN and infinities as null."""
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=not is_unicode) + "\n")
-    sys.stdout.flush()
+    for value in values:
+        sys.stdout.write(json.dumps(_plain(value), ensure_ascii=not is_unicode) + "\n")
+        sys.stdout.flush()
 
 
 def indented_json(value: object) -> str:
@@ -136,10 +137,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
 def print_records(records: Iterable[Mapping[str, object]], columns: str, *, as_json: bool, title: str | None = None) -> None:
     """Print each record as a JSON object, or all of them as a table of these keys, ``>`` behind those of numbers."""
     if as_json:
-        for record in records:
-            print_json(record)
-        return
-    print_table(*cells_of(records, columns), title=title)
+        print_json(*records)
+    else:
+        print_table(*cells_of(records, columns), title=title)
 
 
 def cells_of(records: Iterable[Mapping[str, object]], columns: str) -> tuple[list[str], list[list[str]]]:

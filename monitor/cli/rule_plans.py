@@ -52,8 +52,7 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
             what, store.history, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval
         )
     if as_json:
-        for each in found:
-            print_json(_suggestion_dict(each))
+        print_json(*map(_suggestion_dict, found))
         return
     if not as_yaml:
         _print_suggestions(found, what.judging.runs_a_false_page * interval)

@@ -70,8 +70,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
         # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.
         if as_json:
-            for result in results:
-                output.print_json(result_dict(result))
+            output.print_json(*map(result_dict, results))
         else:
             _print_results(results)
         undelivered: list[MonitorError] = []
@@ -224,8 +223,7 @@ def backfill(
     with open_one_shot(config, reconciles=False) as service:
         found = list(service.backfill(comparison, first, last))
     if as_json:
-        for each in found:
-            output.print_json(_backfill_dict(each))
+        output.print_json(*map(_backfill_dict, found))
     else:
         _print_backfill(found)
     if any(each.trouble for each in found):

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli import parameters
-from monitor.cli.output import (
-    instant,
-    log_errors_only,
-    pick,
-    print_evidence,
-    print_json,
-    print_line,
-    print_records,
-    print_table,
-    print_written,
-    require_writable,
-    write_whole,
-)
+from monitor.cli import output, parameters
 from monitor.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,13 +33,13 @@ def runs(
     if not found:
         parameters.require_known(comparison, configured)
     columns = "slot comparison status asked> paired> attempt> seconds> reason"
-    print_records(map(_run_dict, found), columns, as_json=as_json)
+    output.print_records(map(_run_dict, found), columns, as_json=as_json)
 
 
 def _run_dict(run: Run) -> dict[str, object]:
     names = ("slot", "comparison", "status", "reason", "asked", "paired", "k", "attempt", "owner", "config_hash")
     seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
-    return {**pick(run, *names, "started_at", "finished_at"), "seconds": seconds}
+    return {**output.pick(run, *names, "started_at", "finished_at"), "seconds": seconds}
 
 
 def show(
@@ -81,14 +68,14 @@ def show(
     titles = titles_of(config, run.comparison.partition(KEPT_MARK)[0], run.slot, items_of(evidence if as_json else worst))
     if as_json:
         shown = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size")
-        print_json(
+        output.print_json(
             {
-                **pick(run, *shown, "labelled_at", "labels_until"),
+                **output.pick(run, *shown, "labelled_at", "labels_until"),
                 "summaries": [_summary_dict(run, each) for each in record.summaries],
                 "arm_scores": [
-                    pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in record.arm_scores
+                    output.pick(each, "segment", "arm", "metric", "value") | {"lists": each.n} for each in record.arm_scores
                 ],
-                "evidence": [pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
+                "evidence": [output.pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
                 "explanation": None if explanation is None else asdict(explanation),
                 "earlier_attempts": kept,
                 "titles": titles,
@@ -97,16 +84,16 @@ def show(
         return
     _print_run(record)
     for level in accepted:
-        print_line(f"normal since {instant(level.slot)}: {level.reason}, {instant(level.at)}")
-    print_evidence(worst, titles)
+        output.print_line(f"normal since {output.instant(level.slot)}: {level.reason}, {output.instant(level.at)}")
+    output.print_evidence(worst, titles)
     for name in kept:
-        print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {instant(run.slot)}")
+        output.print_line(f"an earlier attempt is kept: rankwatch show {name} --slot {output.instant(run.slot)}")
 
 
 def report(
     comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
+    file: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     slot: Annotated[str | None, typer.Option(help="As of this run's slot, ISO 8601; default: the newest finished run.")] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="Over the time from here, with the runs in which alerts began.")
@@ -126,10 +113,10 @@ def report(
         raise typer.BadParameter(msg)
     chosen = None if slot is None else parameters.parse_instant(slot)
     first, last = parameters.parse_period(start, end)
-    require_writable(output)
-    log_errors_only()
-    write_whole(output, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last))
-    print_written(output)
+    output.require_writable(file)
+    output.log_errors_only()
+    output.write_whole(file, report_of(load_settings(config), comparison, slot=chosen, since=first, until=last))
+    output.print_written(file)
 
 
 def _kept_attempts(store: SqlStore, run: Run) -> list[str]:
@@ -145,7 +132,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     run = next((each for each in found if each.status != "running"), None)
     record = None if run is None else store.history.record(run.id)
     if record is None:
-        which = "no finished run" if slot is None else f"no finished run of slot {instant(slot)}"
+        which = "no finished run" if slot is None else f"no finished run of slot {output.instant(slot)}"
         msg = f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs"
         raise InputError(msg)
     return record
@@ -155,43 +142,42 @@ def _print_run(record: RunRecord) -> None:
     from monitor.presentation import arm_rows, explanation_tables, explanation_title
 
     run, explanation = record.run, record.explanation
-    print_line(
-        f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {run.paired or 0:,} of {run.asked or 0:,} users compared"
-    )
+    compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
+    output.print_line(f"{run.comparison}  slot {output.instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
-        print_line(run.reason)
+        output.print_line(run.reason)
     if explanation is not None:
-        print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
+        output.print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"
-    print_records((_summary_dict(run, summary) for summary in record.summaries), columns, as_json=False)
+    output.print_records((_summary_dict(run, summary) for summary in record.summaries), columns, as_json=False)
     _print_notes(run)
     if record.arm_scores:
-        print_line()
-        print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(record.arm_scores))
+        output.print_line()
+        output.print_table(("segment", "arm-wide metric", "baseline>", "candidate>", "lists>"), arm_rows(record.arm_scores))
     for table in () if explanation is None else explanation_tables(explanation):
-        print_line()
-        print_table(table.columns, table.rows, title=table.title)
+        output.print_line()
+        output.print_table(table.columns, table.rows, title=table.title)
 
 
 def _print_notes(run: Run) -> None:
     """What the scores by chance refer to, and the state of the labels of relevance."""
     if run.k is not None and run.catalogue_size is not None:
-        print_line(f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} items")
+        output.print_line(f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} items")
     if run.labelled_at is not None:
-        print_line(f"relevance: labelled {instant(run.labelled_at)}")
+        output.print_line(f"relevance: labelled {output.instant(run.labelled_at)}")
     elif run.labels_until is not None:
         command = f"rankwatch backfill {run.comparison}"
-        print_line(f"relevance: waiting for labels until {instant(run.labels_until)}; {command} looks for them")
+        output.print_line(f"relevance: waiting for labels until {output.instant(run.labels_until)}; {command} looks for them")
 
 
 def _summary_dict(run: Run, summary: Summary) -> dict[str, object]:
     from monitor.presentation import score_by_chance
 
     return {
-        **pick(summary, "segment", "metric"),
+        **output.pick(summary, "segment", "metric"),
         "users": summary.n,
         "undefined": summary.n_undefined,
-        **pick(summary, "mean", "standard_error"),
+        **output.pick(summary, "mean", "standard_error"),
         "by_chance": score_by_chance(summary.metric, run),
         **summary.statistics,
     }

@@ -8,22 +8,14 @@ import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, distribution
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
+import prometheus_client
 import structlog
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-)
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.exposition import gzip_accepted
 from prometheus_client.metrics_core import Metric
@@ -65,16 +57,11 @@ _Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
 """What a page is put together from, by the names in `COLLECTORS`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSeries:
-    """What may be left out of one segment: its samples; ``users`` were asked for in it."""
+def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
+    """Samples that may be left out by segment of one comparison, the largest first, by users asked and then by name.
 
-    users: float
-    samples: tuple[SampleKey, ...]
-
-
-def removable_segments(gauges: Gauges) -> dict[str, SegmentSeries]:
-    """The segments of one comparison that may be left out; ``all`` never is, nor an alert that is pending or firing."""
+    ``all`` never is, nor an alert that is pending or firing.
+    """
     states = gauges.samples.get("alert_state", {})
     groups: dict[str, list[SampleKey]] = defaultdict(list)
     for name, place in _PLACES.items():
@@ -83,33 +70,25 @@ def removable_segments(gauges: Gauges) -> dict[str, SegmentSeries]:
             if labels[place] != ALL and not is_wanted:
                 groups[labels[place]].append((name, labels))
     users = {labels[1]: asked for labels, asked in gauges.samples.get("panel_users", {}).items()}
-    return {segment: SegmentSeries(users=users.get(segment, 0), samples=tuple(found)) for segment, found in groups.items()}
+    return {segment: groups[segment] for segment in sorted(groups, key=lambda each: (-users.get(each, 0), each))}
 
 
-def choose_segments(found: Mapping[str, Mapping[str, SegmentSeries]], most: int | None) -> Mapping[str, frozenset[str]]:
+def choose_segments(found: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None) -> dict[str, frozenset[str]]:
     """The segments to show of each comparison, so that at most ``most`` series of segments are shown; all for None.
 
-    Each comparison in turn gets its next largest segment (by users, then by name), whole or not at all, until one does not fit.
+    Each comparison in turn gets its next segment, whole or not at all, until one does not fit.
     """
-    if most is None or sum(len(each.samples) for of_one in found.values() for each in of_one.values()) <= most:
+    if most is None or sum(len(each) for of_one in found.values() for each in of_one.values()) <= most:
         return {comparison: frozenset(of_one) for comparison, of_one in found.items()}
     shown: dict[str, set[str]] = {comparison: set() for comparison in found}
     room = most
-    for comparison, segment in _take_turns(found):
-        room -= len(found[comparison][segment].samples)
+    queues = ([(comparison, *each) for each in of_one.items()] for comparison, of_one in sorted(found.items()))
+    for comparison, segment, samples in filter(None, chain.from_iterable(zip_longest(*queues))):
+        room -= len(samples)
         if room < 0:
             break
         shown[comparison].add(segment)
     return {comparison: frozenset(segments) for comparison, segments in shown.items()}
-
-
-def _take_turns(found: Mapping[str, Mapping[str, SegmentSeries]]) -> Iterator[tuple[str, str]]:
-    queues = (
-        [(comparison, segment) for segment in sorted(of_one, key=lambda one: (-of_one[one].users, one))]
-        for comparison, of_one in sorted(found.items())
-    )
-    for turn in zip_longest(*queues):
-        yield from filter(None, turn)
 
 
 class RunSeries:
@@ -128,8 +107,8 @@ class RunSeries:
         return gauges_before_runs(self.comparison, self.since) if self.latest is None else gauges_of_run(self.latest)
 
     @cached_property
-    def segments(self) -> Mapping[str, SegmentSeries]:
-        """The segments whose series may be left out."""
+    def segments(self) -> Mapping[str, Sequence[SampleKey]]:
+        """The series that may be left out, by segment."""
         return removable_segments(self._gauges)
 
     def piece(self, shown: frozenset[str]) -> Piece:
@@ -141,7 +120,7 @@ class RunSeries:
 
     def families(self, shown: frozenset[str]) -> tuple[Metric, ...]:
         """The same as families."""
-        left_out = {key for segment, found in self.segments.items() if segment not in shown for key in found.samples}
+        left_out = {key for segment, found in self.segments.items() if segment not in shown for key in found}
         cut = Gauges()
         cut.set("series_cut", (self.comparison,), len(left_out))
         return (*self._gauges.families(left_out), *cut.families())
@@ -200,7 +179,7 @@ class _Page:
 
     def __init__(self, parts: _Parts) -> None:
         series = SERIES["collector_errors_total"]
-        self._parts, self._errors = parts, Counter(series.name, series.help, series.labels, registry=None)
+        self._parts, self._errors = parts, prometheus_client.Counter(series.name, series.help, series.labels, registry=None)
         self._failing: frozenset[str] = frozenset()
         for name in parts:
             self._errors.labels(name)
@@ -231,7 +210,7 @@ class PrometheusPublisher(DaemonMetrics):
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # in the text format they would be gauges of their own
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # in the text format they would be gauges of their own
         self._clock = clock
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None
@@ -241,8 +220,12 @@ class PrometheusPublisher(DaemonMetrics):
         self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
         self._publication = Publication()  # swapped whole: a scrape sees one publication, never parts of two
-        aside = CollectorRegistry()  # these three insist on a registry of their own
-        of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
+        aside = prometheus_client.CollectorRegistry()  # these three insist on a registry of their own
+        of_process = (
+            prometheus_client.ProcessCollector(registry=aside),
+            prometheus_client.PlatformCollector(registry=aside),
+            prometheus_client.GCCollector(registry=aside),
+        )
         parts: tuple[Callable[[Format], Iterable[Lines]], ...] = (
             self._results,
             self.lines,

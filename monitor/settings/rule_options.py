@@ -7,19 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat
 
 from monitor.metrics import Metric
+from monitor.model import rules
 from monitor.model.rankings import Arm
-from monitor.model.rules import (
-    CoverageRule,
-    Direction,
-    FixedLimit,
-    LearnedLimit,
-    Learning,
-    Limit,
-    Rule,
-    Severity,
-    SimilarityRule,
-    StandstillRule,
-)
 from monitor.model.statistics import CoverageShare, DerivedMetric, Statistic, parse_derived
 from monitor.options import LabelName, Options, must
 from monitor.settings import value_types
@@ -38,10 +27,10 @@ class JudgedMetric:
         return str(self.metric) if self.derived is None else self.derived.of(str(self.metric))
 
     @property
-    def drifts(self) -> Direction:
+    def drifts(self) -> rules.Direction:
         """The side to which it moves as lists drift apart."""
         grows = self.derived is DerivedMetric.OVER_FLOOR or not self.metric.higher_is_more_alike
-        return Direction.ABOVE if grows else Direction.BELOW
+        return rules.Direction.ABOVE if grows else rules.Direction.BELOW
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """Lowest and highest possible value, of lists of at most k items where k is known."""
@@ -142,7 +131,7 @@ class RuleOptions(Options):
         le=10**9,
         description="With scores of fewer users the verdict is `too_few` and never a breach.",
     )
-    severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
+    severity: rules.Severity = Field(default=rules.Severity.WARNING, description="Severity of the alert.")
     dry_run: bool | None = Field(
         default=None,
         description="Whether the alert is recorded without notifying anybody (default: as the comparison).",
@@ -152,40 +141,40 @@ class RuleOptions(Options):
         default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
     )
 
-    def to_rule(self, k: int) -> Rule:
+    def to_rule(self, k: int) -> rules.Rule:
         """The rule on lists of at most k items, with its side, threshold and point of recovery made explicit."""
         common = self.model_dump(include=_OF_EVERY_RULE)
         if self.frozen is not None:
-            return StandstillRule(arm=self.frozen, **common)
+            return rules.StandstillRule(arm=self.frozen, **common)
         if self.metric is None:
-            return CoverageRule(share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common)
+            return rules.CoverageRule(share=CoverageShare.parse(self.coverage or ""), limit=self._limit, **common)
         scores, statistic = parse_judged_metric(self.metric).bounds(k), Statistic.parse(self.statistic)
-        return SimilarityRule(metric=self.metric, statistic=statistic, limit=self._limit, scores=scores, **common)
+        return rules.SimilarityRule(metric=self.metric, statistic=statistic, limit=self._limit, scores=scores, **common)
 
     @property
-    def _limit(self) -> Limit:
+    def _limit(self) -> rules.Limit:
         """The limit that is learned, or the side in breach, the threshold there, and where it resolves."""
         if self.learned is not None:
             direction, last = self._watched
-            learning = Learning.TREND if self.learned == "trend" else Learning.DROP
-            return LearnedLimit(learning=learning, direction=direction, value=last)
+            learning = rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP
+            return rules.LearnedLimit(learning=learning, direction=direction, value=last)
         if self.below is not None:
             end = self.below if self.resolve_above is None else self.resolve_above
-            return FixedLimit(direction=Direction.BELOW, value=self.below, resolve_at=end)
+            return rules.FixedLimit(direction=rules.Direction.BELOW, value=self.below, resolve_at=end)
         above = self.above or 0.0
-        return FixedLimit(
-            direction=Direction.ABOVE, value=above, resolve_at=above if self.resolve_below is None else self.resolve_below
+        return rules.FixedLimit(
+            direction=rules.Direction.ABOVE, value=above, resolve_at=above if self.resolve_below is None else self.resolve_below
         )
 
     @property
-    def _watched(self) -> tuple[Direction, float]:
+    def _watched(self) -> tuple[rules.Direction, float]:
         """The side that a rule that learns watches, and the value that the statistic never passes there."""
         if self.coverage is not None:
-            return (Direction.ABOVE, 1.0) if self.watch == "drift" else (Direction.BELOW, 0.0)
+            return (rules.Direction.ABOVE, 1.0) if self.watch == "drift" else (rules.Direction.BELOW, 0.0)
         judged, floor = parse_judged_metric(self.metric or ""), Statistic.parse(self.statistic).floor
-        is_above = (judged.drifts is Direction.ABOVE) ^ (floor is not None) ^ (self.watch == "improvement")
+        is_above = (judged.drifts is rules.Direction.ABOVE) ^ (floor is not None) ^ (self.watch == "improvement")
         low, high = (0.0, 1.0) if floor is not None else judged.bounds(None)
-        return (Direction.ABOVE, high) if is_above else (Direction.BELOW, low)
+        return (rules.Direction.ABOVE, high) if is_above else (rules.Direction.BELOW, low)
 
 
 RulesOrDefault = BeforeValidator(

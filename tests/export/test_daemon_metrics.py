@@ -11,13 +11,7 @@ import pytest
 import published
 from export.page import scraped
 from monitor.errors import ConfigError, DatabaseTrouble, DeliveryError, DeliveryTrouble
-from monitor.export.exposition import (
-    DAEMON_GAUGES,
-    families_of_comparison,
-    require_textfile,
-    write_families,
-    write_textfile,
-)
+from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, Kind
 from monitor.model.rankings import Arm, CoverageReason
@@ -228,7 +222,7 @@ PARTS = ("_bucket", "_sum", "_count", "_gsum", "_gcount")
 
 
 def left() -> bytes:
-    return write_families(published.filled().final())
+    return exposition.write_families(published.filled().final())
 
 
 def names_in(page: bytes) -> set[str]:
@@ -240,7 +234,9 @@ def names_in(page: bytes) -> set[str]:
 
 def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have() -> None:
     counted = {one.name for one in SERIES.values() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
-    assert names_in(left()) == {one.name for one in SERIES.values()} - counted - {SERIES[name].name for name in DAEMON_GAUGES}
+    assert names_in(left()) == {one.name for one in SERIES.values()} - counted - {
+        SERIES[name].name for name in exposition.DAEMON_GAUGES
+    }
 
 
 def test_what_is_left_says_nothing_of_the_process_and_has_no_timestamps() -> None:
@@ -263,7 +259,7 @@ def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
     before = publisher.final()
     shown = [list(family.samples) for family in before]
 
-    write_families(families_of_comparison(before, "home-feed"))
+    exposition.write_families(exposition.families_of_comparison(before, "home-feed"))
 
     assert [list(family.samples) for family in before] == shown
 
@@ -271,11 +267,11 @@ def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
 def test_each_series_left_is_of_one_comparison_or_of_none() -> None:
     families = published.filled().final()
     one, none = (
-        write_families(families_of_comparison(families, "home-feed")),
-        write_families(families_of_comparison(families, None)),
+        exposition.write_families(exposition.families_of_comparison(families, "home-feed")),
+        exposition.write_families(exposition.families_of_comparison(families, None)),
     )
 
-    assert write_families(families_of_comparison(families, "other")) == b""
+    assert exposition.write_families(exposition.families_of_comparison(families, "other")) == b""
     assert names_in(one) | names_in(none) == names_in(left())
     assert names_in(none) == {
         f"rankwatch_{name}"
@@ -289,7 +285,7 @@ def test_a_textfile_may_be_read_by_everybody(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         for page in (b"old 1\n", b"new 2\n"):
-            write_textfile(path, page)
+            exposition.write_textfile(path, page)
     finally:
         os.umask(before)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new 2\n", 0o644)
@@ -306,5 +302,5 @@ def test_a_textfile_may_be_read_by_everybody(tmp_path: Path) -> None:
 def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError) as caught:
-        require_textfile(tmp_path / name)
+        exposition.require_textfile(tmp_path / name)
     assert reason in str(caught.value)

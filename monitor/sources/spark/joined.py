@@ -18,15 +18,7 @@ from monitor.ports import Measurer
 from monitor.sources.columns import MAX_ID_LENGTH, one_array, require_columns, user_column
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
 from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
-from monitor.sources.spark.connect_session import (
-    Column,
-    DataFrame,
-    SparkSession,
-    column_of,
-    open_session,
-    open_table,
-    ship_program,
-)
+from monitor.sources.spark import connect_session as spark
 from monitor.sources.spark.connect_session import functions as F  # noqa: N812 - its usual name
 from monitor.sources.spark.partition import PARTS, MeasuredPartition, MergedPartition
 from monitor.sources.table_lists import ListColumns, TableLists
@@ -76,7 +68,7 @@ class JoinedTables:
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
         """Begin to read."""
-        with open_session(self._users, Deadline.after(request.timeout_s)) as session:
+        with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
             users = _AskedUsers(session, self._users, self._dimensions, request)
             lists, unread = dict[str, _Lists](), dict[str, str]()
             for name, options in self._lists.items():
@@ -84,7 +76,7 @@ class JoinedTables:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
                     unread[name] = str(error)
-            ship_program(session)
+            spark.ship_program(session)
             yield _MeasuredThere(users, lists, request, unread)
 
 
@@ -131,16 +123,16 @@ class _MeasuredThere:
 class _Table:
     """One slot's table: its rows, their columns, and keys of users."""
 
-    def __init__(self, session: SparkSession, options: SparkOptions, slot: datetime, columns: Sequence[str]) -> None:
-        self.frame, self.where = open_table(session, options, slot)
+    def __init__(self, session: spark.SparkSession, options: SparkOptions, slot: datetime, columns: Sequence[str]) -> None:
+        self.frame, self.where = spark.open_table(session, options, slot)
         require_columns(columns, self.frame.columns, self.where)
         self._kinds = {each.name: each.dataType.typeName() for each in self.frame.schema.fields}
-        self.empty: pa.Table = self.frame.select(*map(column_of, columns)).limit(0).toArrow()
+        self.empty: pa.Table = self.frame.select(*map(spark.column_of, columns)).limit(0).toArrow()
 
-    def key(self, name: str) -> Column:
+    def key(self, name: str) -> spark.Column:
         """A column of users as text, null where there is none. SourceError when it cannot hold users."""
         user_column(one_array(self.empty[name]), f"the user column of {self.where}")
-        kind, column = self._kinds[name], column_of(name)
+        kind, column = self._kinds[name], spark.column_of(name)
         if kind in _WHOLE:
             return column.cast("string")
         if kind in {"float", "double"}:
@@ -148,9 +140,9 @@ class _Table:
             return F.when(is_whole, column.cast("long").cast("string"))
         return self.label(name).cast("string")
 
-    def label(self, name: str) -> Column:
+    def label(self, name: str) -> spark.Column:
         """A column of segment values: text that may be a value, and other values as they are."""
-        column = column_of(name)
+        column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
         return F.when(F.length(column).between(1, MAX_ID_LENGTH) & ~F.contains(column, F.lit("\0")), column)
@@ -160,7 +152,7 @@ class _AskedUsers(_Table):
     """Everybody in the users' table, each once."""
 
     def __init__(
-        self, session: SparkSession, options: SparkUsersOptions, dimensions: Sequence[str], request: JoinRequest
+        self, session: spark.SparkSession, options: SparkUsersOptions, dimensions: Sequence[str], request: JoinRequest
     ) -> None:
         super().__init__(session, options, request.slot, tuple(dict.fromkeys((options.user, *dimensions))))
         names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
@@ -178,7 +170,7 @@ class _AskedUsers(_Table):
         self.asked = AskedUsers(count=count, segments=(ALL, *(name for each in self.values.values() for name in each.names)))
         self.rows = users.withColumns({"side": F.lit("users"), "asked": F.expr("true")})
 
-    def _values(self, users: DataFrame, column: str, name: str, request: JoinRequest) -> SegmentValues:
+    def _values(self, users: spark.DataFrame, column: str, name: str, request: JoinRequest) -> SegmentValues:
         most, value = request.max_segment_values, F.col(column)
         counted = users.groupBy(column).agg(F.count(F.lit(1)).alias("users"))
         ranked = counted.orderBy(value.isNull().desc(), F.col("users").desc(), value.cast("string")).limit(most + 2)
@@ -189,7 +181,7 @@ class _AskedUsers(_Table):
 class _Lists(_Table):
     """One table of lists."""
 
-    def __init__(self, session: SparkSession, side: str, options: SparkSourceOptions, request: JoinRequest) -> None:
+    def __init__(self, session: spark.SparkSession, side: str, options: SparkSourceOptions, request: JoinRequest) -> None:
         super().__init__(session, options, request.slot, options.columns)
         self.columns = ListColumns(**{each.name: getattr(options, each.name) for each in fields(ListColumns)})
         key = self.key(options.user)
@@ -197,6 +189,6 @@ class _Lists(_Table):
         nobody = pd.Index([], dtype="str")
         empty = {name: one_array(self.empty[name]) for name in options.columns}
         TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
-        taken = (column_of(name).alias(f"{side}_{name}") for name in options.columns if name != options.user)
+        taken = (spark.column_of(name).alias(f"{side}_{name}") for name in options.columns if name != options.user)
         marks = {"side": F.lit(side), "asked": F.expr("false")}
         self.rows = self.frame.select(key.alias("key"), *taken).where("key IS NOT NULL").withColumns(marks)
