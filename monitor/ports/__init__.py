@@ -1,25 +1,17 @@
 """What the pipeline and the service ask of the world, as Protocols. The docstrings are the contract of every implementation.
 
-All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge.
+All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge:
+those of sources into SourceError, and sources hold nothing that would have to be closed.
 """
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from monitor.model.notifications import Message, Treatment
-from monitor.ports.sources import (
-    ItemTitleSource,
-    ItemWeightSource,
-    JoinedAnswers,
-    JoinedSource,
-    Measurer,
-    RelevanceSource,
-    RemoteAnswers,
-    ScoreSink,
-    ScoreSpool,
-    Source,
-    UserSource,
-)
+from monitor.model.rankings import AskedUsers, ItemWeights, Pull, RelevanceTable, UserBatch, UserTable
+from monitor.model.runs import JoinRequest, PullRequest, Scores
 from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, PageStore, RunStore, Store
 
 
@@ -64,3 +56,125 @@ class DeliveryCounter(Protocol):
         There the second label is what kept it from arriving. ``watchdog_restarts_total``: a loop that hung or died, and was
         replaced.
         """
+
+
+class Source(Protocol):
+    """Where one arm's lists come from."""
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users, in any order; never a user that was not asked for, never one twice.
+
+        Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side does. What goes wrong for
+        one user is a reason in ``failures``; SourceError only when nothing can be read at all (file or column missing,
+        query refused). Safe to call from several threads.
+        """
+
+
+class Answered(Protocol):
+    """Both arms' lists of everybody, read in one go; to be closed by who asked.
+
+    Of an arm that cannot be read as a whole everybody's list is ``unavailable``, with a note that says why.
+    """
+
+    @property
+    def asked(self) -> AskedUsers:
+        """Who is asked."""
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        """Sentences about what a run can do without and could not be read."""
+
+
+class JoinedAnswers(Answered, Protocol):
+    """Lists that come here."""
+
+    def batches(self, size: int) -> Iterator[UserBatch]:
+        """All users, each in one batch, about ``size`` in each, in any order. SourceError when reading fails halfway."""
+
+
+class Measurer(Protocol):
+    """What measures users wherever their lists are: it can be pickled, and needs numpy and pandas there. All calls are pure."""
+
+    def measure(self, users: UserBatch) -> bytes:
+        """What is found of some users."""
+
+    def merge(self, parts: Iterable[bytes]) -> bytes:
+        """What is found of the users of all of these parts together."""
+
+
+@runtime_checkable
+class RemoteAnswers(Answered, Protocol):
+    """Lists that stay where they are, and are measured there."""
+
+    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
+        """Parts that cover each user once; about ``size`` are measured at once. SourceError when that fails halfway."""
+
+
+class JoinedSource(Protocol):
+    """Where both arms' lists come from at once, joined by user by whoever holds them: any number of users in bounded memory."""
+
+    def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers | RemoteAnswers]:
+        """Begin to read. SourceError when the users cannot be read, or there is not one."""
+
+
+class UserSource(Protocol):
+    """Where the users of a panel come from."""
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users that may be asked for this slot with the named segment dimensions; a user listed twice counts once.
+
+        SourceError when it cannot be read, when a dimension is missing, or when there is not one user.
+        """
+
+
+class ItemWeightSource(Protocol):
+    """Where the weights of items come from."""
+
+    def weights(self, slot: datetime) -> ItemWeights:
+        """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
+
+
+class ItemTitleSource(Protocol):
+    """Where the titles of items come from."""
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
+
+
+class RelevanceSource(Protocol):
+    """Where it is known what users found relevant."""
+
+    def relevance(self, slot: datetime) -> RelevanceTable | None:
+        """What is known of this slot's users; None when nothing has arrived yet, such as a file that is not there.
+
+        SourceError when what is there cannot be read.
+        """
+
+
+class ScoreSink(Protocol):
+    """Takes every user's scores, run by run."""
+
+    def open(
+        self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
+    ) -> AbstractContextManager[Callable[[Scores], object]]:
+        """Take the scores of the run of this slot in these metrics: what is yielded is called with each batch of users.
+
+        When the block ends they stand in place of what an earlier run of the slot left, whole, with ``about`` beside them. With
+        an exception nothing has changed and nothing is left over. OutputError when they cannot be written.
+        """
+
+
+class ScoreSpool(Protocol):
+    """Scores of one run that wait outside of memory until they are stored. Called from one thread; nothing is left when closed.
+
+    OutputError when they cannot be taken or given back, as when the disk is full.
+    """
+
+    def add(self, scores: Scores) -> None:
+        """Take scores of users who have not come before."""
+
+    def batches(self) -> Iterator[Scores]:
+        """All of them by user, ascending, as often as it is called; each batch has all metrics, NaN where there is no score."""
+
+    def close(self) -> None:
+        """Delete them; may be called twice."""

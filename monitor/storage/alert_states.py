@@ -181,15 +181,15 @@ def _with_free_keys(
     # A slot comes again when a clock was set back, or when a rule was removed and put back: what begins to fire in it then is
     # another firing than the one that receivers know.
     moved = in_free_slots(connection, changes)
-    keys = {new.dedup_key: _another_key(new) for old, new in zip(changes, moved, strict=True) if new != old and new.is_start}
+    keys = {
+        new.dedup_key: hashlib.sha256(f"{new.dedup_key} {new.slot.isoformat()}".encode()).hexdigest()[:32]
+        for old, new in zip(changes, moved, strict=True)
+        if new != old and new.is_start
+    }
     renamed = [replace(state, dedup_key=keys.get(state.dedup_key, state.dedup_key)) for state in states]
     return renamed, [
         replace(change, dedup_key=keys.get(change.dedup_key, change.dedup_key)) for change in _as_started(connection, moved)
     ]
-
-
-def _another_key(start: Transition) -> str:
-    return hashlib.sha256(f"{start.dedup_key} {start.slot.isoformat()}".encode()).hexdigest()[:32]
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:

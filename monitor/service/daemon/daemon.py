@@ -157,7 +157,6 @@ class Daemon:
             is_stopping=self._stopping.is_set,
             run_now=self._scheduler.run_now,
             open=self._open,
-            database=self._database,
         )
         self._watchdog = Watchdog(
             jobs=self._scheduler,

@@ -16,7 +16,7 @@ from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
 from monitor.service.composition import Wiring, reconcile, show_outbox
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
+from monitor.service.daemon.outage import OutageAlert, look_again
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slots import SlotChooser, StalenessMonitor
 from monitor.service.daemon.threads import took_whole_deadline
@@ -107,7 +107,6 @@ class DaemonJobs:
     publisher: PrometheusPublisher
     runner: Runner
     loops: DeliveryLoops
-    database: OutageMonitor
     outage_alert: OutageAlert
     slots: SlotChooser
     wiring: Callable[[], Wiring]
@@ -227,7 +226,7 @@ class DaemonJobs:
 
     def probe(self) -> None:
         """See whether the database works; once it is back, refresh at once, and run what may have failed meanwhile."""
-        ended = look_again(self.runner.store, self.database)
+        ended = look_again(self.runner.store, self.outage_alert.database)
         if ended is not None:
             self.run_now("-refresh")
         if ended is not None and ended.may_have_cost_runs:
