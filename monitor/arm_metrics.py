@@ -256,8 +256,7 @@ def parse_arm_metric(text: object) -> ArmMetric:
         return ARM_METRICS[name]
     near = get_close_matches(name.lower(), ARM_METRICS, n=1)
     known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ARM_METRICS)}"
-    msg = f"unknown arm-wide metric {text!r}; {known}"
-    raise MetricError(msg)
+    raise MetricError(f"unknown arm-wide metric {text!r}; {known}")
 
 
 def measure_arms(

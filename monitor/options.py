@@ -74,12 +74,10 @@ def parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        msg = f"not a duration: {_advice(value)}"
-        raise ValueError(msg)
+        raise ValueError(f"not a duration: {_advice(value)}")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     if seconds > _LONGEST.total_seconds():
-        msg = "must be at most 36500d"
-        raise ValueError(msg)
+        raise ValueError("must be at most 36500d")
     return timedelta(seconds=seconds)
 
 
@@ -120,8 +118,7 @@ def _expand_home(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        msg = "begins with a home directory that cannot be found: write the whole path"
-        raise ValueError(msg) from None
+        raise ValueError("begins with a home directory that cannot be found: write the whole path") from None
 
 
 # A file's path; a relative one starts at the configuration file's directory.
@@ -158,8 +155,7 @@ def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     """The headers; ValueError, which repeats none of them, when one has a name that is none, or a value of several lines."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
-            msg = "a header's name is letters, digits and hyphens, and its value has no line break"
-            raise ValueError(msg)
+            raise ValueError("a header's name is letters, digits and hyphens, and its value has no line break")
     return headers
 
 

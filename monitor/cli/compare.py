@@ -100,8 +100,7 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
     metrics = [parse(name) for name in names]
     for metric in metrics:
         if metric.need is Need.SCORES and not has_scores:
-            msg = f"{metric} needs scores: add --scores COLUMN"
-            raise MetricError(msg)
+            raise MetricError(f"{metric} needs scores: add --scores COLUMN")
         if metric.need in {Need.ITEM_WEIGHTS, Need.RELEVANCE}:
             msg = f"{metric} needs {metric.need}: name it in a configuration, or measure it with monitor.compare_many in Python"
             raise MetricError(msg)
@@ -127,8 +126,7 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
         return kind.model_validate({"path": str(path), **{key: value for key, value in columns.items() if value}})
     except ValidationError as error:
         problems = "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors(include_input=False))
-        msg = f"{path}: {problems}"
-        raise InputError(msg) from None
+        raise InputError(f"{path}: {problems}") from None
 
 
 def _print(found: FileComparison, k: int, by: str | None) -> None:

@@ -44,11 +44,9 @@ def init(
             with target.open("x", encoding="utf-8") as file:
                 file.write(example_text())
     except FileExistsError:
-        msg = f"{target} is there already; --force replaces it"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{target} is there already; --force replaces it") from None
     except OSError as error:
-        msg = f"cannot write {target}: {error.strerror}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"cannot write {target}: {error.strerror}") from None
     output.print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
 
 

@@ -69,8 +69,7 @@ def downgrade_schema(
     url = load_database_settings(config).database.get_secret_value()
     before = schema_version.current(url)
     if not force and (user := schema_version.user_of(url)):
-        msg = f"the database is being worked with, by {user}: stop it first, or give --force"
-        raise DatabaseError(msg)
+        raise DatabaseError(f"the database is being worked with, by {user}: stop it first, or give --force")
     schema_version.downgrade(url, revision)
     after = schema_version.current(url)
     if as_json:
@@ -115,14 +114,11 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         shown = {"schema": found, "wanted": wanted, "as_expected": is_right, "differences": differences if found else []}
         print_json(shown | {"damage": damage})
     if damage:
-        msg = f"the database file is damaged: {'; '.join(damage)}: {advice}"
-        raise DatabaseError(msg, trouble=DatabaseTrouble.DAMAGED)
+        raise DatabaseError(f"the database file is damaged: {'; '.join(damage)}: {advice}", trouble=DatabaseTrouble.DAMAGED)
     if found != wanted:
-        msg = f"the schema is {found or 'empty'}, this version wants {wanted}: {schema_version.advise(found)}"
-        raise SchemaError(msg)
+        raise SchemaError(f"the schema is {found or 'empty'}, this version wants {wanted}: {schema_version.advise(found)}")
     if differences:
-        msg = "the tables differ from what this version expects: " + "; ".join(differences)
-        raise SchemaError(msg)
+        raise SchemaError("the tables differ from what this version expects: " + "; ".join(differences))
     if not as_json:
         print_line(f"schema {found}: as expected")
     if examined and not as_json:

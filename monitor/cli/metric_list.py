@@ -59,8 +59,7 @@ def _find(text: str) -> Metric | ArmMetric:
     name = text.partition("(")[0].partition("@")[0].strip()
     if name in ARM_METRICS:
         if text.strip() != name:
-            msg = f"{name} measures one arm's lists together: it takes no parameters and no depth"
-            raise MetricError(msg)
+            raise MetricError(f"{name} measures one arm's lists together: it takes no parameters and no depth")
         return ARM_METRICS[name]
     if name in METRICS:
         return parse(text)

@@ -162,8 +162,7 @@ def accept(  # noqa: PLR0913 - the command's options
             msg = f"nothing of {comparison} was accepted from {instant(slot)} on: see `rankwatch show {comparison}`"
             raise ConfigError(msg)
         if level is None and (not found or (found[0].run.slot, found[0].run.status) != (slot, "ok")):
-            msg = f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs {comparison}`"
-            raise ConfigError(msg)
+            raise ConfigError(f"no ok run of {comparison} has the slot {instant(slot)}: see `rankwatch runs {comparison}`")
         from monitor.model.alerts import accepted_level
         from monitor.pipeline.alert_actions import Signature
 
@@ -230,8 +229,7 @@ def expire_silences(
     with parameters.opened_database(config) as (store, _):
         missing = [str(number) for number in numbers if not store.alerts.expire_silence(number, now=now)]
     if missing:
-        msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
-        raise ConfigError(msg)
+        raise ConfigError(f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`")
     if as_json:
         print_json({"ended": numbers})
     else:

@@ -133,8 +133,7 @@ def _find(store: SqlStore, comparison: str, slot: datetime | None) -> RunRecord:
     record = None if run is None else store.history.record(run.id)
     if record is None:
         which = "no finished run" if slot is None else f"no finished run of slot {output.instant(slot)}"
-        msg = f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs"
-        raise InputError(msg)
+        raise InputError(f"{which} of a comparison named {comparison!r} is stored; see rankwatch runs")
     return record
 
 

@@ -148,12 +148,10 @@ def open_workspace(workspace: Workspace) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         marker = directory / _MARKER
         if not marker.exists() and any(directory.iterdir()):
-            msg = f"{directory} holds files that the demo did not write: name an empty or new one with --dir"
-            raise ConfigError(msg)
+            raise ConfigError(f"{directory} holds files that the demo did not write: name an empty or new one with --dir")
         lock = marker.open("a", encoding="utf-8")
     except OSError as error:
-        msg = f"cannot write to {directory}: {error.strerror}; name another directory with --dir"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"cannot write to {directory}: {error.strerror}; name another directory with --dir") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

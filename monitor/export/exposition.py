@@ -151,8 +151,7 @@ def _family(series: Series, samples: Mapping[LabelValues, float | Distribution])
     gauge = GaugeMetricFamily(series.name, series.help, labels=series.labels, unit=series.unit)
     for labels, value in samples.items():
         if len(labels) != len(series.labels):
-            msg = f"{series.name} has the labels {series.labels}, got {len(labels)} values"
-            raise ValueError(msg)
+            raise ValueError(f"{series.name} has the labels {series.labels}, got {len(labels)} values")
         written = [_written(each) for each in labels]
         if isinstance(value, Distribution):
             distributions.add_metric(written, list(value.buckets), value.total)

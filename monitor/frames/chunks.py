@@ -76,11 +76,10 @@ def chunks_of_pairs(pairs: CodedPairs) -> Iterator[tuple[Rows, PairBatch, tuple[
 def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
     found = find_users(users, relevance.users)
     if len(users) and len(relevance) and (found < 0).all():
-        msg = (
+        raise InputError(
             f"relevance knows none of the compared users: it has users such as {relevance.users[:1].tolist()[0]!r}, the lists "
             f"{users[:1].tolist()[0]!r}; spell them alike"
         )
-        raise InputError(msg)
     return found
 
 

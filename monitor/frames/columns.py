@@ -58,11 +58,10 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     if not is_long and not is_wide and (ranked := _ranked_columns(frame)):
         return _read_ranked(frame, ranked, columns.user, arm)
     if not is_long and not is_wide:
-        msg = (
+        raise InputError(
             f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor {columns.items!r} (wide form, a list "
             f"a row) nor one a rank (rec_0, rec_1 ...); found {shown(frame.columns)}: name them with item=, rank=, items="
         )
-        raise InputError(msg)
     return _read_wide(frame, columns, arm) if is_wide else read_long(frame, columns, arm)
 
 
@@ -83,8 +82,7 @@ def _read_ranked(frame: pd.DataFrame, names: Sequence[str], user: Hashable, arm:
     _require_one_list(users, arm)
     is_there = frame[names].notna().to_numpy()
     if (is_there[:, 1:] & ~is_there[:, :-1]).any():
-        msg = f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no hole in a list"
-        raise InputError(msg)
+        raise InputError(f"{arm} has an item behind a missing one in {names[0]} to {names[-1]}: leave no hole in a list")
     places = np.arange(is_there.size).reshape(len(names), len(frame)).T[is_there]  # row by row, of columns end to end
     items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
     offsets = offsets_of(is_there.sum(axis=1))
@@ -158,8 +156,7 @@ def _read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
 
 def _require_one_list(users: pd.Index, arm: str) -> None:
     if users.has_duplicates:
-        msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
-        raise InputError(msg)
+        raise InputError(f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list")
 
 
 def _has_column(frame: pd.DataFrame, name: Hashable | None, role: str, arm: str) -> bool:
@@ -181,8 +178,7 @@ def _order(codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
     codes, rank = codes[order], rank[order]
     if len(tied := np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))):
         user = users[codes[tied[:1]]].tolist()[0]
-        msg = f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ within a list"
-        raise InputError(msg)
+        raise InputError(f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ within a list")
     return order
 
 
@@ -206,20 +202,17 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
 def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
-        msg = f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest is the best"
-        raise InputError(msg)
+        raise InputError(f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest is the best")
     return column.to_numpy()
 
 
 def _take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
     """The column of that name; InputError when there is none, or several."""
     if name not in list(frame.columns):  # a name that cannot be hashed is none of them
-        msg = f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one with {role}="
-        raise InputError(msg)
+        raise InputError(f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one with {role}=")
     column: pd.Series | pd.DataFrame = frame[name]
     if isinstance(column, pd.DataFrame):
-        msg = f"{arm} has several columns {name!r}: rename all but one"
-        raise InputError(msg)
+        raise InputError(f"{arm} has several columns {name!r}: rename all but one")
     return column
 
 
@@ -237,8 +230,7 @@ def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
         return read_matrix(data, arm)
     if isinstance(data, list | tuple):
         return read_rows(data, f"lists of the {arm}")
-    msg = (
+    raise InputError(
         f"{arm} is of type {type(data).__name__}: expected a dict or Series of user -> list, a DataFrame, an Arrow table, "
         "a 2-D array or a list of lists (row = user)"
     )
-    raise InputError(msg)

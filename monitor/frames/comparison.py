@@ -63,11 +63,9 @@ def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric
     try:
         given = (metrics,) if isinstance(metrics, str | Metric) else tuple(metrics)
     except TypeError:
-        msg = f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}"
-        raise InputError(msg) from None
+        raise InputError(f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}") from None
     if not given:
-        msg = "metrics is empty: name at least one, such as rbo(p=0.9)"
-        raise InputError(msg)
+        raise InputError("metrics is empty: name at least one, such as rbo(p=0.9)")
     return tuple(metric if isinstance(metric, Metric) else parse(metric) for metric in given)
 
 
@@ -80,8 +78,7 @@ def require_needs(metrics: Sequence[Metric], lists: Sequence[RankingTable], item
     }
     for metric in metrics:
         if metric.need is not None and not is_given[metric.need]:
-            msg = f"{metric} needs {metric.need}: {_HOW[metric.need]}"
-            raise MetricError(msg)
+            raise MetricError(f"{metric} needs {metric.need}: {_HOW[metric.need]}")
 
 
 def read_k(k: int | None) -> int | None:
@@ -95,18 +92,15 @@ def read_catalogue(catalogue: int | None, listed: int) -> int:
         return listed
     size = _read_count(catalogue, "catalogue", "give the number of items that could be listed, or None")
     if size < listed:
-        msg = f"catalogue is {size}, but {listed} different items are listed: give how many could be, or None"
-        raise InputError(msg)
+        raise InputError(f"catalogue is {size}, but {listed} different items are listed: give how many could be, or None")
     return size
 
 
 def _read_count(value: object, name: str, otherwise: str) -> int:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        msg = f"{name} must be a whole number or None, not {value!r}"
-        raise InputError(msg)
+        raise InputError(f"{name} must be a whole number or None, not {value!r}")
     if value < 1:
-        msg = f"{name} must be at least 1, not {value}: {otherwise}"
-        raise InputError(msg)
+        raise InputError(f"{name} must be at least 1, not {value}: {otherwise}")
     return int(value)
 
 
@@ -178,8 +172,7 @@ def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) 
     if scores is None:
         return first, second
     if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
-        msg = "scores must be two lists of numbers, one for each list; None for a list without scores"
-        raise InputError(msg)
+        raise InputError("scores must be two lists of numbers, one for each list; None for a list without scores")
     return _with_scores(first, scores[0], "the first list"), _with_scores(second, scores[1], "the second list")
 
 
@@ -271,11 +264,10 @@ def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     found = find_users(baseline.users, candidate.users)
     shared = np.flatnonzero(found >= 0)
     if len(baseline) and len(candidate) and not len(shared):
-        msg = (
+        raise InputError(
             f"no user is in both arms: baseline has users such as {baseline.users[:1].tolist()[0]!r}, candidate such as "
             f"{candidate.users[:1].tolist()[0]!r}; spell them alike"
         )
-        raise InputError(msg)
     return shared, found[shared]
 
 

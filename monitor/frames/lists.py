@@ -49,8 +49,7 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
         return pd.DataFrame.from_arrow(data)  # type: ignore[attr-defined] # pandas-stubs lags
     except (TypeError, ValueError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        msg = f"{what} is a table of type {type(data).__name__} that cannot be read: {reason}"
-        raise InputError(msg) from None
+        raise InputError(f"{what} is a table of type {type(data).__name__} that cannot be read: {reason}") from None
 
 
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too
@@ -83,8 +82,7 @@ def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
 def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
     """Lists from a 2-D array, a row a user."""
     if data.ndim != 2:  # noqa: PLR2004 - users and ranks
-        msg = f"{arm} is a {data.ndim}-dimensional array: expected two dimensions, a row a user and a column a rank"
-        raise InputError(msg)
+        raise InputError(f"{arm} is a {data.ndim}-dimensional array: expected two dimensions, a row a user and a column a rank")
     n, k = data.shape
     items = from_array(data.reshape(-1), f"lists of the {arm}")
     return RankingTable(users=pd.RangeIndex(n), offsets=np.arange(n + 1, dtype=np.int64) * k, items=items)
@@ -113,8 +111,7 @@ def as_row(row: object, what: str, of: str) -> Row:
         return list(read_column(row))
     # A string would be read as its letters, and a set has no order.
     found = f"an array of {row.ndim} dimensions" if isinstance(row, np.ndarray) else f"a value of type {type(row).__name__}"
-    msg = f"{what}: found {found} where a list of {of} was expected (list, tuple, or 1-D array)"
-    raise InputError(msg)
+    raise InputError(f"{what}: found {found} where a list of {of} was expected (list, tuple, or 1-D array)")
 
 
 def _join(lists: Sequence[Row], what: str) -> Ids:
@@ -129,11 +126,10 @@ def read_scores(rows: Sequence[Any], lengths: npt.NDArray[np.int64], what: str) 
     lists = [as_row(row, what, "numbers, one an item,") for row in rows]
     found = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     if len(odd := np.flatnonzero(found != lengths)):
-        msg = (
+        raise InputError(
             f"{what}: row {odd[0]} has {found[odd[0]]} scores for {lengths[odd[0]]} items: give each item its score, "
             "NaN where there is none"
         )
-        raise InputError(msg)
     return as_scores(pd.Series(list(chain.from_iterable(lists)), dtype=object), what)
 
 
@@ -153,8 +149,7 @@ def as_scores(column: pd.Series, what: str) -> Floats:
     except (TypeError, ValueError, OverflowError):
         odd = [value for value in column.tolist() if not isinstance(value, int | float)]
     found = repr(odd[0]) if odd else "booleans, or a number beyond what a float can hold,"
-    msg = f"{what}: found {found} where a number was expected: give numbers, NaN where there is none"
-    raise InputError(msg)
+    raise InputError(f"{what}: found {found} where a number was expected: give numbers, NaN where there is none")
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
@@ -217,13 +212,11 @@ def refuse_odd(values: object, what: str) -> None:
         msg = f"{what}: found masked values where item ids were expected: give lists without them, such as row.compressed()"
         raise InputError(msg)
     if isinstance(values, np.ndarray) and values.dtype.kind == "V":
-        msg = f"{what}: found records ({values.dtype}) where item ids were expected: give the array of one field"
-        raise InputError(msg)
+        raise InputError(f"{what}: found records ({values.dtype}) where item ids were expected: give the array of one field")
 
 
 def _refuse_null(null: object, what: str) -> NoReturn:
-    msg = f"{what}: found {null!r} where an item id was expected: drop the item or name it"
-    raise InputError(msg)
+    raise InputError(f"{what}: found {null!r} where an item id was expected: drop the item or name it")
 
 
 def checked_users(users: pd.Index, arm: str) -> pd.Index:
@@ -234,8 +227,7 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
     if users.dtype == object:
         numbers = {user for user in users if not isinstance(user, str)}
         if twice := next((user for user in users if isinstance(user, str) and equality_key(user) in numbers), None):
-            msg = f"{arm} has user {twice!r} both as a number and as text, which are one user: spell it in one way"
-            raise InputError(msg)
+            raise InputError(f"{arm} has user {twice!r} both as a number and as text, which are one user: spell it in one way")
     return users
 
 

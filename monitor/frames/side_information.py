@@ -58,10 +58,9 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
     if {"item", "weight"} <= set(frame.columns):
         frame = frame[["item", "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
-        msg = (
+        raise InputError(
             f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just two columns, items and weights"
         )
-        raise InputError(msg)
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
 
 
@@ -77,11 +76,10 @@ def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats
     bad = {int(code): f"{weight:g}" for code, weight in zip(weighted[~good], weights[~good], strict=True)}
     some = zip(ids_of(missing[:_SHOWN], vocabulary), missing[:_SHOWN].tolist(), strict=True)
     shown_items = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
-    msg = (
+    raise InputError(
         f"item_weights: {len(missing)} of {len(distinct_items(*listed))} listed items have no weight from {LEAST_WEIGHT:g} to "
         f"{MOST_WEIGHT:g}, such as {shown_items}: give every listed item one, or leave such items out of the lists"
     )
-    raise InputError(msg)
 
 
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
@@ -95,11 +93,10 @@ def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTab
     else:
         frame = as_frame(data, _RELEVANCE)
         if not isinstance(frame, pd.DataFrame):
-            msg = (
+            raise InputError(
                 f"relevance is of type {type(data).__name__}: expected a dict of user -> items or user -> {{item: grade}}, "
                 "or a long frame"
             )
-            raise InputError(msg)
         graded = _read_frame(frame, user, item)
     _check_grades(graded)
     has_each_once = isinstance(data, Mapping) and graded.items.dtype != object
@@ -157,8 +154,7 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
 def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:
     named = [name for name in _GRADES if name in frame.columns]
     if len(named) > 1:
-        msg = "relevance has both columns grade and relevance: drop one"
-        raise InputError(msg)
+        raise InputError("relevance has both columns grade and relevance: drop one")
     grade = named[0] if named else None
     columns = FrameColumns(user=user, item=item, rank=None, items=item, score=grade, scores=None)
     lists = read_long(frame, columns, _RELEVANCE)
@@ -173,8 +169,7 @@ def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
     row = int(np.searchsorted(graded.offsets, odd[0], side="right")) - 1
     user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(odd[:1]).tolist()[0]
     whose = "" if is_one_user else f" for user {user!r}"
-    msg = (
+    raise InputError(
         f"relevance: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r}"
         f"{whose}: use 0 for what is known to be irrelevant, and leave out what is not known"
     )
-    raise InputError(msg)

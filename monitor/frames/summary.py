@@ -102,13 +102,11 @@ def _ends(name: Hashable) -> tuple[float, float]:
 def _read(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, npt.NDArray[np.float64]], dict[Any, Rows]]:
     """Scores by metric, and rows by segment, everybody first."""
     if not hasattr(frame, "columns"):
-        msg = f"frame is of type {type(frame).__name__}: give the frame of compare_many"
-        raise InputError(msg)
+        raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
     segments, without = _segments(frame, by)
     columns = {name: _values(frame, name) for name in frame.columns if without is None or name != without}
     if not columns:
-        msg = "frame has no column of scores: give the frame of compare_many"
-        raise InputError(msg)
+        raise InputError("frame has no column of scores: give the frame of compare_many")
     return columns, segments
 
 
@@ -126,8 +124,7 @@ def _row(values: npt.NDArray[np.float64]) -> dict[str, float]:
 def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
     column = frame[name]
     if column.ndim != 1 or not pd.api.types.is_numeric_dtype(column.dtype):
-        msg = f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop the column"
-        raise InputError(msg)
+        raise InputError(f"frame: column {name!r} holds no scores: give the frame of compare_many, or drop the column")
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -142,8 +139,7 @@ def _segments(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, Row
     labels, without = _labels(frame, by)
     found = _rows_by_label(labels)
     if ALL in found:
-        msg = f"by has a segment named {ALL!r}, which stands for all users: give it another name"
-        raise InputError(msg)
+        raise InputError(f"by has a segment named {ALL!r}, which stands for all users: give it another name")
     return everybody | found, without
 
 
@@ -151,8 +147,7 @@ def _segments_of_table(frame: pd.DataFrame, table: pd.DataFrame) -> dict[Any, Ro
     """Rows of ``column=value``, by every column but that of the users."""
     known = table.set_index(frame.index.name) if frame.index.name in table.columns else table
     if not len(known.columns) or known.columns.has_duplicates:
-        msg = "by: the table of users needs columns of segments, each named once, beside that of the users"
-        raise InputError(msg)
+        raise InputError("by: the table of users needs columns of segments, each named once, beside that of the users")
     return {
         f"{column}={label}": rows
         for column in known.columns
@@ -164,8 +159,7 @@ def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
     try:
         codes, names = pd.factorize(labels)
     except TypeError:
-        msg = "by has segments that are no text or number: give each user one name of a segment"
-        raise InputError(msg) from None
+        raise InputError("by has segments that are no text or number: give each user one name of a segment") from None
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
     return {names[code]: np.flatnonzero(codes == code) for code in by_text}
 
@@ -178,8 +172,7 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
     if isinstance(by, str) or not isinstance(by, np.ndarray | pd.Index | pd.api.extensions.ExtensionArray | list | tuple):
         return _by_name(frame, by)
     if isinstance(by, np.ndarray) and by.ndim != 1:
-        msg = "by has several dimensions: give one segment a row of the frame, or a dict of user -> segment"
-        raise InputError(msg)
+        raise InputError("by has several dimensions: give one segment a row of the frame, or a dict of user -> segment")
     if len(by) != len(frame):
         msg = f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, or a dict of user -> segment"
         raise InputError(msg)
@@ -188,15 +181,13 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
 
 def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
     if by.index.has_duplicates:
-        msg = f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each user one segment"
-        raise InputError(msg)
+        raise InputError(f"by has user {by.index[by.index.duplicated()].tolist()[0]!r} twice: give each user one segment")
     found = by.reindex(frame.index)
     if len(frame) and len(by) and not by.index.isin(frame.index).any():
-        msg = (
+        raise InputError(
             f"by knows none of the users: it has users such as {by.index.tolist()[0]!r}, the frame "
             f"{frame.index.tolist()[0]!r}; ids must be of one type"
         )
-        raise InputError(msg)
     return found
 
 

@@ -40,11 +40,9 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
     measured = metric if isinstance(metric, Metric) else parse(metric)
     for name, value in (("k", k), ("catalogue", catalogue)):
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-            msg = f"chance: {name} must be a whole number, not {value!r}"
-            raise MetricError(msg)
+            raise MetricError(f"chance: {name} must be a whole number, not {value!r}")
     if not 1 <= k <= catalogue:
-        msg = f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}"
-        raise MetricError(msg)
+        raise MetricError(f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}")
     if measured.need is not None:
         return None
     # Python's integers know no overflow, and beyond this size floats cannot distinguish catalogues.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
@@ -76,12 +76,10 @@ class Metric(ABC):
     def __post_init__(self) -> None:
         """MetricError for a parameter out of range."""
         if self.depth is not None and self.depth < 1:
-            msg = f"{self.name}@{self.depth}: the depth must be at least 1"
-            raise MetricError(msg)
+            raise MetricError(f"{self.name}@{self.depth}: the depth must be at least 1")
         for name, known in self.choices.items():
             if getattr(self, name) not in known:
-                msg = f"{self.name}({name}={getattr(self, name)}): {name} must be one of {', '.join(known)}"
-                raise MetricError(msg)
+                raise MetricError(f"{self.name}({name}={getattr(self, name)}): {name} must be one of {', '.join(known)}")
 
     @classmethod
     def parameters(cls) -> tuple[str, ...]:
@@ -184,14 +182,18 @@ def _shown(value: float | str) -> str:
 def read_name(text: object, registry: Mapping[str, type[Metric]]) -> Metric:
     """The metric of that name; MetricError with the nearest known name or parameter otherwise."""
     if isinstance(text, str) and len(text) > _LONGEST:
-        _fail(f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no metric needs {_LONGEST}")
+        raise MetricError(
+            f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no metric needs {_LONGEST}"
+        )
     match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if match is None or not isinstance(text, str):
-        _fail(f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, such as rbo(p=0.9)@10")
+        raise MetricError(
+            f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, such as rbo(p=0.9)@10"
+        )
     name, arguments, depth = match.groups()
     kind = registry.get(name)
     if kind is None:
-        _fail(f"unknown metric {name!r}{_suggest(name, registry)}")
+        raise MetricError(f"unknown metric {name!r}{_suggest(name, registry)}")
     values = _read_arguments(text, kind, arguments or "")
     return kind(depth=None if depth is None else int(depth), **values)
 
@@ -201,11 +203,11 @@ def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, 
     for argument in arguments.split(",") if arguments.strip() else ():
         name, equals, number = (part.strip() for part in argument.partition("="))
         if not equals:
-            _fail(f"cannot read {name!r} in metric {text!r}: write parameters as name=value{_example(kind)}")
+            raise MetricError(f"cannot read {name!r} in metric {text!r}: write parameters as name=value{_example(kind)}")
         if name not in kind.parameters():
-            _fail(f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.parameters())}")
+            raise MetricError(f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.parameters())}")
         if name in values:
-            _fail(f"parameter {name!r} stands twice in metric {text!r}")
+            raise MetricError(f"parameter {name!r} stands twice in metric {text!r}")
         values[name] = _read_value(text, kind, name, number)
     return values
 
@@ -214,10 +216,10 @@ def _read_value(text: str, kind: type[Metric], name: str, value: str) -> float |
     words = kind.choices.get(name)
     if words is None:
         if not _NUMBER.fullmatch(value):
-            _fail(f"parameter {name!r} of metric {text!r} must be a number, not {value!r}")
+            raise MetricError(f"parameter {name!r} of metric {text!r} must be a number, not {value!r}")
         return float(value)
     if value not in words:
-        _fail(f"parameter {name!r} of metric {text!r} must be one of {', '.join(words)}, not {value!r}")
+        raise MetricError(f"parameter {name!r} of metric {text!r} must be one of {', '.join(words)}, not {value!r}")
     return value
 
 
@@ -233,7 +235,3 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 def _example(kind: type[Metric]) -> str:
     return f", such as {kind()}" if kind.parameters() else f"; {kind.name} takes none"
-
-
-def _fail(message: str) -> NoReturn:
-    raise MetricError(message)

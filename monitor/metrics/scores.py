@@ -24,8 +24,7 @@ def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | Non
     """
     for metric in metrics:
         if not can_score(metric, batch):
-            msg = f"{metric} needs {metric.need}, which were not given"
-            raise MetricError(msg)
+            raise MetricError(f"{metric} needs {metric.need}, which were not given")
     kinds = {str(metric): metric for metric in metrics}
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 

@@ -38,8 +38,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     try:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
-        msg = "needs Apprise: pip install 'rankwatch[apprise]'"
-        raise ConfigError(msg) from None
+        raise ConfigError("needs Apprise: pip install 'rankwatch[apprise]'") from None
     # Apprise logs what it cannot read, and answers of services, which may hold what is secret.
     logging.getLogger("apprise").setLevel(_SILENT)
     # No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of the text.
@@ -59,8 +58,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
     )
     service = apprise.Apprise(asset=asset)
     if not service.add(url) or len(service) != 1:
-        msg = f"{name} is no URL that Apprise can read: see its list of services for the form"
-        raise ConfigError(msg)
+        raise ConfigError(f"{name} is no URL that Apprise can read: see its list of services for the form")
     if "overflow=" not in url.lower():
         # By itself Apprise sends what is too long for a service, which then refuses it; what matters comes first.
         for each in service:

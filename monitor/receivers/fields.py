@@ -31,8 +31,7 @@ def check_further_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, Secr
     """Refuse names that are none, and headers that the program itself sets."""
     for name in check_headers(headers):
         if name.lower() in _OURS or name.lower().startswith("x-rankwatch-"):
-            msg = f"{name} is set by rankwatch itself: leave it out"
-            raise ValueError(msg)
+            raise ValueError(f"{name} is set by rankwatch itself: leave it out")
     return headers
 
 

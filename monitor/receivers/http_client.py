@@ -81,8 +81,7 @@ class HttpClient:
             status, found = exchange.head
             return HttpAnswer(status=status, headers=found, body=exchange.content)
         # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
-        msg = f"{self.who} {reason}"
-        raise DeliveryError(msg, permanent=False, may_be_known=body.is_sent)
+        raise DeliveryError(f"{self.who} {reason}", permanent=False, may_be_known=body.is_sent)
 
 
 class HttpReceiver:

@@ -122,8 +122,7 @@ class PagerDuty(HttpReceiver):
             if answer.body is not None and _read(answer.body).get("status") != "success":
                 reason = self._reason(answer)
                 what = f"{self._client.who} answered {answer.status_name} but not success{f' ({reason})' if reason else ''}"
-                msg = f"{what}: check its URL; it will be tried again"
-                raise DeliveryError(msg, permanent=False, may_be_known=True)
+                raise DeliveryError(f"{what}: check its URL; it will be tried again", permanent=False, may_be_known=True)
 
     def _reason(self, answer: HttpAnswer) -> str | None:
         """What it gives as the error, on one line, without any piece of the key that it may echo."""

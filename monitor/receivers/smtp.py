@@ -184,8 +184,7 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        msg = f"ca_file {ca_file} cannot be read as PEM: {error.strerror or 'it holds no certificate'}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"ca_file {ca_file} cannot be read as PEM: {error.strerror or 'it holds no certificate'}") from None
 
 
 def _own_name() -> str:

@@ -13,8 +13,7 @@ def split_address(text: str) -> tuple[str, int]:
     bare = host.removeprefix("[").removesuffix("]")
     is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
     if not separator or not is_port or (":" in bare and bare == host) or not _is_host(bare):
-        msg = f"must be host:port, such as {DEFAULT_LISTEN} or [::1]:29108"
-        raise ValueError(msg)
+        raise ValueError(f"must be host:port, such as {DEFAULT_LISTEN} or [::1]:29108")
     return bare, int(port)
 
 

@@ -35,8 +35,7 @@ def read_key(path: str) -> bytes:
     try:
         key = read_bounded(path, _MOST_BYTES).rstrip(b"\r\n")
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        raise ValueError(msg) from None
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
     if len(key) < LEAST_BYTES:
         msg = f"{path} holds {len(key)} bytes: a key has {LEAST_BYTES} at least, such as openssl rand -hex 32 writes"
         raise ValueError(msg)

@@ -85,8 +85,7 @@ def load_with_rules(path: Path, rules: Path, names: Collection[str]) -> tuple[Co
 def _chosen(settings: Settings, names: Collection[str], path: Path) -> tuple[ComparisonOptions, ...]:
     there = {each.name: each for each in settings.comparisons}
     if unknown := [name for name in names if name not in there]:
-        msg = f"no comparison named {unknown[0]!r} in {path}: it has {', '.join(there)}"
-        raise ConfigError(msg)
+        raise ConfigError(f"no comparison named {unknown[0]!r} in {path}: it has {', '.join(there)}")
     return tuple(there[name] for name in dict.fromkeys(names or there))
 
 
@@ -94,8 +93,7 @@ def _read_rules(path: Path) -> YamlDocument:
     try:
         return read_mapping(read_text(path, advice=_RULES_ADVICE), str(path), None, example="rules: [...]")
     except EmptyConfigError:
-        msg = f"{path}: is empty: {_RULES_ADVICE}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
 def _with_rules_of(path: Path, other: tuple[Path, YamlDocument], place: int, name: str) -> ComparisonOptions:

@@ -168,8 +168,7 @@ class Cron(Schedule):
         """Read an expression; ValueError when it is none, never occurs, or the zone is unknown."""
         words = _MACROS.get(text.strip(), text).split()
         if len(words) != len(_FIELDS):
-            msg = f"a cron expression has five fields (minute hour day month weekday), found {len(words)}"
-            raise ValueError(msg)
+            raise ValueError(f"a cron expression has five fields (minute hour day month weekday), found {len(words)}")
         minutes, hours, days, months, weekdays = (each.parse(word) for each, word in zip(_FIELDS, words, strict=True))
         cron = cls(
             text=text.strip(),
@@ -182,8 +181,7 @@ class Cron(Schedule):
             every_hour=len(hours) == 24,  # noqa: PLR2004 - hours of a day
         )
         if not any(cron.has_day(date(2000, 1, 1) + n * _DAY) for n in range(_FURTHEST_DAYS)):
-            msg = "this cron expression never occurs: no month it names has such a day"
-            raise ValueError(msg)
+            raise ValueError("this cron expression never occurs: no month it names has such a day")
         return cron
 
     @property
@@ -276,8 +274,7 @@ def schedule_of(
         slot = slots.next(schedule.opens.next(slot) - _INSTANT)
         if schedule.is_open(slot):
             return schedule
-    msg = "no slot of the schedule lies in these hours"
-    raise ValueError(msg)
+    raise ValueError("no slot of the schedule lies in these hours")
 
 
 def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
@@ -289,8 +286,7 @@ def parse_hours(text: str, zone: str = "UTC") -> tuple[Cron, Cron]:
         walls = time(), time()
     opens, closes = (Cron.parse(f"{wall.minute} {wall.hour} * * *", zone) for wall in walls)
     if opens == closes:
-        msg = "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
-        raise ValueError(msg)
+        raise ValueError("must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight")
     return opens, closes
 
 
@@ -299,8 +295,7 @@ def parse_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):  # a directory, a path that climbs out, a name that is not there
-        msg = "not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York"
-        raise ValueError(msg) from None
+        raise ValueError("not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York") from None
 
 
 @lru_cache(maxsize=4096)

@@ -81,8 +81,7 @@ def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, m
     try:
         content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
-        msg = f"{path}: no such file: {advice}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{path}: no such file: {advice}") from None
     except OSError as error:
         size = f"{most >> 20} MiB" if most >> 20 else f"{most >> 10} KiB"
         too_large = f"is larger than {size}, which is no configuration"
@@ -92,8 +91,7 @@ def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, m
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{path}:{line}: is not UTF-8 text: save it as UTF-8") from None
 
 
 def read_mapping(
@@ -102,8 +100,7 @@ def read_mapping(
     """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
     document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
-        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as {example}"
-        raise ConfigError(msg)
+        raise ConfigError(f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as {example}")
     return document
 
 

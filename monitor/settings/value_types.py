@@ -46,8 +46,7 @@ def parse_metric(text: str) -> Metric:
     """The metric of that name; ValueError for one that was cut at its comma, MetricError for an unknown one."""
     if text.count("(") != text.count(")"):
         example = "ndcg(arm=candidate, gain=linear)"
-        msg = f'is part of a name that was cut at its comma: put the whole name in quotes, such as "{example}"'
-        raise ValueError(msg)
+        raise ValueError(f'is part of a name that was cut at its comma: put the whole name in quotes, such as "{example}"')
     return parse(text)
 
 
@@ -59,8 +58,7 @@ def parse_days(text: str) -> tuple[date, date]:
     except ValueError:
         days = date.max, date.min
     if not 1970 <= days[0].year <= days[1].year < 9999 or days[0] > days[1]:  # noqa: PLR2004 - the years that slots may have
-        msg = "must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26"
-        raise ValueError(msg)
+        raise ValueError("must be a day such as 2026-12-24, or the first and the last of several: 2026-12-24..2026-12-26")
     return days
 
 
@@ -71,8 +69,7 @@ def _keep(value: object) -> object:
     if word in set(Keep):
         return Keep(word)
     if not re.fullmatch(r"[1-9]\d{0,11}", word):
-        msg = f"must be {', '.join(Keep)}, or a number of users, such as 10000"
-        raise ValueError(msg)
+        raise ValueError(f"must be {', '.join(Keep)}, or a number of users, such as 10000")
     return int(word)
 
 

@@ -71,14 +71,12 @@ def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     name, default = match["name"], match["default"]
     if name is None:
-        msg = "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
-        raise ValueError(msg)
+        raise ValueError("a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${")
     value = environ.get(name)
     if default is not None:
         return value or str(default)
     if value is None:
-        msg = f"environment variable {name} is not set: set it, or give a default: ${{{name}:-default}}"
-        raise ValueError(msg)
+        raise ValueError(f"environment variable {name} is not set: set it, or give a default: ${{{name}:-default}}")
     return value
 
 
@@ -115,8 +113,7 @@ def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument
     """Read a text as plain data, with ``${NAME}`` expanded. ConfigError naming ``name`` when it is no YAML document."""
     node = _compose(text, name)
     if node is None:
-        msg = f"{name}: is empty; write a configuration with: rankwatch init"
-        raise EmptyConfigError(msg)
+        raise EmptyConfigError(f"{name}: is empty; write a configuration with: rankwatch init")
     builder = _Builder(name, environ)
     builder.document.data = builder.build(node, (), node.start_mark.line + 1)
     return builder.document
@@ -185,8 +182,7 @@ class _Builder:
             message = f"nested more than {_MAX_DEPTH} levels deep"
         else:
             return
-        msg = f"{self._name}:{node.start_mark.line + 1}: {message}"
-        raise ConfigError(msg)
+        raise ConfigError(f"{self._name}:{node.start_mark.line + 1}: {message}")
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         built: dict[str, object] = {}

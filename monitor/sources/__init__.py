@@ -114,8 +114,7 @@ _are_once = must(lambda names: len(set(names)) == len(names), "names a column tw
 
 def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     if odd := [name for name in names if "=" in name or not name.isprintable()]:
-        msg = f"segment column {odd[0]!r}: a name may hold no = and no control character"
-        raise ValueError(msg)
+        raise ValueError(f"segment column {odd[0]!r}: a name may hold no = and no control character")
     return names
 
 
@@ -210,6 +209,5 @@ def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Opti
         return options.kind, options.given
     source = SOURCES[baseline.kind]
     if source.all_users is None:
-        msg = f"users: all: {all_users_problem(baseline)}"
-        raise ConfigError(msg)
+        raise ConfigError(f"users: all: {all_users_problem(baseline)}")
     return baseline.kind, source.all_users(baseline.given)

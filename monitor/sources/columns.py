@@ -97,8 +97,7 @@ def require_columns(names: Sequence[str], present: Sequence[str], where: str) ->
         near = difflib.get_close_matches(name, present, n=1)
         meant = f" (did you mean {on_one_line(near[0])!r}?)" if near else ""
         shown = ", ".join(map(on_one_line, present[:20])) + (", ..." if len(present) > 20 else "")  # noqa: PLR2004 - a screenful
-        msg = f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}"
-        raise SourceError(msg)
+        raise SourceError(f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}")
 
 
 def on_one_line(name: str, most: int = 60) -> str:
@@ -134,8 +133,7 @@ def id_column(values: pa.Array, what: str) -> pa.Array:
         exact = values.cast(pa.float64())
         is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOAT))
         return pc.if_else(is_whole, exact, None).cast(pa.int64())
-    msg = f"{what} holds {kind}: ids must be integers or text"
-    raise SourceError(msg)
+    raise SourceError(f"{what} holds {kind}: ids must be integers or text")
 
 
 def user_column(values: pa.Array, what: str) -> pa.Array:
@@ -204,8 +202,7 @@ def _usable_text(values: pa.Array, what: str) -> pa.Array:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        msg = f"{what} holds text that is not UTF-8: write it anew as UTF-8"
-        raise SourceError(msg) from None
+        raise SourceError(f"{what} holds text that is not UTF-8: write it anew as UTF-8") from None
     length = pc.utf8_length(values)
     odd = pc.or_(pc.equal(length, 0), pc.greater(length, MAX_ID_LENGTH))
     odd = pc.or_(odd, pc.match_substring(values, "\0"))
@@ -223,8 +220,7 @@ def number_column(values: pa.Array, what: str) -> tuple[Floats, Flags]:
         read = [float(text) if text and not bad else nan for text, bad in zip(texts, is_bad, strict=True)]
         return np.array(read, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
     if not is_numeric(kind):
-        msg = f"{what} holds {kind}: it must hold numbers"
-        raise SourceError(msg)
+        raise SourceError(f"{what} holds {kind}: it must hold numbers")
     numbers: Floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers, np.zeros(len(numbers), dtype=np.bool_)
 
@@ -241,8 +237,7 @@ def numbers_beside(lengths: npt.NDArray[np.int64], lists: pa.Array, what: str) -
     SourceError when the column holds anything but lists of numbers.
     """
     if not is_list(lists.type) or not is_numeric(lists.type.value_type):
-        msg = f"{what} holds {lists.type}: it must hold lists of numbers"
-        raise SourceError(msg)
+        raise SourceError(f"{what} holds {lists.type}: it must hold lists of numbers")
     if pa.types.is_fixed_size_list(lists.type):
         lists = lists.cast(pa.list_(lists.type.value_type))
     flat, _ = number_column(lists.flatten(), what)

@@ -28,8 +28,7 @@ def require_expression(expression: str) -> str:
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
-        msg = f"is no JMESPath expression: {str(error).splitlines()[0]}"
-        raise ValueError(msg) from None
+        raise ValueError(f"is no JMESPath expression: {str(error).splitlines()[0]}") from None
     return expression
 
 

@@ -28,8 +28,7 @@ def _step(form: str | Mapping[Any, str]) -> Callable[[str], str]:
     with suppress(re.error):
         if (pattern := re.compile(text)).groups:
             return lambda known: (found[1] or known) if (found := pattern.fullmatch(known)) else known
-    msg = f"regex {text!r} cannot be read, or has no group: put what is the id in parentheses"
-    raise ValueError(msg)
+    raise ValueError(f"regex {text!r} cannot be read, or has no group: put what is the id in parentheses")
 
 
 def _whole(text: str) -> str:

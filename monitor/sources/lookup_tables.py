@@ -32,8 +32,7 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where
     users = pd.Index(_str_array([columns.user_column(column, f"the user column of {where}") for column, _ in batches]))
     kept = users.notna() & ~users.duplicated()
     if not kept.any():
-        msg = f"{where} holds no user: check the path or table and the name of the user column"
-        raise SourceError(msg)
+        raise SourceError(f"{where} holds no user: check the path or table and the name of the user column")
     rows = slice(None) if kept.all() else kept  # a slice does not copy
     segments = {}
     for name in batches[0][1]:
@@ -53,8 +52,7 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return segment_labels(values.dictionary_decode(), name, where)
     if columns.is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        msg = f"segment column {name!r} of {where} holds {kind}: it must hold text, numbers or booleans"
-        raise SourceError(msg)
+        raise SourceError(f"segment column {name!r} of {where} holds {kind}: it must hold text, numbers or booleans")
     if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return columns.id_column(values, name).cast(pa.large_string())
     return columns.id_column(values.cast(pa.large_string()), name)
@@ -115,13 +113,11 @@ def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> It
 def _check_rows(ids: pa.Array, weights: np.ndarray, read: int, where: str) -> None:
     if ids.null_count:
         row = read + pc.index(ids.is_null(), True).as_py() + 1
-        msg = f"row {row} of {where} has no item id: ids must be integers or text"
-        raise SourceError(msg)
+        raise SourceError(f"row {row} of {where} has no item id: ids must be integers or text")
     odd = np.flatnonzero(~((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)))
     if len(odd):
         problem = f"item {_named(ids, odd[0])} of {where} has no weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-        msg = f"{problem}: give it one, or leave the item out"
-        raise SourceError(msg)
+        raise SourceError(f"{problem}: give it one, or leave the item out")
 
 
 def _check_once(items: list[pa.Array], where: str) -> None:
@@ -129,8 +125,7 @@ def _check_once(items: list[pa.Array], where: str) -> None:
     if len(texts.dictionary) == len(texts):
         return
     again = int(np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)[0])
-    msg = f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give each item once"
-    raise SourceError(msg)
+    raise SourceError(f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give each item once")
 
 
 def _named(ids: pa.Array, row: int) -> str:
@@ -158,8 +153,7 @@ def _text(given: object, where: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str | int | float):
-        msg = f"the title column of {where} holds {type(value).__name__}: titles must be text"
-        raise SourceError(msg)
+        raise SourceError(f"the title column of {where} holds {type(value).__name__}: titles must be text")
     return str(value)[:MAX_TITLE_LENGTH]
 
 

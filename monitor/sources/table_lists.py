@@ -334,8 +334,7 @@ def arrow_errors(where: str) -> Iterator[None]:
 def check_size(nbytes: int, most: int | None, where: str) -> None:
     """SourceError when what is kept of a table grew beyond its limit."""
     if most is not None and nbytes > most:
-        msg = f"{where} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
-        raise SourceError(msg)
+        raise SourceError(f"{where} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes")
 
 
 def arrow_arrays(batch: TableBatch, numbers: Collection[str | None] = ()) -> dict[str, pa.Array]:

@@ -68,8 +68,7 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
     try:
         certificates = CertificateStore(tls) if tls.is_on else None
     except ConfigError as error:
-        msg = f"{name}: {error}" if name else str(error)
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{name}: {error}" if name else str(error)) from None
     return Access(
         credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
         certificates=certificates,
@@ -199,8 +198,7 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 def _no_password() -> str:
     # Without this OpenSSL would ask for the password on a terminal.
-    msg = "the key is encrypted: give it without a password, readable by rankwatch alone"
-    raise ValueError(msg)
+    raise ValueError("the key is encrypted: give it without a password, readable by rankwatch alone")
 
 
 def _why(error: Exception) -> str:
@@ -219,8 +217,7 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
     try:
         context.load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
-        msg = f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in PEM"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"tls_server_config: client_ca_file {options.client_ca_file} holds no certificate in PEM") from None
 
 
 def _read(path: str, key: str) -> str:
@@ -228,8 +225,7 @@ def _read(path: str, key: str) -> str:
         # PEM is ASCII, and what stands around its blocks is read by people only.
         return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
     except OSError as error:
-        msg = f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"tls_server_config.{key}: cannot read {path}: {error.strerror}") from None
 
 
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:

@@ -20,8 +20,7 @@ def cost_of(hashed: str) -> int:
 def _require_hash(hashed: str) -> None:
     found = _HASH.fullmatch(hashed)
     if found is None:
-        msg = "must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 NAME makes one"
-        raise ValueError(msg)
+        raise ValueError("must be a bcrypt hash, such as $2y$10$ and 53 characters more: htpasswd -nBC 10 NAME makes one")
     if not _LEAST_COST <= int(found[1]) <= _MOST_COST:
         msg = f"is a hash of cost {int(found[1])}: choose one from 10 to {_MOST_COST}, or requests would wait for it too long"
         raise ValueError(msg)

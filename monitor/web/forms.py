@@ -104,8 +104,7 @@ def act(site: Site, form: Form) -> str:
     elif what == "expire" and re.fullmatch("[0-9]{1,18}", number):
         is_done = alerts.expire_silence(int(number), now=now)
     else:
-        msg = f"there is no action {what[:40]!r} for {number[:40]!r}"
-        raise ConfigError(msg)
+        raise ConfigError(f"there is no action {what[:40]!r} for {number[:40]!r}")
     return what if is_done else "nothing"
 
 
@@ -113,8 +112,7 @@ def _silence(alerts: AlertStore, form: Form, signed: Signature) -> bool:
     try:
         ends_at = signed.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
-        msg = f"for how long: {error}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"for how long: {error}") from None
     matchers = [line for line in form.fields.get("matchers", "").splitlines() if line.strip()]
     wanted = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
     # A form that is sent again finds what it made: forms are done one after the other, and each by the process that made it.
@@ -160,8 +158,7 @@ def _read_query(request: Request) -> dict[str, Any]:
         return dict(GateQuery.model_validate({**given, **single}))
     except ValidationError as error:
         faults = "; ".join(f"{each['loc'][0]}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors())
-        msg = f"{faults}. What may be given: {', '.join(GateQuery.model_json_schema()['properties'])}"
-        raise InputError(msg) from None
+        raise InputError(f"{faults}. What may be given: {', '.join(GateQuery.model_json_schema()['properties'])}") from None
 
 
 def describe_gate() -> dict[str, Any]:

@@ -24,8 +24,7 @@ def _resolve(path: str, info: ValidationInfo) -> str:
     if path.startswith(STORES):
         return path
     if match := re.match(r"[a-z0-9+]+://", path):
-        msg = f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path on disk"
-        raise ValueError(msg)
+        raise ValueError(f"begins with {match[0]}, which is not known: write {', '.join(STORES)} or a path on disk")
     return resolve_path(path, info)
 
 

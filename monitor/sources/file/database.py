@@ -255,8 +255,7 @@ def _parquet(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Seque
                 kind = file.schema_arrow.field(name).type
                 if kinds.setdefault(name, kind) != kind:
                     first = f"{files.paths[0]} holds {kinds[name]}"
-                    msg = f"column {name!r} of {path} holds {kind}, and that of {first}: write all parts alike"
-                    raise SourceError(msg)
+                    raise SourceError(f"column {name!r} of {path} holds {kind}, and that of {first}: write all parts alike")
     names = ", ".join(map(sql_name, columns))
     return f"SELECT {names} FROM read_parquet({_paths(files)}, hive_partitioning = false)"  # noqa: S608 - quoted
 
@@ -295,8 +294,7 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     except csv.Error:
         names = []
     if not names or len(names) > _MOST_COLUMNS or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n"))):
-        msg = f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in the first line"
-        raise SourceError(msg)
+        raise SourceError(f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in the first line")
     return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line[len(line.rstrip("\r\n")) :], "\\n")
 
 
@@ -324,8 +322,7 @@ def _require_once(columns: Sequence[str], present: Sequence[str], where: str) ->
     for name in columns:
         # As SQL compares names.
         if sum(each.lower() == name.lower() for each in present) > 1:
-            msg = f"{where} has more than one column {name!r}, upper and lower case aside: rename all but one"
-            raise SourceError(msg)
+            raise SourceError(f"{where} has more than one column {name!r}, upper and lower case aside: rename all but one")
 
 
 def _paths(files: FileSet) -> str:

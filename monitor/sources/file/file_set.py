@@ -71,8 +71,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             msg = f"{where} holds no file: check the path, and that the job which writes it has run"
             raise MissingTableError(msg, permanent=False)
         if len(paths) > _MOST_PARTS:
-            msg = f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and larger ones"
-            raise SourceError(msg)
+            raise SourceError(f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and larger ones")
         return FileSet(where, tuple(paths), options.format or _format_of(paths, where), slot, store, tuple(signatures), find)
 
     return find()
@@ -135,8 +134,7 @@ def _on_disk(where: str) -> tuple[list[str], list[object], None]:
     # Pipes would block, and devices never end.
     for each, found in zip(paths, stats, strict=True):
         if not stat.S_ISREG(found.st_mode):
-            msg = f"{each} is no regular file: name a file, a pattern or a folder of files"
-            raise SourceError(msg)
+            raise SourceError(f"{each} is no regular file: name a file, a pattern or a folder of files")
     return [str(each) for each in paths], [(found.st_ino, found.st_size, found.st_mtime_ns) for found in stats], None
 
 
@@ -152,8 +150,7 @@ def _in_store(where: str) -> tuple[list[str], list[object], Any]:
 
         store, root = fsspec.core.url_to_fs(where, use_listings_cache=False)
     except ImportError:
-        msg = f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'"
-        raise SourceError(msg) from None
+        raise SourceError(f"{where} needs a library that is not installed: pip install 'rankwatch[{scheme}]'") from None
     store.invalidate_cache()
     if has_magic(root) and not store.exists(root):
         found = store.glob(root, detail=True)
@@ -180,8 +177,7 @@ def _suffix(path: str) -> str:
 def _format_of(paths: Sequence[str], where: str) -> str:
     kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
     if kinds == [""]:
-        msg = f"the format of {where} is unknown: use a suffix .parquet, .csv or .jsonl, or set format"
-        raise SourceError(msg)
+        raise SourceError(f"the format of {where} is unknown: use a suffix .parquet, .csv or .jsonl, or set format")
     if len(kinds) > 1:
         msg = f"{where} holds files of several formats ({', '.join(kinds)}): name those of one, such as {where}/*.{kinds[0]}"
         raise SourceError(msg)
@@ -210,5 +206,4 @@ def source_errors(where: str) -> Iterator[None]:
             if where.startswith(STORES)
             else "it may be damaged or still being written"
         )
-        msg = f"{where} cannot be read, {hint}: {on_one_line(reason, 200)}"
-        raise SourceError(msg, permanent=False) from None
+        raise SourceError(f"{where} cannot be read, {hint}: {on_one_line(reason, 200)}", permanent=False) from None

@@ -137,8 +137,7 @@ class UserView:
             f"SELECT count({KEY}), count(DISTINCT hash({KEY})) FILTER ({KEY} IS NOT NULL) FROM asked_keys"  # noqa: S608 - a name of ours
         ).fetchall()
         if not counted[0]:
-            msg = f"{self.where} holds no user: check the path and the name of the user column"
-            raise SourceError(msg)
+            raise SourceError(f"{self.where} holds no user: check the path and the name of the user column")
         self.is_distinct = counted[0] == counted[1]
         least = "".join(f", min({each}) AS {each}" for each in self.columns)
         taken, together = ("*", "") if self.is_distinct else (f"{KEY}{least}", f" GROUP BY {KEY}")

@@ -32,8 +32,7 @@ try:
     from redis.retry import Retry
     from redis.sentinel import Sentinel
 except ImportError:
-    msg = "redis: needs an extra: install it with pip install 'rankwatch[redis]'"
-    raise ConfigError(msg) from None
+    raise ConfigError("redis: needs an extra: install it with pip install 'rankwatch[redis]'") from None
 
 _ROWS = 1000
 _RETRIES = 2
@@ -179,11 +178,9 @@ class RedisUsers:
         try:
             users = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
         except _ERRORS as error:
-            msg = f"{where} cannot be read: {self._server.tell(error)}"
-            raise SourceError(msg, permanent=False) from None
+            raise SourceError(f"{where} cannot be read: {self._server.tell(error)}", permanent=False) from None
         if len(users) > most:
-            msg = f"{where} holds more than {most} users: raise max_rows"
-            raise SourceError(msg)
+            raise SourceError(f"{where} holds more than {most} users: raise max_rows")
         return user_table([(users, {})], where)
 
     def _read(self, key: str, most: int) -> pa.Array:

@@ -34,8 +34,7 @@ try:
     from pyspark.sql.connect.session import SparkSession
     from pyspark.sql.dataframe import DataFrame
 except ImportError:
-    msg = "spark: needs an extra: install it with pip install 'rankwatch[spark]'"
-    raise ConfigError(msg) from None
+    raise ConfigError("spark: needs an extra: install it with pip install 'rankwatch[spark]'") from None
 finally:
     if _is_bare:
         del _main.__file__
@@ -151,8 +150,7 @@ def _one_sentence(where: str, deadline: Deadline) -> Iterator[None]:
             reason = "did not end in time and was cancelled: raise deadline, or give the cluster more executors"
         else:
             reason = _reason(error)
-        msg = f"Spark at {where}: {reason}"
-        raise SourceError(msg, permanent=False) from None
+        raise SourceError(f"Spark at {where}: {reason}", permanent=False) from None
 
 
 def _reason(error: Exception) -> str:

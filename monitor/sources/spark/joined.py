@@ -160,8 +160,7 @@ class _AskedUsers(_Table):
         users = self.frame.select(self.key(options.user).alias("key"), *labels).where("key IS NOT NULL")
         ((rows, count),) = users.agg(F.count("key"), F.count_distinct("key")).collect()
         if not count:
-            msg = f"{self.where} holds no user: check the path or table and the name of the user column"
-            raise SourceError(msg)
+            raise SourceError(f"{self.where} holds no user: check the path or table and the name of the user column")
         if rows > count:
             # A table has no first row: the least segments of a user listed twice count, in any order.
             least = [F.min(column).alias(column) for column in names]

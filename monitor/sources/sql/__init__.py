@@ -98,8 +98,7 @@ class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
 
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
     if lists.query and bound_names(lists.query) & {"users", "k"}:
-        msg = "all: true needs a table, or a query without :users and :k: give users.sql or users.file instead"
-        raise ConfigError(msg)
+        raise ConfigError("all: true needs a table, or a query without :users and :k: give users.sql or users.file instead")
     named = {"url", "table", "query", "user", "user_ids", "max_rows"}
     return SqlUsersOptions(**{name: getattr(lists, name) for name in named})
 

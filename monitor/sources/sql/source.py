@@ -88,8 +88,7 @@ class ReadOnlyDatabase:
         in_file = self._url.get_backend_name() == "sqlite" and file and not file.startswith((":memory:", "file:"))
         # SQLite would make a new, empty database of a mistyped path.
         if in_file and not Path(str(file)).is_file():
-            msg = f"database file {file} does not exist: check the url"
-            raise SourceError(msg, permanent=False)
+            raise SourceError(f"database file {file} does not exist: check the url", permanent=False)
 
     @contextmanager
     def _translated(self, deadline: Deadline) -> Iterator[None]:
@@ -101,8 +100,7 @@ class ReadOnlyDatabase:
             msg = f"{self.where} cannot be read: {self._reason(error)}"
             raise SourceError(msg, permanent=not isinstance(error, OperationalError | InterfaceError)) from None
         except SQLAlchemyError as error:
-            msg = f"{self.where} cannot be read: {type(error).__name__}; check url, query and table"
-            raise SourceError(msg) from None
+            raise SourceError(f"{self.where} cannot be read: {type(error).__name__}; check url, query and table") from None
 
     def _reason(self, error: DBAPIError) -> str:
         if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
@@ -119,12 +117,10 @@ def _engine(url: sa.URL) -> sa.Engine:
             url, poolclass=NullPool, connect_args=limits.get(url.get_backend_name(), {}), hide_parameters=True
         )
     except NoSuchModuleError:
-        msg = f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite") from None
     except ImportError as error:
         extra = ": pip install 'rankwatch[postgres]'" if url.get_backend_name() == "postgresql" else ""
-        msg = f"the driver of {url.drivername} is not installed ({error.name}){extra}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"the driver of {url.drivername} is not installed ({error.name}){extra}") from None
 
 
 def _limit(connection: sa.Connection, deadline: Deadline) -> None:

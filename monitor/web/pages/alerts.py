@@ -96,8 +96,7 @@ def read_alert_page(site: Site, query: Query) -> AlertPage:
     key = query.path["key"]
     history = site.store.pages.incident(key)
     if not history.transitions:
-        msg = f"no incident {key}: it never was, or is deleted"
-        raise AbsentPageError(msg)
+        raise AbsentPageError(f"no incident {key}: it never was, or is deleted")
     comparison = history.transitions[0].comparison
     states = site.store.alerts.states(comparison, state=State.FIRING)
     firing = {each.dedup_key: each for each in states if key in (each.incident, each.dedup_key)}

@@ -49,8 +49,7 @@ def make_report(
     latest = next(iter(site.store.history.latest([name], until=until)), None)
     if latest is None:
         when = "" if until is None else f" up to {show_instant(until)}"
-        msg = f"no finished run of a comparison named {name!r} is stored{when}; see rankwatch runs"
-        raise AbsentPageError(msg)
+        raise AbsentPageError(f"no finished run of a comparison named {name!r} is stored{when}; see rankwatch runs")
     slot = latest.run.slot
     changes = [each for each in site.store.alerts.transitions(comparison=name, limit=None) if each.slot <= slot]
     then = replace(latest, states=tuple(_state_at(each, changes) for each in latest.states))

@@ -121,8 +121,7 @@ def read_user_page(site: Site, query: Query) -> UserPage:
     lists = site.store.pages.user_lists(run.id, user)
     history = site.store.pages.user_scores(name, user, until=run.slot, runs=RUNS)
     if lists is None and not history:
-        msg = f"nothing is stored of user {user} up to the run of {name} at {run.slot:%Y-%m-%d %H:%M} UTC"
-        raise AbsentPageError(msg)
+        raise AbsentPageError(f"nothing is stored of user {user} up to the run of {name} at {run.slot:%Y-%m-%d %H:%M} UTC")
     before, after = site.store.pages.neighbours(name, run.slot)
     explained = site.store.pages.explanation(run.id)
     former_slot, earlier = site.store.pages.former_lists(name, user, run.slot)
@@ -171,7 +170,6 @@ def _run(site: Site, name: str, slot: str | None) -> Run:
     if slot is None:
         latest = site.latest_of(name)
         if latest is None:
-            msg = f"no run of {name} has ended yet"
-            raise AbsentPageError(msg)
+            raise AbsentPageError(f"no run of {name} has ended yet")
         return latest.run
     return site.run_at(name, require_slot(slot))

@@ -24,8 +24,7 @@ class AbsentPageError(InputError):
 
 
 def _no_daemon(*_: object) -> NoReturn:
-    msg = "there is no daemon here"
-    raise AbsentPageError(msg)
+    raise AbsentPageError("there is no daemon here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +89,13 @@ class Site:
     def require(self, name: str) -> None:
         """AbsentPageError unless the comparison is configured or was run."""
         if self.comparison(name) is None and self.latest_of(name) is None:
-            msg = f"no comparison named {name}: the overview lists those that there are"
-            raise AbsentPageError(msg)
+            raise AbsentPageError(f"no comparison named {name}: the overview lists those that there are")
 
     def run_at(self, name: str, slot: datetime) -> Run:
         """The run of a slot; AbsentPageError where there is none."""
         found = self.store.history.runs(comparison=name, since=slot, until=slot, limit=1)
         if not found:
-            msg = f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is deleted"
-            raise AbsentPageError(msg)
+            raise AbsentPageError(f"no run of {name} has the slot {format_instant(slot)}: it was never run, or is deleted")
         return found[0]
 
 
@@ -115,8 +112,7 @@ def require_slot(text: str) -> datetime:
     try:
         return read_instant(text)
     except ValueError:
-        msg = f"{text} is no slot: write it as 2024-01-08T00:00:00Z"
-        raise AbsentPageError(msg) from None
+        raise AbsentPageError(f"{text} is no slot: write it as 2024-01-08T00:00:00Z") from None
 
 
 def comparison_url(name: str, **chosen: object) -> str:
