@@ -46,9 +46,8 @@ class KendallDistanceNormalized(metric.OrderDistance):
     high = 1.0
     source = "Kendall, A new measure of rank correlation (1938)"
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - the base's signature
         """One half: the order of the items in common is random. None where there cannot be two."""
-        del catalogue
         return 0.5 if k > 1 else None
 
 

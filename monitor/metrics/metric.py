@@ -90,18 +90,16 @@ class Metric(ABC):
         values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.parameters())
         return self.name + (f"({values})" if values else "") + ("" if self.depth is None else f"@{self.depth}")
 
-    def bounds(self, k: int) -> tuple[float, float]:
+    def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - for measures that depend on it
         """Lowest and highest possible score of lists of at most k items (at most ``depth``, where there is one)."""
-        del k
         return self.low, self.high
 
     def measure(self, alignment: Alignment) -> Floats:
         """Scores of the aligned pairs, which have been cut to ``depth`` already: float64 (n,)."""
         return type(self).kernel(alignment, *(getattr(self, name) for name in self.parameters()))
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - for measures of which it is known
         """Mean score of two lists of k items drawn at random from a catalogue; None where it is not known."""
-        del k, catalogue
         return None
 
 
@@ -130,9 +128,8 @@ class OrderCorrelation(Correlation, ABC):
     one_empty = math.nan
     uneven = ON_COMMON_ITEMS
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:  # noqa: ARG002 - the base's signature
         """0: the order of the items in common is random. None where there cannot be two."""
-        del catalogue
         return 0.0 if k > 1 else None
 
 

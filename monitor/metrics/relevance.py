@@ -29,9 +29,8 @@ class OfArm(Metric, ABC):
     need = Need.RELEVANCE
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
 
-    def bounds(self, k: int) -> tuple[float, float]:
+    def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
         """From 0 up for one arm, the whole range for the difference."""
-        del k
         return (self.low if self.arm == relevance.DIFFERENCE else 0.0), self.high
 
     def measure(self, alignment: Alignment) -> Floats:

@@ -138,8 +138,7 @@ def _sqlite(kind: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]
 
 
 @contextmanager
-def http(lists: Lists, folder: Path) -> Iterator[Given]:
-    del folder
+def http(lists: Lists, _: Path) -> Iterator[Given]:
     with running_recommender() as recommender:
         recommender.otherwise = "missing"
         recommender.lists.update(lists)
@@ -151,8 +150,7 @@ def _redis(**keys: str) -> Callable[[Lists, Path], AbstractContextManager[Given]
     """A key a user, or a field of one hash."""
 
     @contextmanager
-    def opened(lists: Lists, folder: Path) -> Iterator[Given]:
-        del folder
+    def opened(lists: Lists, _: Path) -> Iterator[Given]:
         with closing(emptied_redis()) as client, proxying(shared_redis()) as proxy:
             for user, items in lists.items():
                 if keys["type"] == "list":

@@ -49,9 +49,8 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
     return {"sql": {"url": url, "table": "filled", **columns}}
 
 
-def redis(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+def redis(rows: list[Row], _: Path, **columns: str) -> dict[str, Any]:
     """Users alone, as a set."""
-    del folder
     with closing(emptied_redis()) as client:
         for row in rows:
             client.sadd("filled", row[columns["user"]])

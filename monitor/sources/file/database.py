@@ -244,8 +244,7 @@ def _whole_text(number: str) -> str:
     return f"CASE WHEN {is_whole} THEN CAST(CAST({number} AS BIGINT) AS VARCHAR) END"
 
 
-def _parquet(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    del database
+def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     kinds: dict[str, pa.DataType] = {}
     for path in files.paths:
         with source_errors(path), files.open(path) as raw, pyarrow.parquet.ParquetFile(raw) as file:
@@ -268,8 +267,7 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
                 raise SourceError(msg)
 
 
-def _csv(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    del database
+def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     headers = [_csv_header(files, path) for path in files.paths]
     for path, header in zip(files.paths, headers, strict=True):
         _require_once(columns, header[0], path)

@@ -168,9 +168,8 @@ class SqlTable(Table):
         super().__init__(options)
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
 
-    def where(self, slot: datetime) -> str:
+    def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
         """The database, whatever the slot."""
-        del slot
         return self._database.where
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:

@@ -66,8 +66,8 @@ def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"])
-def test_what_is_not_in_the_store_may_come_later(path: str, store: Any) -> None:
-    del store
+@pytest.mark.usefixtures("store")
+def test_what_is_not_in_the_store_may_come_later(path: str) -> None:
     with pytest.raises(SourceError, match=r"does not exist|holds no file") as caught:
         source_of(file={"path": path, "user": "user", "items": "items"}).pull(request("u1"))
     assert not caught.value.permanent
