@@ -36,7 +36,7 @@ from monitor.reference.season import TrendEvidence, correlate, count_suspects, d
 from monitor.reference.spread import SETTLED_RUNS, PastAlarms
 from monitor.reference.thresholds import Budget
 
-NEAR_DROP_Z = 2.5
+NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
 """Runs for which one that lies so many standard deviations out is not learned from: a fault that just misses the limit on its
 first day would otherwise count as normal on its second."""
@@ -190,7 +190,7 @@ def _build(
 ) -> tuple[Expectation, ...]:
     values, errors = rule_series.measure_all(series, figures)
     (limits, opposites), z, is_chance = _hold_against(series, reference, (values, errors), shares)
-    steady = discount(z, np.where(is_chance, 0.0, correlate(reference.taught)))
+    steady = discount(z, np.where(is_chance, 0.0, correlate(reference.taught, shares)))
     evidence = update_evidence(before, steady).total
     found = []
     for n, each in enumerate(series):

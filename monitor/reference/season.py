@@ -21,8 +21,9 @@ DOUBTED = 8
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
-# Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number.
-CORRELATION_CAUTION = 1.0
+# Standard errors that are added for each power of ten of the chance of a false alarm, one for a chance of 1 in 1,000. Without
+# them runs that correlate by 0.6 raise false trends to six times their number; many series need more, for the worst guess counts.
+CORRELATION_CAUTION = 1 / 3
 # With more, hardly anything can be learned about a trend.
 MOST_CORRELATION = 0.95
 DRIFTS = (0.5, 1.0, 1.5, 2.5)
@@ -206,11 +207,12 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     return falls
 
 
-def correlate(values: npt.ArrayLike) -> Floats:
+def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
     """Cautious lag-1 correlation of past runs, (m,), in [0, MOST]; ``values`` (runs, m) oldest first, NaN where left out.
 
     Far-out values are pulled in, pairs with a gap are passed over; the small-sample bias, -(1 + 3 r) / n (Kendall 1954), is
-    taken back, short histories lean on PRIOR, and one standard error is added. Negative correlation counts as none.
+    taken back, short histories lean on PRIOR, and standard errors are added, the more the smaller the ``chance`` of a false
+    alarm. Negative correlation counts as none.
     """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
@@ -222,7 +224,7 @@ def correlate(values: npt.ArrayLike) -> Floats:
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
     # Too low a correlation costs false pages, too high a one only time.
-    correlation: Floats = np.clip(leaning + CORRELATION_CAUTION * doubt, 0.0, MOST_CORRELATION)
+    correlation: Floats = np.clip(leaning - CORRELATION_CAUTION * np.log10(chance) * doubt, 0.0, MOST_CORRELATION)
     return correlation
 
 

@@ -185,7 +185,7 @@ class Watch:
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
         z = to_normal(p)
-        correlation = np.where(is_counted & (always > 0), 0.0, correlate(reference.taught))
+        correlation = np.where(is_counted & (always > 0), 0.0, correlate(reference.taught, self.share))
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         breach = np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
         trend = np.where(reference.since >= 0, NORMAL_AGAIN[Learning.DROP], NORMAL_AGAIN[Learning.TREND])
