@@ -166,7 +166,7 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.show("database_up", 1)
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
-    for name, value in {"leader": 1, "lease_epoch": 7, "runs_waiting": 4}.items():
+    for name, value in {"leader": 1, "lease_epoch": 7, "runs_waiting": 4, "certificate_expiry_timestamp_seconds": 2e9}.items():
         publisher.show(name, value)
     return publisher
 

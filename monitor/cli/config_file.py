@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,7 @@ from monitor.errors import ConfigError
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
 
+_SOON = timedelta(days=14)
 app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True)
 
 
@@ -72,6 +75,7 @@ def check_config(
     output.log_errors_only()
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
+    ending = _require_lasting(sorted({*_cert_files(settings), *_cert_files(settings.access)}))
     wiring = wire(settings)
     candidates = {each.name: each.candidate for each in settings.comparisons}
     previews = [
@@ -86,6 +90,8 @@ def check_config(
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
             output.print_line(f"database: {exposed}")
+        for told in ending:
+            output.print_line(told)
         if settings.privacy.key_file is not None:
             output.print_line("privacy: users go by keyed hashes; what was stored before names them until retention deletes it")
         if (exposed := settings.privacy.exposure) is not None:
@@ -95,9 +101,36 @@ def check_config(
         raise typer.Exit(output.SOURCE_EXIT)
 
 
+def _cert_files(options: object) -> Iterator[str]:
+    from pydantic import BaseModel
+
+    for name, value in options if isinstance(options, BaseModel) else ():
+        if name == "cert_file" and value is not None:
+            yield value
+        for part in value if isinstance(value, tuple) else (value,):
+            yield from _cert_files(part)
+
+
+def _require_lasting(cert_files: Iterable[str]) -> list[str]:
+    """What is to be said of certificates that end soon. ConfigError where some have ended."""
+    from monitor.service.clock import SystemClock
+    from monitor.web.access import certificates_end
+
+    now, ended, ending = SystemClock().now(), list[str](), list[str]()
+    for path in cert_files:
+        if (ends := certificates_end(path)) is not None and ends <= now + _SOON:
+            found, word = (ended, "ended") if ends <= now else (ending, "ends")
+            found.append(f"cert_file {path}: its certificate, or one that signed it, {word} {output.instant(ends)}: renew it")
+    if ended:
+        raise ConfigError("; ".join(ended))
+    return ending
+
+
 def _print_preview(preview: Preview) -> None:
     slots = f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}"
-    output.print_line(f"{preview.comparison.name}  {slots}  top {preview.comparison.measuring.k}")
+    output.print_line(
+        f"{preview.comparison.name}  {slots}  top {preview.comparison.measuring.k}  of users in the sample or not"
+    )
     for trouble in preview.troubles:
         output.print_line(f"  {trouble}")
     if preview.coverage is not None:

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +38,8 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     signals = _receive_signals()
     daemon = Daemon(config, on_reload=_follow_log_settings)
     daemon.start()
-    typer.echo(f"rankwatch serves {daemon.url}/ for people and {daemon.url}/metrics for Prometheus", err=True)
+    if sys.stderr.isatty():  # elsewhere every line is one of the log, which has the address, too
+        typer.echo(f"rankwatch serves {daemon.url}/ for people and {daemon.url}/metrics for Prometheus", err=True)
     tell_systemd("READY=1")
     _obey(daemon, signals)
     tell_systemd("STOPPING=1")

@@ -177,7 +177,7 @@ def counted(name: str) -> Counter | Histogram:
 
 
 DAEMON_GAUGES = frozenset({
-    "leader", "lease_epoch", "database_up", "runs_waiting", "database_size_bytes",
+    "leader", "lease_epoch", "database_up", "runs_waiting", "database_size_bytes", "certificate_expiry_timestamp_seconds",
     "config_last_reload_successful", "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 """Gauges of a process that goes on."""

@@ -231,6 +231,9 @@ _TABLE = {
     "collector_errors_total": _series(_C, "collector", "Parts of this page that could not be made: {}.", values=(COLLECTORS,)),
     "config_last_reload_successful": _series(_G, "", "1 when the configuration file last read is the one in force, else 0."),
     "config_last_reload_success_timestamp_seconds": _series(_G, "", "When a configuration was last put in force."),
+    "certificate_expiry_timestamp_seconds": _series(
+        _G, "", "When the first of the certificates that are shown with these pages ends. Absent without TLS."
+    ),
 }
 
 SERIES: dict[str, Series] = {name: series(name=f"{PREFIX}{name}") for name, series in _TABLE.items()}

@@ -2,11 +2,14 @@
 
 import hashlib
 import ipaddress
+import re
 import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import bcrypt
@@ -20,6 +23,9 @@ from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
 _LARGEST_FILE = 1 << 20
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _LOOK_EVERY_S = 1.0
+_CERTIFICATE = re.compile(f"{ssl.PEM_HEADER}.+?{ssl.PEM_FOOTER}", re.DOTALL)
+_VALIDITY = re.compile(rb"\x30[\x1e\x20\x22](?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z")
+"""Beginning and end in a certificate's DER, with years of two digits or four (RFC 5280, 4.1.2.5)."""
 _Stamp = tuple[tuple[int, ...] | None, ...]
 log = structlog.get_logger(__name__)
 _LONGEST = 72  # bytes that bcrypt looks at; longer passwords are cut by all who make its hashes
@@ -48,6 +54,11 @@ class Access:
     def scheme(self) -> str:
         """``https`` or ``http``."""
         return "http" if self.certificates is None else "https"
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the certificate that is shown ends, in Unix seconds; None without one."""
+        return None if self.certificates is None else self.certificates.ends_at
 
     def context(self) -> ssl.SSLContext | None:
         """What a new connection is encrypted by; None when it is not."""
@@ -132,7 +143,7 @@ class CertificateStore:
         self._options, self._clock = options, clock
         self._seen = self._stamp()
         self._failed: _Stamp | None = None
-        self._context = server_tls_context(options)
+        self._context, self.ends_at = self._load()
         self._looked_at = clock()
 
     def current(self) -> ssl.SSLContext:
@@ -148,7 +159,7 @@ class CertificateStore:
         if stamp == self._seen:
             return
         try:
-            self._context = server_tls_context(self._options)
+            self._context, self.ends_at = self._load()
         except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
             if stamp == self._failed:
                 return
@@ -157,6 +168,10 @@ class CertificateStore:
         else:
             self._seen, self._failed = stamp, None
             log.info("certificate read again")
+
+    def _load(self) -> tuple[ssl.SSLContext, float | None]:
+        ends = certificates_end(str(self._options.cert_file))
+        return server_tls_context(self._options), None if ends is None else ends.timestamp()
 
     def _stamp(self) -> _Stamp:
         files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
@@ -226,6 +241,17 @@ def _read(path: str, key: str) -> str:
         return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")
     except OSError as error:
         raise ConfigError(f"tls_server_config.{key}: cannot read {path}: {error.strerror}") from None
+
+
+def certificates_end(path: str) -> datetime | None:
+    """When the first of a PEM file's certificates ends, those that signed it among them; None where none can be read."""
+    ends = list[datetime]()
+    with suppress(OSError, ValueError):
+        for text in _CERTIFICATE.findall(read_bounded(path, _LARGEST_FILE).decode("ascii", errors="ignore")):
+            if found := _VALIDITY.search(ssl.PEM_cert_to_DER_cert(text)):
+                year, digits = ("%y", found[1]) if found[1] else ("%Y", found[2])
+                ends.append(datetime.strptime(f"{digits.decode()}+0000", f"{year}%m%d%H%M%S%z"))
+    return min(ends, default=None)
 
 
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:

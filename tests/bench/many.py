@@ -141,7 +141,7 @@ def serving(plan: Plan, folder: Path, address: str, *watched: str) -> Iterator[t
 
 def _address(log: Path, daemon: subprocess.Popen[bytes]) -> str:
     while daemon.poll() is None:
-        if found := re.search(r"rankwatch serves (\S+)/ ", log.read_text()):
+        if found := re.search(r'"url": "(\S+)", .*"rankwatch started"', log.read_text()):
             return found[1]
         time.sleep(0.1)
     sys.exit(f"the daemon ended: {log.read_text()}")

@@ -192,10 +192,12 @@ def test_every_series_stands_on_a_dashboard_or_is_known_not_to() -> None:
 
 NOT_DRAWN = {
     "rankwatch_alert_users",
+    "rankwatch_certificate_expiry_timestamp_seconds",
     "rankwatch_config_last_reload_success_timestamp_seconds",
     "rankwatch_noise_floor_users",
 }
-"""Users behind a value are in the message and on the page; the last reload is told by its flag."""
+"""Users behind a value are in the message and on the page; the last reload is told by its flag, a
+certificate that ends by its alert."""
 
 
 FIRING = 'ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}'

@@ -43,7 +43,7 @@ class ServeProcess:
     def _address(self, begin: int) -> str | None:
         text = self.log.read_bytes()[begin:].decode() if self.log.exists() else ""
         assert ended(self._process, 0) is None, f"the daemon ended: {text}"
-        found = re.search(r"rankwatch serves (\S+)/ ", text)
+        found = re.search(r'"url": "(\S+)", .*"rankwatch started"', text)
         return found[1] if found else None
 
     @property

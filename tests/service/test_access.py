@@ -5,15 +5,20 @@ import os
 import re
 import shutil
 import signal
+import ssl
+import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import bcrypt
 import pytest
 import requests
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from forking import ended, running
 from monitor.cli.main import app
+from monitor.service.clock import SystemClock
+from servers import require
 from servers.certificates import Authority, Pair
 from servers.daemon import wait_for
 from servers.prometheus import running_prometheus
@@ -59,7 +64,10 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     session.verify, session.cert = str(authority.cert), (str(client_pair.cert), str(client_pair.key))
 
     with running(["serve", "--config", str(world.config)], cwd=world.config.parent, out=world.log) as process:
-        found = wait_for(lambda: world.log.exists() and re.search(r"serves (https://\S+)/ ", world.log.read_text()), "it")
+        found = wait_for(
+            lambda: world.log.exists() and re.search(r'"url": "(https://\S+)", .*"rankwatch started"', world.log.read_text()),
+            "it",
+        )
         assert found
         url = found[1]
         scrape = {
@@ -96,6 +104,9 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
             reload()
             assert (status(KIM), status(JOE)) == (200, 401)
 
+            (shown,) = prometheus.await_query("rankwatch_certificate_expiry_timestamp_seconds")
+            assert float(shown["value"][1]) == ssl.cert_time_to_seconds(end_of(world.folder / "web.crt"))
+
             pair = authority.issue("renewed")
             for source, name in ((pair.cert, "web.crt"), (pair.key, "web.key")):
                 shutil.copy(source, world.folder / name)
@@ -110,6 +121,35 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     assert "cannot be used together" in log
     body = (world.folder / "web.key").read_text().splitlines()[1]
     assert not [secret for secret in ("hunter2", KIM[1], JOE[1], "$2b$04$", body) if secret in log]
+
+
+def end_of(certificate: Path) -> str:
+    told = subprocess.run(
+        [require("openssl"), "x509", "-noout", "-enddate", "-in", certificate], capture_output=True, check=True
+    )
+    return told.stdout.decode().strip().removeprefix("notAfter=")
+
+
+def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(
+    world: World, client_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(days: int) -> Result:
+        monkeypatch.setattr(SystemClock, "now", lambda _: datetime.now(UTC) + timedelta(days=days))
+        return CliRunner().invoke(app, ["check", "--config", str(world.config)])
+
+    assert "cert_file" not in check(15).output
+    soon = check(17)
+    assert soon.exit_code == 0
+    assert re.search(
+        rf"cert_file {world.folder}/web\.crt: its certificate, or one that signed it, ends 20\S+: renew it", soon.output
+    )
+    source = f"http: {{url: 'http://127.0.0.1:9/{{user}}', cert_file: {client_pair.cert}, key_file: {client_pair.key}}}"
+    world.config.write_text(re.sub("candidate: {file: .*}", f"candidate: {{{source}}}", world.config.read_text()))
+    ended = check(31).exception
+    assert getattr(ended, "exit_code", None) == 2
+    assert all(
+        f"{path}: its certificate, or one that signed it, ended 20" in str(ended) for path in (client_pair.cert, "web.crt")
+    )
 
 
 def test_serve_and_check_refuse_a_bad_file_with_exit_code_2(world: World) -> None:

@@ -130,7 +130,9 @@ def play(stage: Stage, way: Way) -> dict[str, bytes]:
     with listening(world.folder / f"{way}.sock") as told:
         environ = world.environ | {"NOTIFY_SOCKET": str(world.folder / f"{way}.sock")}
         with running(["serve", "--config", str(config)], cwd=config.parent, env=environ, out=log) as process:
-            address = wait_for(lambda: log.exists() and re.search(rb"serves (\S+)/ ", log.read_bytes()), "its address")
+            address = wait_for(
+                lambda: log.exists() and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes()), "its address"
+            )
             assert address
             await_all(world)
             if way == "direct":
