@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from monitor.model.runs import Evidence
     from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
+    from monitor.sources.file import FileSourceOptions
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
@@ -34,8 +36,8 @@ _LEAST_PERCENT = 0.005
 
 
 def compare_lists(  # noqa: PLR0913 - one a flag
-    baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV or JSONL.")],
-    candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV or JSONL.")],
+    baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV, TSV or JSONL.")],
+    candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV, TSV or JSONL.")],
     *,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
     metric: Annotated[
@@ -49,8 +51,11 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     ] = 0,
     user: Annotated[str, typer.Option(help="Column with the user.")] = "user_id",
     items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
-    item: Annotated[str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores or both.")] = None,
+    item: Annotated[
+        str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores, both, or --in-order.")
+    ] = None,
     rank: Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")] = None,
+    in_order: Annotated[bool, typer.Option("--in-order", help="Each user's rows of one --item stand best first.")] = False,
     scores: Annotated[
         str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
     ] = None,
@@ -62,17 +67,18 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     html: Annotated[Path | None, typer.Option(help="Write it to this HTML file too, with charts and worst users.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two files of lists for the same users.
+    """Compare two files of lists for the same users, each with a list a row or an item a row.
 
     In all, by segment, and side by side for the worst users.
     """
     from monitor.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import compare_files
-    from monitor.sources.file import FileSourceOptions, FileUsersOptions
+    from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
-    lists = {"user": user, "items": None if item or rank else items, "item": item, "rank": rank, "scores": scores}
-    arms = (_options(FileSourceOptions, baseline, lists), _options(FileSourceOptions, candidate, lists))
+    lists = {"user": user, "item": item, "rank": rank, "scores": scores, "in_order": in_order or None}
+    shapes = [lists] * bool(item or rank or in_order) + [{"user": user, "items": items, "scores": scores}]
+    arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
     asked = None if users is None else _options(FileUsersOptions, users, {"user": user})
     if html is not None:
         output.require_writable(html)
@@ -119,7 +125,20 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
         raise InputError(str(error)) from None
 
 
-def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | None]) -> AnyOptions:
+def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
+    """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    from monitor.sources.file import FileSourceOptions
+    from monitor.sources.file.source import FileTable
+
+    possible = [_options(FileSourceOptions, path, shape) for shape in shapes]
+    for options in possible if len(possible) > 1 else ():
+        with suppress(SourceError):
+            next(FileTable(options).batches(datetime.now(UTC), options.columns))
+            return options
+    return possible[0]
+
+
+def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:
     from pydantic import ValidationError
 
     try:

@@ -220,7 +220,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     that a user graded twice the highest counts. A user whom it does not know is undefined to the metrics that need it.
 
     The index is named as the baseline's users are: ``user``, or its index where it is a Series that names it. Rows come in
-    the baseline's order. Users of one arm alone are left out; ``frame.attrs`` has them as ``only_baseline`` and
+    the baseline's order. Users of one arm alone are left out, with a warning; ``frame.attrs`` has them as ``only_baseline`` and
     ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the
     compared lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm
     lists), and ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the
@@ -247,11 +247,18 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     _warn_of_unlike_ids(lists, pairs)
     size = read_catalogue(catalogue, len(distinct_items(*(arm.codes for arm in pairs.arms))))
     frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
+    _warn_of_users_alone(frame)
     own = baseline.index.name if isinstance(baseline, pd.Series) else None
     frame.index.name = user if own is None else own
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
     return frame
+
+
+def _warn_of_users_alone(frame: pd.DataFrame) -> None:
+    if counts := {arm: len(frame.attrs[f"only_{arm}"]) for arm in Arm if frame.attrs[f"only_{arm}"]}:
+        told = " and ".join(f"{count:,} in {arm} alone (attrs['only_{arm}'])" for arm, count in counts.items())
+        warnings.warn(f"{len(frame):,} users were compared, and left out {told}", UserWarning, stacklevel=4)
 
 
 def _warn_of_unlike_ids(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> None:

@@ -66,7 +66,10 @@ def finder(expression: str) -> Find:
 def shape_of(answer: object) -> str:
     """What an answer looks like, without what it says: the names of its fields at most."""
     if not isinstance(answer, dict):
-        return f"an array of {len(answer):,}" if isinstance(answer, list) else "a single value"
+        if not isinstance(answer, list):
+            return "a single value"
+        first = f", the first {shape_of(answer[0])}" if answer and isinstance(answer[0], dict) else ""
+        return f"an array of {len(answer):,}{first}"
     names = [name if is_plain(name) else "..." for name in answer]
     return f"an object of {', '.join(names[:_NAMES])}{', ...' * (len(names) > _NAMES)}" if names else "an empty object"
 

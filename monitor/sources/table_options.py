@@ -51,7 +51,8 @@ class ListColumnOptions(UserColumnOptions):
         description="Wide form: column with the whole list, best first: a list, or the text of a JSON array.",
     )
     item: ColumnName | None = Field(
-        default=None, description="Long form: column with one item id a row; needs `rank`, `scores` or both."
+        default=None,
+        description="Long form: column with one item id a row; needs `rank`, `scores` or both, or in files `in_order: true`.",
     )
     rank: ColumnName | None = Field(
         default=None,
@@ -71,7 +72,11 @@ class ListColumnOptions(UserColumnOptions):
         if self.model_version in {self.user, self.items, self.item, self.rank, self.scores} - {None}:
             yield "model_version must name a column of its own"
         is_wide = self.items is not None and self.item is None and self.rank is None
-        is_long = self.items is None and self.item is not None and (self.rank is not None or self.scores is not None)
+        is_long = (
+            self.items is None
+            and self.item is not None
+            and (self.rank is not None or self.scores is not None or getattr(self, "in_order", None))
+        )
         if not is_wide and not is_long:
             yield "give either items (one list a row), or item and rank (one item a row); scores may stand in for rank"
 

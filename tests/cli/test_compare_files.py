@@ -67,6 +67,19 @@ def test_files_compare_as_the_same_lists_do_in_python(world: Path) -> None:
         )
 
 
+def test_files_of_different_shapes_are_compared(world: Path) -> None:
+    text = (world / "long.csv").read_text()
+    (world / "ordered.tsv").write_text("\n".join("\t".join(line.split(",")[:2]) for line in text.splitlines()))
+    expected = found(compare("candidate.jsonl", "base.jsonl", "--json", cwd=world))
+    for file, order in (("long.csv", ["--rank", "place"]), ("ordered.tsv", ["--in-order"])):
+        said = found(compare("candidate.jsonl", file, "--item", "product", *order, "--json", cwd=world))
+        assert said["metrics"] == expected["metrics"]
+        assert said["paired"] == 12
+    wrong = compare("candidate.jsonl", "long.csv", "--item", "produkt", "--rank", "place", cwd=world)
+    assert wrong.returncode == 2
+    assert "long.csv has no column 'produkt' (did you mean 'product'?)" in wrong.stderr
+
+
 def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
     done = compare(*FILES, "--catalogue", "1000", cwd=world)
 

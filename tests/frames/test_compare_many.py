@@ -16,6 +16,8 @@ from monitor.errors import InputError, MetricError
 from monitor.frames import chunks, lists
 from monitor.pairing.ids import equality_key
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared, and left out:UserWarning")
+
 BASE = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": []}
 OTHER = {"u3": ["f"], "u2": ["e", "d"], "u1": ["a", "c", "x"]}
 

@@ -170,7 +170,9 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any, message: str
 
 
 def test_users_of_one_arm_are_left_out_and_told() -> None:
-    found = monitor.compare_many({"a": [1], 2: [1], (3,): [1]}, {"b": [1], "02": [1], (3,): [1]}, OVERLAP)
+    told = r"^1 users were compared, and left out 2 in baseline alone \(attrs\['only_baseline'\]\) and 2 in candidate alone"
+    with pytest.warns(UserWarning, match=told):
+        found = monitor.compare_many({"a": [1], 2: [1], (3,): [1]}, {"b": [1], "02": [1], (3,): [1]}, OVERLAP)
 
     assert found.index.tolist() == [(3,)]
     assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "02"))

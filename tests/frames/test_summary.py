@@ -58,7 +58,7 @@ def test_nothing_defined_is_nan_and_one_user_has_no_standard_error() -> None:
 
 
 def test_an_empty_frame_is_summarized_as_nobody() -> None:
-    found = monitor.summarize(monitor.compare_many({}, {"a": [1]}, "overlap"))
+    found = monitor.summarize(monitor.compare_many({}, {}, "overlap"))
 
     assert found[["n", "n_undefined"]].to_numpy().tolist() == [[0, 0]]
 

@@ -1,6 +1,7 @@
 """Lists, users, weights and titles of items and relevance from files: the kind and its options."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -13,7 +14,7 @@ from monitor.sources.kinds import Reader, SourceKind
 STORES = ("s3://", "gs://", "abfs://")
 """How paths of object storage begin."""
 
-FileFormat = Literal["parquet", "csv", "jsonl"]
+FileFormat = Literal["parquet", "csv", "tsv", "jsonl"]
 _GIB = 2**30
 
 
@@ -40,8 +41,8 @@ class FileOptions(Options):
     )
     format: FileFormat | None = Field(
         default=None,
-        description="Format of the files; by default their suffix decides: `.parquet`, `.csv` or `.jsonl`, the last two also "
-        "with `.gz`.",
+        description="Format of the files; by default their suffix decides: `.parquet`, `.csv`, `.tsv` (tabs between) or "
+        "`.jsonl`, all but the first also with `.gz`.",
     )
     max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2 * _GIB,
@@ -79,7 +80,14 @@ _Log = Annotated[
 class FileSourceOptions(table_options.ListColumnOptions, FileOptions):
     """One arm's lists in a file."""
 
+    in_order: Literal[True] | None = Field(
+        default=None, description="Long form in place of `rank`: each user's rows stand best first in the file or its parts."
+    )
     served: _Log = None
+
+    def _problems(self) -> Iterator[str]:
+        if self.in_order and (self.rank is not None or self.items is not None):
+            yield "in_order goes with item: rank, or the list in items, has an order of its own"
 
 
 class FileUsersOptions(table_options.UserColumnOptions, FileOptions):

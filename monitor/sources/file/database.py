@@ -32,6 +32,8 @@ MEMORY_MB = 250
 temporary directory, which is removed in the end."""
 KEY = "rankwatch_key"
 """The column of users' keys that views add to those of files, which have none of this name."""
+PLACE = "rankwatch_place"
+"""The column of a row's place in a table whose rows stand in order."""
 _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "temporary directory")
 _THREADS = 2  # of more of them each would have too little of the memory
 
@@ -128,7 +130,9 @@ class FileView:
         self.is_json = files.format == "jsonl"
         self._database = database
         with readable(files.where):
-            rows = _READERS[files.format](database, files, columns)
+            rows = _READERS[files.format](database, files, [each for each in columns if each != PLACE])
+            if PLACE in columns:
+                rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"  # noqa: S608 - quoted names
             database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
             empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
         self._empty = {each: empty[each].combine_chunks() for each in columns}
@@ -276,7 +280,9 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
             raise SourceError(msg)
     names, line_end = headers[0]
     given = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
-    how = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', new_line = '{line_end}'"
+    how = (
+        f"auto_detect = false, header = true, delim = '{files.separator}', quote = '\"', escape = '\"', new_line = '{line_end}'"
+    )
     taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
     return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
 
@@ -288,7 +294,7 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     text = head.decode("utf-8-sig", errors="replace")
     line = text.splitlines(keepends=True)[0] if text else ""
     try:
-        names = next(csv.reader(io.StringIO(text, newline="")), [])
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=files.separator), [])
     except csv.Error:
         names = []
     if not names or len(names) > _MOST_COLUMNS or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n"))):
@@ -330,5 +336,6 @@ def _paths(files: FileSet) -> str:
 _READERS: dict[str, Callable[[duckdb.DuckDBPyConnection, FileSet, Sequence[str]], str]] = {
     "parquet": _parquet,
     "csv": _csv,
+    "tsv": _csv,
     "jsonl": _jsonl,
 }

@@ -20,7 +20,7 @@ from monitor.sources.columns import on_one_line
 from monitor.sources.file import STORES, FileOptions
 from monitor.sources.tables import MissingTableError
 
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MOST_PARTS = 10_000
 LONGEST_LINE = 16 << 20
 T = TypeVar("T")
@@ -37,6 +37,11 @@ class FileSet:
     store: Any
     signatures: tuple[object, ...]
     find: Callable[[], FileSet]
+
+    @property
+    def separator(self) -> str:
+        """What stands between the cells of a line."""
+        return "\t" if self.format == "tsv" else ","
 
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files to read bytes."""
@@ -177,7 +182,7 @@ def _suffix(path: str) -> str:
 def _format_of(paths: Sequence[str], where: str) -> str:
     kinds = sorted({_FORMATS.get(_suffix(path), "") for path in paths})
     if kinds == [""]:
-        raise SourceError(f"the format of {where} is unknown: use a suffix .parquet, .csv or .jsonl, or set format")
+        raise SourceError(f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, or set format")
     if len(kinds) > 1:
         msg = f"{where} holds files of several formats ({', '.join(kinds)}): name those of one, such as {where}/*.{kinds[0]}"
         raise SourceError(msg)

@@ -49,7 +49,8 @@ class JoinedFiles:
                 with _noted(unread, name):
                     found[name] = timely(hold, options)
             files = [users, *found.values()]
-            with open_database(files, deadline, k=request.k) as database:
+            in_order = any(each.in_order for each in self._lists.values())
+            with open_database(files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, each in found.items():
                     with _noted(unread, name):

@@ -36,7 +36,7 @@ class FileLists:
         def read(files: FileSet) -> Pull:
             try:
                 deadline.require_time()
-                with open_database([files], deadline) as database:
+                with open_database([files], deadline, in_order=bool(options.in_order)) as database:
                     lists = ListView(database, "asked", options, files, request.k)
                     return lists.pull_rows(request.users, deadline, options.max_bytes)
             except OverdueError:

@@ -17,7 +17,7 @@ from monitor.model.model_versions import LONGEST_VERSION
 from monitor.model.rankings import ALL, AskedUsers, Pull
 from monitor.sources.columns import one_array, user_index
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.database import KEY, FileView, sql_name
+from monitor.sources.file.database import KEY, PLACE, FileView, sql_name
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.lookup_tables import SegmentValues, segment_labels, split_by_values
 from monitor.sources.table_lists import TableLists
@@ -33,6 +33,7 @@ class ListView:
     def __init__(
         self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, k: int
     ) -> None:
+        options = options.model_copy(update={"rank": PLACE}) if options.in_order else options
         self.options, self.is_long = options, options.item is not None
         self.read = (files.paths, options.user, options.user_ids, options.served)
         self.names = tuple(each for each in options.columns if each != options.user)

@@ -81,6 +81,7 @@ class RequestTemplate:
         self._version = finder(options.model_version) if options.model_version else None
         self._options = options
         self.method = options.method
+        self.empty: str | None = None  # how the first answer with an empty list looks
 
     def problem(self, user: str) -> str | None:
         """Why the user cannot be asked for, None who can."""
@@ -131,6 +132,8 @@ class RequestTemplate:
         if items is None and answer is not None:
             note = f"has nothing where items says ({self._options.items}), in {shape_of(answer)}"
             return RequestFailure(CoverageReason.MALFORMED, note)
+        if self.empty is None and items == []:
+            self.empty = shape_of(answer)
         return ListAnswer(items, self._scores(answer) if self._scores else None, version)
 
     def _find_version(self, answer: object, usual: object) -> object:

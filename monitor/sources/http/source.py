@@ -279,6 +279,9 @@ class _HttpPull:
             notes[reason] = f"{self._options.host}{'' if causes else ':'} {told}"
             if len(pull.failures) == self._count and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys():
                 notes[reason] += f", for everybody: {_LIKELY_OURS[reason]}"
+        if self._asking.empty and len(pull.rankings) == self._count and not len(pull.rankings.items):
+            found = f"gave an empty list where items says ({self._options.items}), in {self._asking.empty}"
+            notes[CoverageReason.EMPTY] = f"{self._options.host} {found}, for everybody: is items right?"
         return replace(pull, notes=notes)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -74,6 +75,9 @@ def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told:
         columns["user"] = [columns["user"][rows.index(row)] for row, _, _ in flat]
         columns |= {"item": [item for _, item, _ in flat], "rank": [rank for _, _, rank in flat]}
         rows, more = [row for row, _, _ in flat], {"item": "item", "rank": "rank"}
+        if form == "in order":
+            del columns["rank"], more["rank"]
+            more["in_order"] = True
     columns |= {name: [row[name] for row in rows] for name in ("country", "tier")}
     WRITERS[path.suffix](pa.table(columns), path)
     return FileSourceOptions(path=str(path), user="user", **more, **told)
@@ -94,6 +98,7 @@ def write_parts(table: pa.Table, path: Path) -> None:
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
     ".parquet": write_parquet,
     ".csv": lambda table, path: write_csv(table.to_pylist(), path),
+    ".tsv": lambda table, path: pacsv.write_csv(table, path, pacsv.WriteOptions(delimiter="\t")),
     ".jsonl": lambda table, path: write_jsonl(table.to_pylist(), path),
     ".parts": write_parts,
 }
@@ -156,6 +161,8 @@ def found(measurement: Measurement) -> dict[str, Any]:
         ("jsonl", int, "odd", "long", "of a file"),
         ("parts", str, "odd", "wide", "of a file"),
         ("parts", str, "odd", "long", "of the baseline"),
+        ("tsv", str, "odd", "in order", "of the baseline"),
+        ("parts", str, "odd", "in order", "of a file"),
     ],
 )
 def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters

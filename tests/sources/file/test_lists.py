@@ -115,6 +115,26 @@ def test_long_form_is_ordered_by_rank_with_gaps_and_from_any_start(tmp_path: Pat
     assert as_lists(long(path, "b", "a")) == {"a": ["10", "20", "30"], "b": ["9"]}
 
 
+@pytest.mark.parametrize("kept", ["csv", "tsv", "jsonl", "parquet"])
+def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(kept: str, tmp_path: Path) -> None:
+    rows = [(f"u{n % 3}", n * 7919 % 100_003) for n in range(60_000)]
+    for part, taken in enumerate((rows[:40_000], rows[40_000:])):
+        path = tmp_path / f"{part}.{kept}"
+        if kept == "parquet":
+            users, items = zip(*taken, strict=True)
+            pq.write_table(pa.table({"user": users, "item": items}), path, row_group_size=1000)
+        elif kept == "jsonl":
+            path.write_text("".join(f'{{"user": "{user}", "item": {item}}}\n' for user, item in taken))
+        else:
+            lines = ("\t" if kept == "tsv" else ",").join
+            path.write_text("".join(lines(map(str, row)) + "\n" for row in [("user", "item"), *taken]))
+
+    source = source_of(file={"path": str(tmp_path), "user": "user", "item": "item", "in_order": True})
+
+    expected = {user: [str(item) for other, item in rows if other == user] for user in ("u0", "u2")}
+    assert as_lists(source.pull(request("u0", "u2"))) == expected
+
+
 def test_long_form_without_an_order_is_malformed(tmp_path: Path) -> None:
     users = ["tied", "tied", "no rank", "no item", "nan", "good", "good"]
     items = [1, 2, 3, None, 4, 6, 5]

@@ -100,7 +100,7 @@ def test_items_are_selected_by_jmespath(recommender: Recommender) -> None:
         ({"other": [1], "recs": {}}, "an object of other, recs"),
         ({"a": 1, "b": 2, "c\n": 3, "d" * 31: 4, "e": 5, "f": 6}, "an object of a, b, ..., ..., e, ..."),
         ({}, "an empty object"),
-        ([{"id": 1}, {"id": 2}], "an array of 2"),
+        ([{"id": 1}, {"id": 2}], "an array of 2, the first an object of id"),
         ("secret", "a single value"),
     ],
 )
@@ -115,6 +115,21 @@ def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     assert source.pull(request("bad", "good")).notes == {
         CoverageReason.MALFORMED: f"{host} has nothing where items says (items), in {shape}"
     }
+
+
+def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recommender: Recommender) -> None:
+    recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
+    source = {"url": recommender.url, "items": "recs[*].item"}
+
+    told = source_of(http=source).pull(request("a", "b", "c")).notes[CoverageReason.EMPTY]
+
+    found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
+    assert told == f"127.0.0.1:{recommender.port} {found}"
+    recommender.lists |= {user: [{"id": 1}] for user in "bc"}
+    told = source_of(http=source | {"items": "[*].item"}).pull(request("b", "c")).notes[CoverageReason.EMPTY]
+    assert "in an array of 1, the first an object of id, for everybody" in told
+    recommender.lists["a"] = [{"item": 1}]
+    assert not source_of(http=source | {"items": "[*].item"}).pull(request("a", "b", "c")).notes
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender) -> None:
