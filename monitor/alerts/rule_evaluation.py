@@ -9,6 +9,7 @@ from typing import Any, Self
 from monitor.alerts.conditions import apply_ignored, judge_condition, judge_standstill
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import (
+    BOTH_FAILED,
     Reading,
     apply_bounds,
     describe_lost,
@@ -173,7 +174,7 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     bounded = (
         verdict if summary is None else apply_bounds(rule, verdict, summary, run.figures.coverage.get(segment), expectation)
     )
-    return bounded if bounded.outcome is verdict.outcome else _with_failures(bounded, found)
+    return bounded if bounded.outcome is verdict.outcome else replace(bounded, reason=with_cause(bounded.reason, found.reason))
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
@@ -185,10 +186,15 @@ def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
     return _with_failures(verdict, run.found, rule.share.arm) if is_failure else verdict
 
 
-def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None = None) -> Verdict:
-    lost = "" if arm is None else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
-    # The verdict has said already of how many.
-    return replace(verdict, reason=with_cause(verdict.reason, (found.reason or "").removeprefix(f"{lost}: ")))
+def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None) -> Verdict:
+    """The verdict with what failed right behind of how many, before what is normal."""
+    (many, _, normal), told = verdict.reason.partition(", "), found.reason or ""
+    if not told.startswith(BOTH_FAILED):
+        # The verdict has said already of how many, the run perhaps of the other arm first.
+        lost = "" if arm is None else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
+        others, _, own = told.rpartition(f"{lost}: ") if lost else ("", "", told)
+        told = with_cause(many, "; ".join(filter(None, (own, others.removesuffix("; ")))))
+    return replace(verdict, reason=f"{told}; {normal}")
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:

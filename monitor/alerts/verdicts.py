@@ -34,6 +34,8 @@ _LACK_WORDS = {
     Lack.FIRST_DIFFERS: "put another item first for",
 }
 
+BOTH_FAILED = "both arms failed, look for what they share"
+
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
 but not where the level that is expected is the newest one."""
@@ -185,9 +187,10 @@ def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
     if isinstance(rule, SimilarityRule):
         return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
     count, share = round(reading.value * reading.users), rule.share
+    percent = "" if reading.value == 1 else f" ({shown} %)"
     if share.arm is None:
-        return f"{count:,} of {users} could not be compared ({shown} %)"
-    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users} ({shown} %)"
+        return f"{count:,} of {users} could not be compared{percent}"
+    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {users}{percent}"
 
 
 def format_value(value: float, *limits: float) -> str:
@@ -251,8 +254,10 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
     if limit.learning is Learning.DROP:
         is_breach, end = is_beyond(limit.direction, value, most), "least" if limit.direction is Direction.BELOW else "most"
         # Neither figure may be rounded to the other side of the other one.
-        near = f"{limit.direction} {format_value(most, float(shown))}{unit}, the {end} that is normal"
-        finding = near if is_breach else f"not {near}"
+        bound = f"{format_value(most, float(shown))}{unit}"
+        finding = f"{'' if is_breach else 'not '}{limit.direction} {bound}, the {end} that is normal"
+        if isinstance(rule, CoverageRule):  # what is counted speaks for itself
+            finding, after = f"normally {expected:.3g} %, at {end} {bound} (after {expectation.runs} healthy runs)", ""
     else:
         is_breach, finding = _find_trend(limit.direction, expectation)
     learning = Learning.DROP if expectation.note else limit.learning

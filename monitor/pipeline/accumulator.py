@@ -23,6 +23,7 @@ from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, ro
 SAMPLED_USERS = 100_000
 """About how many users are looked at together where one user's figures do not add up with another's: to explain a run, to
 measure what an arm lists to all of them, and to choose ordinary users. Where no more are asked it is everybody."""
+EXAMPLES = "; for example "
 _EXAMPLES, _LONGEST_USER = 5, 40
 """So many users whom something happened to are named, so far."""
 
@@ -173,12 +174,11 @@ class RunAccumulator:
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
-        """What happened first, by arm and reason, and to whom for example unless an arm could not be read."""
-        counts, told = self.coverage.all.reasons, {}
+        """What happened first, by arm and reason, and behind `EXAMPLES` to whom, unless an arm could not be read."""
+        told = {}
         for key, (note, users) in self._notes.items():
-            named = "users:" if len(users) == counts.get(key) else "such as"
             is_of_some = users and key[1] is not CoverageReason.UNAVAILABLE
-            told[key] = f"{note} ({named} {', '.join(user[:_LONGEST_USER] for user in users)})" if is_of_some else note
+            told[key] = f"{note}{EXAMPLES}{', '.join(user[:_LONGEST_USER] for user in users)}" if is_of_some else note
         return told
 
     def _add_hash(self, users: int) -> None:

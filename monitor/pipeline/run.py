@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain
 
 from monitor.alerts.rule_evaluation import thin_segments
-from monitor.alerts.verdicts import describe_lost
+from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import Explanation
@@ -17,6 +17,7 @@ from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import SeriesRule, describe_series
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
+from monitor.pipeline.accumulator import EXAMPLES
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
 from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
@@ -63,12 +64,10 @@ def execute(
         measurement = measure_slot(comparison, arms, claim.slot, memory, watch, scores=scores)
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
-    status, reason = assess(measurement, comparison.judging.min_paired_share)
+    status, reason = assess(measurement, comparison)
     if memory.anew_since is not None and learning_rules(comparison):
-        anew = (
-            f"rules learn anew since {format_instant(memory.anew_since)}: the configuration measures something else than before"
-        )
-        reason = "; ".join(filter(None, (reason, anew)))
+        changed = f"the configuration of this comparison changed before the run of {format_instant(memory.anew_since)}"
+        reason = "; ".join(filter(None, (reason, changed, "rules that learn begin again from there")))
     if status is not RunStatus.OK:
         reason = _add_last_ok(reason, memory)
     if arms.scores_to is not None:
@@ -127,7 +126,7 @@ def failed_result(
 
 def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
     last = memory.last_ok
-    return reason if last is None else f"{reason}; the last run that ended ok was of {format_instant(last)}"
+    return reason if last is None else f"{reason}; last good run: {format_instant(last)}"
 
 
 def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:
@@ -190,31 +189,39 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     return claim.slot + within if within is not None and relevance_metrics(comparison.measuring) else None
 
 
-def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
+def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus, str | None]:
     """The status of a measured run, and in words why too little was compared, or what an ok run left out."""
-    whole = measurement.coverage.all
+    whole, least = measurement.coverage.all, comparison.judging.min_paired_share
     # Nobody compared is a failure even where no share is required.
-    if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
-        return RunStatus.OK, "; ".join([*measurement.left_out, *_obstacles(measurement, _EXPECTED)]) or None
-    obstacles = "; ".join(_obstacles(measurement))
+    is_ok = whole.paired > 0 and whole.paired >= least * whole.asked
+    # Sources know no more of the deadline than what is left.
+    deadline = f"the run's deadline (deadline: {comparison.measuring.deadline.total_seconds():g}s)"
+    told = (each.replace("the run's deadline", deadline) for each in _obstacles(measurement, _EXPECTED if is_ok else ()))
+    obstacles = "; ".join(told)
+    if is_ok:
+        return RunStatus.OK, "; ".join(filter(None, (*measurement.left_out, obstacles))) or None
     if whole.paired == 0:
         return RunStatus.FAILED, f"{obstacles}; nothing could be compared"
     share = whole.paired / whole.asked
     return RunStatus.INSUFFICIENT, (
         f"only {whole.paired:,} of {whole.asked:,} users ({share:.0%}) could be compared, "
-        f"under min_paired_share {min_paired_share:.0%} ({obstacles})"
+        f"under min_paired_share {least:.0%}: {obstacles}"
     )
 
 
 def _obstacles(measurement: Measurement, passed_over: Collection[CoverageReason] = ()) -> list[str]:
-    """What kept each arm from giving lists, and then that the other arm answered; nothing where both did."""
-    whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str]]]()
+    """What kept each arm from giving lists, then that the other arm answered, and for example whose lists are missing."""
+    whole, found = measurement.coverage.all, dict[Arm, list[tuple[int, str, str]]]()
     for (arm, reason), count in sorted(whole.reasons.items(), key=lambda each: -each[1]):
         if reason not in (*_COMPARED, *passed_over):
-            found.setdefault(arm, []).append((count, measurement.notes.get((arm, reason), reason)))
-    told = []
-    for arm in filter(found.__contains__, Arm):
-        counts, causes = zip(*found[arm], strict=True)
-        why = causes[0] if len(causes) == 1 else ", ".join(f"{count:,} {cause}" for count, cause in found[arm])
-        told.append(f"{describe_lost(arm, sum(counts), whole.asked)}: {why}")
-    return told and [*told, *(f"the {arm} answered {whole.asked:,} of {whole.asked:,}" for arm in Arm if arm not in found)]
+            cause, _, users = measurement.notes.get((arm, reason), reason).partition(EXAMPLES)
+            found.setdefault(arm, []).append((count, cause, users))
+    told, lost = [], {arm: sum(count for count, *_ in of_it) for arm, of_it in found.items()}
+    for arm in sorted(filter(found.__contains__, Arm), key=lambda arm: -lost[arm]):
+        causes = (cause if len(found[arm]) == 1 else f"{cause} ({count:,} of them)" for count, cause, _ in found[arm])
+        told.append(f"{describe_lost(arm, lost[arm], whole.asked)}: {', '.join(causes)}")
+    if len(lost) == len(Arm) and 2 * min(lost.values()) >= whole.asked:
+        told[0] = f"{BOTH_FAILED}: {told[0]}"
+    told += [f"the {arm} answered {whole.asked:,} of {whole.asked:,}" for arm in Arm if found and arm not in found]
+    named = [of_it[0][2] for arm, of_it in found.items() if lost[arm] < whole.asked and of_it[0][2]]
+    return [*told, *(f"for example {users}" for users in dict.fromkeys(named))]

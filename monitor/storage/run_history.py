@@ -158,7 +158,12 @@ def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[P
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
     other = connection.scalar(_last_ok(request).where(runs.c.config_hash != request.config_hash))
-    return None if other is None else past[0].slot if past else request.before
+    if other is None:
+        return None
+    is_it = and_(runs.c.comparison == request.comparison, runs.c.config_hash == request.config_hash)
+    is_later = and_(runs.c.scheduled_for > other, runs.c.scheduled_for < request.before)
+    # Its first runs may have failed, perhaps because of it.
+    return connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_it, is_later)) or request.before
 
 
 def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from factories import DAY, SLOT, comparison, evaluate, rule, summary
+from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.conditions import count_standstills
 from monitor.alerts.verdicts import Reading, judge_reading, undecided
 from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, Verdict
@@ -52,6 +52,12 @@ def test_on_the_other_side_the_limit_is_the_most_that_is_normal() -> None:
     assert found.reason.startswith(
         "share_below(0) of extended_tau is 0.27 over 1,874 users, above 0.2, the most that is normal;"
     )
+
+
+def test_a_share_of_users_is_told_with_what_is_normal() -> None:
+    watched = coverage_rule("failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0)
+    found = judge_reading(watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)).reason
+    assert found == "the candidate failed to answer for 704 of 704 users, normally 0.1 %, at most 6.14 % (after 9 healthy runs)"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ _SENTENCES = (
         r"(?:, (?:mostly in|exactly those of) (?P<segment>.+?)(?: \([0-9.]+ % of its users\))?,)? "
         rf"(?P<what>[^.]*?(?:from|by) the {_ARMS}[^.]*)"
     ),
-    re.compile(rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+))? \("),
+    re.compile(rf"the {_ARMS} (?P<what>[a-z ]+) (?P<users>[0-9,]+) of [0-9,]+ users(?: of (?P<segment>\S+?))?(?: \(|[,:])"),
 )
 
 

@@ -231,7 +231,7 @@ def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
     said = found(compare("odd.jsonl", "candidate.jsonl", "--json", cwd=world))
 
     assert said["paired"] == 1
-    assert said["notes"] == ["malformed in baseline: odd.jsonl: the text is no JSON array of ids (users: u1)"]
+    assert said["notes"] == ["malformed in baseline: odd.jsonl: the text is no JSON array of ids; for example u1"]
 
 
 HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}

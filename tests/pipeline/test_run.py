@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from factories import SLOT, claim, comparison, coverage_rule, pull, rule
+from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, rule
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Keep, SampleSize
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rules import Learning
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
@@ -112,14 +113,14 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
     result = ran(FULL, baseline, candidate, users("a", "b", "c"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
-        "only 1 of 3 users (33%) could be compared, under min_paired_share 50% "
-        "(the candidate gave no list for 2 of 3 users: 1 missing, 1 timeout; the baseline answered 3 of 3)"
+        "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: "
+        "the candidate gave no list for 2 of 3 users: missing (1 of them), timeout (1 of them); the baseline answered 3 of 3"
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
     assert result.transitions == ()
 
 
-def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when() -> None:
+def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_and_what_changed() -> None:
     baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [1, 2]}, {"b": CoverageReason.SERVER_ERROR})
     told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
@@ -127,16 +128,29 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when()
 
     result = ran(shares, baseline, told, users("a", "b"))
 
-    cause = "recs answered 503 (users: b); the baseline answered 2 of 2"
+    cause = "recs answered 503; the baseline answered 2 of 2; for example b"
     assert (result.status, result.reason) == (RunStatus.OK, f"the candidate gave no list for 1 of 2 users: {cause}")
     assert [each.reason for each in result.transitions] == [
-        f"the candidate failed to answer for 1 of 2 users (50 %), more than the 20 % allowed: {cause}"
+        f"the candidate failed to answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
-    failed = execute(
-        FULL, arms(pull({}), pull({}), users("a")), claim(), Memory(last_ok=SLOT - timedelta(days=1)), StillClock()
+    learning, memory = comparison(rules=(rule(learned=Learning.DROP),)), Memory(last_ok=SLOT - DAY, anew_since=SLOT)
+    failed = execute(learning, arms(pull({}), pull({}), users("a")), claim(), memory, StillClock())
+    assert (failed.reason or "").endswith(
+        "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; rules that learn begin again "
+        "from there; last good run: 2024-01-07T00:00:00Z"
     )
-    assert (failed.reason or "").endswith("; the last run that ended ok was of 2024-01-07T00:00:00Z")
+
+
+def test_where_both_arms_fail_each_alert_says_so_once() -> None:
+    dead, watched = pull({}, {"a": CoverageReason.SERVER_ERROR}), {"threshold": 0.2, "for_runs": 1, "min_users": 1}
+    rules = tuple(coverage_rule(f"failed({arm})", alert=arm, **watched) for arm in Arm)
+
+    result = ran(comparison(k=2, rules=rules), dead, dead, users("a"))
+
+    told = "; ".join(f"the {arm} gave no list for 1 of 1 users: server_error" for arm in Arm)
+    assert result.reason == f"both arms failed, look for what they share: {told}; nothing could be compared"
+    assert [each.reason for each in result.transitions] == [f"{result.reason}; more than the 20 % allowed"] * 2
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +162,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     hung.set()
     assert time.monotonic() - start < 20
     assert result.status is RunStatus.FAILED
-    assert "the candidate gave no list for 1 of 1 users: no answer when the run's deadline passed" in (result.reason or "")
+    assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (result.reason or "")
 
 
 def test_short_and_duplicated_lists_are_compared_and_counted() -> None:

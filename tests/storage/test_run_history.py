@@ -61,6 +61,8 @@ def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_ane
     other = store.history.memory_of(asked)
     assert ([run.slot for run in other.past], other.anew_since) == ([SLOT + DAY], SLOT + DAY)
     assert store.history.memory_of(replace(asked, config_hash="new")).anew_since == SLOT + 2 * DAY
+    stored(store, 2, config_hash="new", status=RunStatus.FAILED)
+    assert store.history.memory_of(replace(asked, before=SLOT + 3 * DAY, config_hash="new")).anew_since == SLOT + 2 * DAY
 
 
 def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store: SqlStore) -> None:

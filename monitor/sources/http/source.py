@@ -45,9 +45,9 @@ SLOW_S = 0.5
 class PullPace:
     """Of one pull, from now on; made and used in the thread that pulls."""
 
-    def __init__(self, users: int) -> None:
+    def __init__(self) -> None:
         self._begun_at, self._before = time.monotonic(), _processor_s()
-        self._users, self._answered_s = users, array("d")
+        self._answered_s = array("d")
         self._spent_s, self._slow_s = 0.0, 0.0
 
     def add(self, seconds: float, *, answered: int = 0) -> bool:
@@ -76,15 +76,13 @@ class PullPace:
             return RequestFailure(CoverageReason.TOO_SLOW, busy)
         if not self._spent_s and not is_limited:
             return RequestFailure(CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed")
-        answers = self._answered_s
-        others = f" (the others had theirs after {median(answers):.2g} s in the median)" if answers else ""
+        others = f"; the others were answered after {median(self._answered_s):.2g} s (median)" if self._answered_s else ""
         elapsed_s = time.monotonic() - self._begun_at
-        passed = f"the run's deadline passed, {elapsed_s:.1f} s after the first was asked"
-        told = f"left {self._users - len(answers):,} of {self._users:,} users without an answer{others} when {passed}"
+        passed = f"after {elapsed_s:.1f} s, when the run's deadline passed"
         if self._slow_s < self._spent_s / 2 or (is_limited and self._spent_s < elapsed_s / 2):
             advice = f"raise deadline or {'max_rate or max_in_flight' if is_limited else 'concurrency'}, or ask fewer users"
-            return RequestFailure(CoverageReason.TOO_SLOW, f"was quick, but {told}: {advice}")
-        return RequestFailure(CoverageReason.TIMEOUT, told)
+            return RequestFailure(CoverageReason.TOO_SLOW, f"was quick, but not done {passed}: {advice}{others}")
+        return RequestFailure(CoverageReason.TIMEOUT, f"had not answered {passed}{others}")
 
 
 def _processor_s() -> tuple[float, float]:
@@ -156,7 +154,7 @@ class _HttpPull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``, or ``too_slow`` by no fault of the source."""
         MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter: pulls of one slot begin apart
-        self._pace, self._host = PullPace(self._count), HOSTS[self._options.host]
+        self._pace, self._host = PullPace(), HOSTS[self._options.host]
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
         _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
         for worker in late:
@@ -275,7 +273,7 @@ class _HttpPull:
         notes = {}
         for reason, note in pull.notes.items():
             causes = self._causes[reason].most_common(_CAUSES)
-            told = " and ".join(f"{cause} ({count:,} times)" for cause, count in causes) if len(causes) > 1 else note
+            told = " and ".join(f"{cause} ({count:,} of them)" for cause, count in causes) if len(causes) > 1 else note
             notes[reason] = f"{self._options.host}{'' if causes else ':'} {told}"
             if len(pull.failures) == self._count and set(pull.failures.values()) == {reason} <= _LIKELY_OURS.keys():
                 notes[reason] += f", for everybody: {_LIKELY_OURS[reason]}"
