@@ -302,15 +302,17 @@ def _message(
 ) -> Message:
     told = [start for start in snapshot.told if _incident_of(start) == name and start.dedup_key not in begun]
     fresh = sorted((start for start in begun.values() if _incident_of(start) == name), key=lambda start: start.slot)
-    before, now = count_pages(told, group_for), count_pages([*told, *fresh] or of_it, group_for)
+    starts = [*told, *fresh]
+    before, now = count_pages(told, group_for), count_pages(starts or of_it, group_for)
     is_begun, is_page = any(change.is_start for change in of_it), now.pages > before.pages
-    known = snapshot.delivered | begun.keys()
+    known, since = snapshot.delivered | begun.keys(), min((start.slot for start in starts), default=None)
     return Message(
         incident=name,
         comparison=of_it[0].comparison,
         severity=now.severity,
         changes=of_it,
         firing=tuple(each for each in snapshot.firing if _incident_of(each) == name and each.dedup_key in known),
+        first=tuple(each for each in starts if each.slot == since),
         acknowledged=snapshot.acknowledged,
         pages=now.pages,
         worse=now.worse if is_begun and is_page and before.pages else None,

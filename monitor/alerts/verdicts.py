@@ -1,7 +1,9 @@
 """What one rule concludes about one segment of one run: how its value is held against its limit, with what uncertainty."""
 
 import math
+import re
 from collections.abc import Iterable
+from textwrap import shorten
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +37,8 @@ _LACK_WORDS = {
 }
 
 BOTH_FAILED = "both arms failed, look for what they share"
+_LOST = re.compile(r"the (\w+) (?:gave no list|failed to answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: (?!the )([^;]+)")
+_FURTHER = re.compile(r" \([0-9,]+ of them\).*")
 
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}
 """An alert ends once the value is worse than expected by so many standard deviations at most; a trend may be of less than two,
@@ -215,6 +219,13 @@ def _of(segment: str) -> str:
 def describe_lost(arm: Arm, count: int, asked: int) -> str:
     """``the candidate gave no list for 34 of 690 users``."""
     return f"the {arm} gave no list for {count:,} of {asked:,} users"
+
+
+def shorten_reason(reason: str) -> str:
+    """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``; else the first clause."""
+    failed = _LOST.findall(reason)[: None if BOTH_FAILED in reason else 1]
+    lost = [f"{arm} {shorten(_FURTHER.sub(', and more', why), 120, placeholder=' …')} ({users})" for arm, users, why in failed]
+    return "both arms failed: " * (len(lost) > 1) + ", ".join(lost) or reason.partition("; ")[0]
 
 
 def with_cause(what: str, cause: str | None) -> str:

@@ -101,6 +101,7 @@ class Message:
     severity: Severity
     changes: tuple[Transition, ...]  # starts, acknowledgements, ends in the order they were stored; none in a repetition
     firing: tuple[Transition, ...] = ()
+    first: tuple[Transition, ...] = ()  # the starts that the incident was first told by, as far as they are known
     is_repetition: bool = False
     briefing: Briefing | None = None
     acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from monitor.alerts.incidents import find_leads
 from monitor.errors import DeliveryError
 from monitor.model.notifications import Message, MessageStatus
 from monitor.model.rules import Severity
 from monitor.options import must
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
-from monitor.receivers.message.content import MessageContent, content_of
+from monitor.receivers.message.content import MessageContent, content_of, weight_of
 from monitor.receivers.message.identity import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text
-from monitor.receivers.message.safe_text import clean
+from monitor.receivers.message.safe_text import cause_of, clean
 
 if TYPE_CHECKING:
     import jinja2
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from monitor.receivers.smtp import Refusal
 
 _LONGEST_NAME = 80
+LEGEND = (
+    "The candidate is the recommender on trial, the baseline the one it is compared with; "
+    "users are those that rankwatch asks for, not your traffic."
+)
 _COLOURS = {MessageStatus.FIRING: "#b00020", MessageStatus.ACKNOWLEDGED: "#8a6d00", MessageStatus.RESOLVED: "#1b6e20"}
 PORTS = {"starttls": 587, "implicit": 465, "none": 25}
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -137,7 +142,7 @@ def compose_mail(
     mail["Auto-Submitted"] = "auto-generated"
     if message.severity is Severity.CRITICAL and message.status is MessageStatus.FIRING:
         mail["Importance"] = "high"
-    mail.set_content(plain_text(content), cte="quoted-printable")
+    mail.set_content(f"{plain_text(content)}\n{LEGEND}\n", cte="quoted-printable")
     cid = None if message.picture is None else f"{_digest(key)}.chart@{domain}"
     mail.add_alternative(mail_page(content, cid), subtype="html", cte="quoted-printable")
     if message.picture is not None:
@@ -147,9 +152,10 @@ def compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """Status, severity, comparison, and a mark of the incident."""
-    name = clean(message.comparison, _LONGEST_NAME)
-    return f"[{message.status.upper()}] {message.severity}: {name} (rankwatch incident {_digest(message.incident)[:8]})"
+    """Status, severity, comparison, what the incident was first told by, and a mark of it: Gmail threads by subjects."""
+    name, first = clean(message.comparison, _LONGEST_NAME), message.first or message.firing or message.changes
+    cause = cause_of(min(find_leads(first), key=weight_of))
+    return f"[{message.status.upper()}] {message.severity}: {name}: {cause} (incident {_digest(message.incident)[:8]})"
 
 
 def _digest(text: str) -> str:
@@ -158,7 +164,7 @@ def _digest(text: str) -> str:
 
 def mail_page(content: MessageContent, cid: str | None = None) -> str:
     """The content as an HTML page: everything escaped, nothing loaded from anywhere, few tags; ``cid``: of its picture."""
-    return _template().render(content=content, colour=_COLOURS[content.status], cid=cid)
+    return _template().render(content=content, colour=_COLOURS[content.status], cid=cid, legend=LEGEND)
 
 
 @cache

@@ -72,7 +72,7 @@ def pagerduty_events(message: Message, routing_key: str, external_url: str) -> l
 def _payload(message: Message, content: MessageContent) -> dict[str, object]:
     lead, comparison = (message.changes or message.firing)[0], clean(message.comparison, _MAX_NAME)
     return {
-        "summary": bounded_line(f"{content.title}: {content.changes[0].reason}", MAX_SUMMARY),
+        "summary": bounded_line(content.title, MAX_SUMMARY),
         "source": comparison.strip() or "rankwatch",
         "severity": message.severity.value,
         "timestamp": format_instant(lead.at),

@@ -438,6 +438,7 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
         ("resolved", False, 2),
         ("firing", False, 1),
     ]
+    assert [[start.alert for start in each.first] for each in scene.receiver.sent[:3]] == [["Calm"]] * 3
 
 
 def test_what_joined_an_incident_is_repeated_with_it(scene: Scene) -> None:

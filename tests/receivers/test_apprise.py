@@ -28,7 +28,8 @@ def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the
     receiver.send(message(change, firing=(change,)), now=SLOT)
     receiver.send(END, now=SLOT)
     start, end = (json.loads(request.body) for request in collector.requests)
-    assert (start["title"], start["type"], end["type"]) == ("SimilarityLow firing on home-feed", "failure", "success")
+    title = defuse(f"SimilarityLow firing on home-feed: {change.reason}")
+    assert (start["title"], start["type"], end["type"]) == (title, "failure", "success")
     assert defuse(change.reason) in start["message"]
     assert not start["message"].startswith(start["title"])
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
-from messages import END, FIRING, OTHER, SEEN, START, message, opened, send
+from messages import ENDED, FIRING, OTHER, SEEN, START, message, opened, send
 from monitor.errors import ConfigError, DeliveryError
-from monitor.receivers.email import EmailOptions
+from monitor.receivers.email import LEGEND, EmailOptions
 from servers import free_port
 from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 
@@ -54,7 +54,7 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: Mai
     headers = read(mail)
     assert headers["From"] == "rankwatch <rankwatch@example.com>"
     assert headers["To"] == "kim@example.com, lee@example.com"
-    assert headers["Subject"].startswith("[FIRING] critical: home-feed (rankwatch incident ")
+    assert headers["Subject"].startswith(f"[FIRING] critical: home-feed: {FIRING.reason} (incident ")
     assert headers["Date"] == "Mon, 08 Jan 2024 00:00:00 +0000"
     assert (headers["Auto-Submitted"], headers["Importance"]) == ("auto-generated", "high")
     assert mail_server.steps == ["EHLO", "STARTTLS", "EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
@@ -63,7 +63,7 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: Mai
 def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
     send(START, email=options)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
-    for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z"):
+    for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z", LEGEND):
         assert said in text
         assert said in page
     assert "dashboard: http://rankwatch.test:29108/c/home-feed/runs/" in text
@@ -74,7 +74,7 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
 
 def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server: MailServer, options: dict[str, Any]) -> None:
     other = message(OTHER, firing=(OTHER,), incident="incident-2")
-    send(START, message(SEEN, firing=(FIRING,)), END, other, email=options)
+    send(START, *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)), other, email=options)
     mails = [read(mail) for mail in mail_server.mails]
     assert [str(mail["Subject"]).partition(" ")[0] for mail in mails] == [
         "[FIRING]",

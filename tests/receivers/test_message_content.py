@@ -23,12 +23,16 @@ from messages import (
     repetition,
     start,
 )
+from monitor.alerts.verdicts import BOTH_FAILED
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model.explanation import Cause, Part
 from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rules import Severity
+from monitor.receivers.email import mail_subject
 from monitor.receivers.message.content import MessageContent, content_of
+from monitor.receivers.message.identity import summary_of
+from monitor.receivers.message.plain_text import plain_text
 
 
 def content(sent: Message) -> MessageContent:
@@ -46,7 +50,7 @@ def texts(found: MessageContent) -> list[str]:
 def test_a_start_is_reported_with_all_its_figures() -> None:
     found = content(message(EVERYBODY))
     (change,) = found.changes
-    assert found.title == "SimilarityLow firing on home-feed"
+    assert found.title == f"SimilarityLow firing on home-feed: {EVERYBODY.reason}"
     assert (found.status, found.severity) == (MessageStatus.FIRING, Severity.CRITICAL)
     assert change.heading == "SimilarityLow firing"
     assert change.reason == "mean of extended_tau is 0.254 over 1,874 users, below 0.35"
@@ -112,7 +116,7 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
     near, far = (start(segment=f"plan={value}", dedup_key=str(value), value=value, normal=None) for value in (0.3, 0.1))
     found = content(message(near, far, EVERYBODY))
     assert [change.heading for change in found.changes] == ["SimilarityLow firing"]
-    assert (found.title, found.more) == ("SimilarityLow firing on home-feed", ("And 2 more: SimilarityLow in 2 segments.",))
+    assert found.more == ("And 2 more: SimilarityLow in 2 segments.",)
     assert [change.heading for change in content(message(near, far)).changes] == [
         "SimilarityLow firing in plan=0.1",
         "SimilarityLow firing in plan=0.3",
@@ -122,7 +126,7 @@ def test_all_users_stand_for_their_segments_of_which_the_one_farthest_out_comes_
 def test_what_became_worse_says_so_first_and_names_what_joined_meanwhile() -> None:
     missing = start(alert="ListsMissing", dedup_key="m", value=None)
     found = content(message(missing, firing=(EVERYBODY, BRITISH, missing), pages=2, worse="its severity rose"))
-    assert found.title == "Worse: ListsMissing firing on home-feed"
+    assert found.title == f"Worse: ListsMissing firing on home-feed: {missing.reason}"
     assert found.more == (
         "Sent again because it became worse: its severity rose.",
         "Still firing: SimilarityLow in all users and country=UK.",
@@ -133,7 +137,7 @@ def test_a_thousand_changes_are_five_in_full_and_the_rest_by_name() -> None:
     other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
     found = content(message(*many(999), other))
     assert len(found.changes) == 5
-    assert found.title == "SimilarityLow and 1 other alert firing on home-feed (999 segments)"
+    assert found.title.startswith("SimilarityLow and 1 other alert firing on home-feed (999 segments): mean of ")
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == ("And 995 more: SimilarityLow in 994 segments, ListsMissing in shop=0001.",)
 
@@ -155,7 +159,7 @@ def test_an_end_says_what_goes_on_firing() -> None:
 
 def test_a_start_beside_an_end_leads() -> None:
     found = content(message(end(), BRITISH))
-    assert found.title == "SimilarityLow firing on home-feed (country=UK); 1 resolved"
+    assert found.title == f"SimilarityLow firing on home-feed (country=UK): {BRITISH.reason}; 1 resolved"
     assert [change.heading for change in found.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
 
 
@@ -177,11 +181,33 @@ def test_an_acknowledgement_says_who_and_no_old_figures() -> None:
     assert [name for name, _ in change.facts] == ["segment", "had been firing since", "run"]
 
 
-def test_a_repetition_says_since_when() -> None:
-    found = content(repetition(EVERYBODY, start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3))))
-    assert found.title == ("SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z")
-    assert [change.heading for change in found.changes] == ["SimilarityLow still firing"]
-    assert found.more == ("And 1 more: SimilarityLow in a=b.",)
+def test_a_repetition_says_since_when_after_which_alert_and_no_more() -> None:
+    segment, before = start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3)), start(alert="ListsFailed")
+    found = content(repetition(EVERYBODY, segment, first=(before,)))
+    assert found.title.startswith(
+        "SimilarityLow still firing on home-feed since 2024-01-05T00:00:00Z, after ListsFailed: mean "
+    )
+    told = "\n\nSimilarityLow still firing\n  run: 2024-01-08T00:00:00Z\n\nAnd 1 more: SimilarityLow in a=b.\n\nLinks:\n"
+    assert told in plain_text(found)
+
+
+DOWN, SHARED = "recs:80 answered 503 Service Unavailable", "141 of 704 users (0.2 %), mostly in a=b, all get one list"
+OURS, THEIRS = "the baseline gave no list for 5 of 6 users: x", "the candidate gave no list for 6 of 6 users: y"
+HEADLINES = {  # of a reason, or of an explanation
+    f"the candidate failed to answer for 6 of 6 users: {DOWN}; and so on": f"candidate {DOWN} (6 of 6 users)",
+    f"the baseline failed to answer for 5 of 5 users of a=b: {OURS}; {THEIRS}": "baseline x (5 of 6 users)",
+    f"{OURS} (4 of them), z (1 of them); {THEIRS}": "baseline x, and more (5 of 6 users)",
+    f"{BOTH_FAILED}: {OURS}; {THEIRS}": "both arms failed: baseline x (5 of 6 users), candidate y (6 of 6 users)",
+    f"By rbo(p=0.9): {SHARED}. This explains all of the drop.": SHARED,
+    "mean is 0.2 over 9 users, below 0.3; 0.4 was expected": "mean is 0.2 over 9 users, below 0.3",
+}
+
+
+@pytest.mark.parametrize("said", HEADLINES)
+def test_the_headline_names_the_cause(said: str) -> None:
+    change, told = start(reason=said, explanation=said), HEADLINES[said]
+    assert content(message(change)).title == summary_of(change) == f"SimilarityLow firing on home-feed: {told}"
+    assert mail_subject(message(change)).startswith(f"[FIRING] critical: home-feed: {told} (incident ")
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())

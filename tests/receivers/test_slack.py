@@ -33,7 +33,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
     texts = post(slack, messages.message(messages.EVERYBODY, briefing=messages.briefing()))
     assert texts.pop(11).startswith("```\nuser u-42\n")
     assert texts == [
-        "*CRITICAL: SimilarityLow firing on home-feed*",
+        f"*CRITICAL: SimilarityLow firing on home-feed: {messages.EVERYBODY.reason}*",
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
         "*segment*\nall users",
         "*mean of extended_tau*\n0.254 (95 % interval 0.24 to 0.268)",
@@ -61,7 +61,7 @@ def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slac
         f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
         ("```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\nrankwatch runs home-feed\n```"),
     ]
-    assert slack.posts[0]["text"] == "CRITICAL: SimilarityLow firing on home-feed"
+    assert slack.posts[0]["text"] == texts[0].strip("*")
     assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
 
 
@@ -69,7 +69,7 @@ def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) 
     texts = post(slack, messages.message(*messages.many(1000)))
     lines = next(text for text in texts if text.startswith("• ")).splitlines()
     assert len(lines) == 5
-    assert lines[0].startswith("• *SimilarityLow firing in shop=0998*: mean of extended_tau")
+    assert lines[0].startswith("• *SimilarityLow firing in shop=0998*: for the same reason")
     assert lines[-1] == "And 995 more: SimilarityLow in 995 segments."
     assert len(slack.collector.requests[0].body) < 20_000
 

@@ -14,7 +14,7 @@ from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.presentation import explanation_title, side_by_side
-from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
+from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 
 MAX_CHANGES = 5
 """Changes that are reported in full; the rest is counted."""
@@ -32,7 +32,7 @@ _CANCELLED = 3.0
 _NOTHING = frozenset({"0 %", "0.0000"})
 _NAMED = 4
 _LONGEST_NAME = 60
-_LONGEST_TITLE = 200
+_LONGEST_TITLE = 500
 _LONGEST_REASON = 800
 _LONGEST_FACT = 300
 _LOUDEST = tuple(Severity)
@@ -63,11 +63,11 @@ class MessageContent:
     """What a message reports of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
 
     Text that runs from right to left is followed by a left-to-right mark, which is the one character here that does not print;
-    links and commands have none. ``title``: at most 200 characters. ``changes``: what began, was acknowledged or ended, in a
-    repetition what still fires; the first few of those that stand for all. ``more``: sentences on the others, on what goes on
-    firing, and on why it pages again. ``why``:
-    sentences. ``shares``: parts of the drop and how much of it each is. ``entered``, ``left``: items whose place in lists grew
-    and shrank most. ``links``: (name, URL), ``commands``: to be pasted in a shell.
+    links and commands have none. ``title``: at most 500 characters. ``changes``: what began, was acknowledged or ended, the
+    first few of those that stand for all, in a repetition one that still fires. ``more``: sentences on the others, on what goes
+    on firing, and on why it pages again. ``why``: sentences. ``shares``: parts of the drop and how much of it each is.
+    ``entered``, ``left``: items whose place in lists grew and shrank most. ``links``: (name, URL), ``commands``: to be pasted
+    in a shell.
     """
 
     status: MessageStatus
@@ -93,15 +93,16 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     # The changes that stand for all, in a repetition among the firings that last, the weightiest first.
     leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     explained = next((change for change in leads if change.explanation is not None), None)
+    shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
     explanation = briefing.explanation
     return MessageContent(
         status=message.status,
         severity=message.severity,
         title=title_of(message, leads),
-        changes=tuple(change_content(change, message) for change in leads[:MAX_CHANGES]),
-        more=further_changes(message, leads[:MAX_CHANGES]),
-        why=() if explained is None else why_sentences(explained, explanation),
+        changes=tuple(change_content(change, message, shown[0]) for change in shown),
+        more=further_changes(message, shown),
+        why=() if explained is None or message.is_repetition else why_sentences(explained, explanation),
         shares=() if explanation is None else cause_shares(explanation),
         entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
         left=() if explanation is None else item_lines(explanation.lost, explanation.arm),
@@ -112,30 +113,37 @@ def content_of(message: Message, external_url: str) -> MessageContent:
 
 
 def title_of(message: Message, leads: Sequence[Transition]) -> str:
-    """``SimilarityLow firing on home-feed (country=UK); 3 resolved``."""
+    """``SimilarityLow firing on home-feed (country=UK): mean of rbo is 0.2 over 74 users, below 0.3; 3 resolved``."""
     verb = verb_of(leads[0], is_repetition=message.is_repetition)
     lead = [change for change in leads if verb_of(change, is_repetition=message.is_repetition) == verb]
     where = "" if (extent := _extent(lead)) == "all users" else f" ({extent})"
     line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{where}"
     if message.is_repetition:
         line = f"{line} since {format_instant(min(start.since for start in message.firing))}"
+        before = dict.fromkeys(start.alert for start in message.first if start.alert not in {each.alert for each in leads})
+        line += f", after {clean(', '.join(before), _LONGEST_NAME)}" if before else ""
+    line += f": {cause_of(leads[0])}" if leads[0].is_start else ""
     ended, lasting = len(message.ends), len(still_firing(message))
     tail = [f"{ended:,} resolved"] if ended and not lead[0].is_end else []
     tail += [f"{lasting:,} still firing"] if lasting and lead[0].is_end else []
     return bounded_line("; ".join(["Worse: " * bool(message.worse) + line, *tail]), _LONGEST_TITLE)
 
 
-def change_content(change: Transition, message: Message) -> ChangeContent:
-    """One change in full."""
+def change_content(change: Transition, message: Message, first: Transition) -> ChangeContent:
+    """One change in full, behind the ``first`` one; of a repetition only which run it is about, since all has been told."""
     verb = verb_of(change, is_repetition=message.is_repetition)
     segment = "all users" if change.segment == ALL else clean(change.segment, _LONGEST_FACT // 2)
     where = "" if change.segment == ALL else f" in {clean(change.segment, _LONGEST_NAME)}"
     facts = [("segment", segment), *(() if change.is_acknowledgement else _figures(change))]
     facts.append(("in breach since" if change.is_start else "had been firing since", format_instant(change.since)))
     facts.append(("run", format_instant(change.slot)))
+    is_same = change is not first and change.reason.partition("; ")[0] == first.reason.partition("; ")[0]
+    reason = "for the same reason" if is_same else change.reason
+    if message.is_repetition:
+        reason, facts = "", facts[-1:]
     return ChangeContent(
         heading=bounded_line(f"{clean(change.alert, _LONGEST_NAME)} {verb}{where}", _LONGEST_TITLE),
-        reason=bounded_line(change.reason, _LONGEST_REASON),
+        reason=bounded_line(reason, _LONGEST_REASON),
         facts=tuple((bounded_line(name, _LONGEST_NAME * 2), bounded_line(value, _LONGEST_FACT)) for name, value in facts),
     )
 

@@ -9,7 +9,7 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message
 from monitor.model.rankings import ALL
-from monitor.receivers.message.safe_text import clean, commands_of
+from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 
 _MAX_LABEL = 256
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
@@ -48,8 +48,8 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
 def summary_of(transition: Transition) -> str:
     """One line: which alert, where, and why it fires or no longer does."""
     where = transition.comparison if transition.segment == ALL else f"{transition.comparison} ({transition.segment})"
-    status = "firing" if transition.is_start else "resolved"
-    return clean(f"{transition.alert} {status} on {where}: {transition.reason}")
+    status, why = ("firing", cause_of(transition)) if transition.is_start else ("resolved", transition.reason)
+    return clean(f"{transition.alert} {status} on {where}: {why}")
 
 
 def description_of(transition: Transition) -> str:

@@ -31,7 +31,7 @@ def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
 
 def _in_full(change: ChangeContent) -> Iterator[str]:
     yield change.heading
-    yield f"  {change.reason}"
+    yield from [f"  {change.reason}"] if change.reason else []
     yield from (f"  {name}: {value}" for name, value in change.facts)
 
 

@@ -1,11 +1,13 @@
 """Text, links and commands that are bounded and safe to show anywhere, whatever names they are made of."""
 
 import hashlib
+import re
 import shlex
 import unicodedata
 from itertools import groupby
 from urllib.parse import quote
 
+from monitor.alerts.verdicts import shorten_reason
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.rules import RuleKind
@@ -19,6 +21,8 @@ LONGEST_LINK = 1500
 _MARK = "\u200e"
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _LONGEST_NAME = 200
+_LONGEST_CAUSE = 300
+_FINDING = re.compile(r"(?:About )?[0-9,]+ of [0-9,]+ users \(.+?(?=\.(?: |$))")
 
 
 def page_url(transition: Transition, external_url: str) -> str:
@@ -50,6 +54,12 @@ def bounded_line(text: str, limit: int) -> str:
     # Every mark stands behind a run of at least one character and before another.
     runs = ["".join(run) + _MARK * turns for turns, run in groupby(clean(text, limit * 2 // 3), _turns)]
     return "".join(runs)
+
+
+def cause_of(start: Transition) -> str:
+    """Why it fires, in a headline's words: what was found in the lists, else what its reason says first."""
+    found = _FINDING.search((start.explanation or "")[:MAX_LINE])
+    return bounded_line(found[0] if found else shorten_reason(start.reason[:MAX_LINE]), _LONGEST_CAUSE)
 
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
