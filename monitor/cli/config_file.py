@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,6 +66,7 @@ def check_config(
     could not be read or when no list could be compared.
     """
     from monitor.service.analysis.preview import preview_users
+    from monitor.service.clock import SystemClock
     from monitor.service.composition import wire
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
@@ -75,7 +76,7 @@ def check_config(
     output.log_errors_only()
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
-    ending = _require_lasting(sorted({*_cert_files(settings), *_cert_files(settings.access)}))
+    ending = {told for options in (settings, settings.access) for told in _ends_of(options, SystemClock().now())}
     wiring = wire(settings)
     candidates = {each.name: each.candidate for each in settings.comparisons}
     previews = [
@@ -90,7 +91,7 @@ def check_config(
     if not as_json:
         if (exposed := exposure(parse_url(settings.database))) is not None:
             output.print_line(f"database: {exposed}")
-        for told in ending:
+        for told in sorted(ending):
             output.print_line(told)
         if settings.privacy.key_file is not None:
             output.print_line("privacy: users go by keyed hashes; what was stored before names them until retention deletes it")
@@ -101,29 +102,21 @@ def check_config(
         raise typer.Exit(output.SOURCE_EXIT)
 
 
-def _cert_files(options: object) -> Iterator[str]:
+def _ends_of(options: object, now: datetime) -> Iterator[str]:
+    """What is to be said of certificates that end soon. ConfigError where one has ended."""
     from pydantic import BaseModel
 
-    for name, value in options if isinstance(options, BaseModel) else ():
-        if name == "cert_file" and value is not None:
-            yield value
-        for part in value if isinstance(value, tuple) else (value,):
-            yield from _cert_files(part)
-
-
-def _require_lasting(cert_files: Iterable[str]) -> list[str]:
-    """What is to be said of certificates that end soon. ConfigError where some have ended."""
-    from monitor.service.clock import SystemClock
     from monitor.web.access import certificates_end
 
-    now, ended, ending = SystemClock().now(), list[str](), list[str]()
-    for path in cert_files:
-        if (ends := certificates_end(path)) is not None and ends <= now + _SOON:
-            found, word = (ended, "ended") if ends <= now else (ending, "ends")
-            found.append(f"cert_file {path}: its certificate, or one that signed it, {word} {output.instant(ends)}: renew it")
-    if ended:
-        raise ConfigError("; ".join(ended))
-    return ending
+    for name, value in options if isinstance(options, BaseModel) else ():
+        if name == "cert_file" and (ends := certificates_end(str(value))) is not None and ends <= now + _SOON:
+            told = f"cert_file {value}: its certificate, or one that signed it, end{'ed' if ends <= now else 's'}"
+            told += f" {output.instant(ends)}: renew it"
+            if ends <= now:
+                raise ConfigError(told)
+            yield told
+        for part in value if isinstance(value, tuple) else (value,):
+            yield from _ends_of(part, now)
 
 
 def _print_preview(preview: Preview) -> None:

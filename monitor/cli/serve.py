@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,8 +37,6 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     signals = _receive_signals()
     daemon = Daemon(config, on_reload=_follow_log_settings)
     daemon.start()
-    if sys.stderr.isatty():  # elsewhere every line is one of the log, which has the address, too
-        typer.echo(f"rankwatch serves {daemon.url}/ for people and {daemon.url}/metrics for Prometheus", err=True)
     tell_systemd("READY=1")
     _obey(daemon, signals)
     tell_systemd("STOPPING=1")
@@ -146,8 +143,7 @@ def healthcheck(
     from monitor.cli.health_probe import probe, tls_context
 
     if key is not None and cert is None:
-        msg = "--key needs --cert"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("--key needs --cert")
     tls = tls_context(cert, key)
     host, port = parse_address(address, "HOST:PORT")
     is_well, answer = probe(_EVERYWHERE.get(host, host), port, "ready" if ready else "healthy", tls, timeout_s)

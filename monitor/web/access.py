@@ -55,11 +55,6 @@ class Access:
         """``https`` or ``http``."""
         return "http" if self.certificates is None else "https"
 
-    @property
-    def ends_at(self) -> float | None:
-        """When the certificate that is shown ends, in Unix seconds; None without one."""
-        return None if self.certificates is None else self.certificates.ends_at
-
     def context(self) -> ssl.SSLContext | None:
         """What a new connection is encrypted by; None when it is not."""
         return None if self.certificates is None else self.certificates.current()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from monitor.errors import ConfigError, MonitorError, SourceError
 from monitor.model.comparison import Comparison, SampleSize
@@ -29,11 +30,11 @@ class Preview:
     comparison: Comparison
     slot: datetime
     next_slot: datetime
-    coverage: Coverage | None
-    evidence: tuple[Evidence, ...]
+    coverage: Coverage | None = None
+    evidence: tuple[Evidence, ...] = ()
     troubles: tuple[str, ...]
     matches: tuple[str, ...] = ()
-    notes: Mapping[tuple[Arm, CoverageReason], str]
+    notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -43,18 +44,14 @@ def preview_users(watched: Watched, candidate: SourceOptions, count: int) -> Pre
     measuring = replace(whole.measuring, sample=SampleSize(rotating=count), evidence_users=count)
     few = replace(whole, measuring=measuring)
     now = SystemClock().now()
-    slot, next_slot = watched.schedule.latest(now), watched.schedule.next(now)
+    slot = watched.schedule.latest(now)
+    preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
         found = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except MonitorError as error:
-        return Preview(
-            comparison=few, slot=slot, next_slot=next_slot, coverage=None, evidence=(), troubles=(str(error),), notes={}
-        )
+        return preview(troubles=(str(error),))
     titles, untitled = pull_titles(watched.arms.titles, slot, items_of(found.run.evidence))
-    return Preview(
-        comparison=few,
-        slot=slot,
-        next_slot=next_slot,
+    return preview(
         coverage=found.coverage,
         evidence=found.run.evidence,
         troubles=tuple(filter(None, [untitled])),

@@ -107,7 +107,9 @@ class Daemon:
             self._assemble()
             opened.callback(self._role.leadership.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
-            self._publisher.show("certificate_expiry_timestamp_seconds", lambda: self._web.access.ends_at)
+            self._publisher.show(
+                "certificate_expiry_timestamp_seconds", lambda: getattr(self._web.access.certificates, "ends_at", None)
+            )
             self._web.start()
             opened.callback(self._web.stop)
             # The pages are up before the database is opened: probes must see why it takes long.

@@ -34,6 +34,7 @@ KEY = "rankwatch_key"
 """The column of users' keys that views add to those of files, which have none of this name."""
 PLACE = "rankwatch_place"
 """The column of a row's place in a table whose rows stand in order."""
+_SEPARATORS = {"csv": ",", "tsv": "\t"}
 _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "temporary directory")
 _THREADS = 2  # of more of them each would have too little of the memory
 
@@ -278,11 +279,9 @@ def _csv(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -
         if header != headers[0]:
             msg = f"the header or the line ends of {path} differ from those of {files.paths[0]}: write all parts alike"
             raise SourceError(msg)
-    names, line_end = headers[0]
+    (names, line_end), comma = headers[0], _SEPARATORS[files.format]
     given = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
-    how = (
-        f"auto_detect = false, header = true, delim = '{files.separator}', quote = '\"', escape = '\"', new_line = '{line_end}'"
-    )
+    how = f"auto_detect = false, header = true, delim = '{comma}', quote = '\"', escape = '\"', new_line = '{line_end}'"
     taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
     return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
 
@@ -294,7 +293,7 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     text = head.decode("utf-8-sig", errors="replace")
     line = text.splitlines(keepends=True)[0] if text else ""
     try:
-        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=files.separator), [])
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=_SEPARATORS[files.format]), [])
     except csv.Error:
         names = []
     if not names or len(names) > _MOST_COLUMNS or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n"))):

@@ -38,11 +38,6 @@ class FileSet:
     signatures: tuple[object, ...]
     find: Callable[[], FileSet]
 
-    @property
-    def separator(self) -> str:
-        """What stands between the cells of a line."""
-        return "\t" if self.format == "tsv" else ","
-
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files to read bytes."""
         opened: IO[bytes] = Path(path).open("rb") if self.store is None else self.store.open(path, "rb")  # noqa: SIM115 - the caller closes

@@ -23,6 +23,7 @@ from monitor.sources.http.request import AnswersByUser, RequestFailure
 
 _Outcome = AnswersByUser | RequestFailure
 _Request = Callable[[], Awaitable[_Outcome]]
+_Clock = Callable[[], float]
 _Sleep = Callable[[float], Awaitable[None]]
 _Probe = asyncio.Future[RequestFailure | None]  # ends with None by an answer, or where it was not made to its end
 
@@ -108,12 +109,7 @@ class Breaker:
 class Host:
     """Admits requests, each by the limits of its source, counting those of all sources."""
 
-    def __init__(
-        self,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: _Sleep = asyncio.sleep,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, monotonic: _Clock = time.monotonic, sleep: _Sleep = asyncio.sleep, now: _Clock = time.time) -> None:
         self._monotonic, self._sleep, self._now = monotonic, sleep, now
         self._day, self._made = date.min, 0  # how many requests that day, of sources that limit them
         self.breakers = defaultdict[str, Breaker](Breaker)  # by what is asked, "" for all
