@@ -34,8 +34,7 @@ _FRAMES = ("compare", "compare_many", "plot_pair", "plot_scores", "summarize")
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("monitor.frames" if name in _FRAMES else "monitor.metrics"), name)
 
 

@@ -42,8 +42,7 @@ def origin(url: str) -> str:
 def require_whole_password(url: URL) -> None:
     """ValueError where a password's unescaped @ has made the rest of it a part of the host, which messages name."""
     if "@" in (url.host or ""):
-        msg = "has an @ in its user or password: write special characters there as %XX, @ as %40"
-        raise ValueError(msg)
+        raise ValueError("has an @ in its user or password: write special characters there as %XX, @ as %40")
 
 
 def without_secrets(text: str, url: URL) -> str:

@@ -65,8 +65,7 @@ class ScoreFiles:
             ):
                 yield lambda scores: _write(writer, scores)
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
-            msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
-            raise OutputError(msg) from None
+            raise OutputError(f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:

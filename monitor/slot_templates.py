@@ -14,11 +14,9 @@ def check_placeholders(template: str, *names: str) -> str:
         if found not in names and not _SLOT.fullmatch(found):
             # Its text is not repeated: in an address it may be part of a key.
             known = ", ".join([*(f"{{{name}}}" for name in names), "{slot:%Y-%m-%d}"])
-            msg = f"has an unknown placeholder: use {known}"
-            raise ValueError(msg)
+            raise ValueError(f"has an unknown placeholder: use {known}")
     if re.search(r"[{}]", _PLACEHOLDER.sub("", template)):
-        msg = "has a lone { or }: placeholders are written as {slot:%Y-%m-%d}"
-        raise ValueError(msg)
+        raise ValueError("has a lone { or }: placeholders are written as {slot:%Y-%m-%d}")
     return template
 
 

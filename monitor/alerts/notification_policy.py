@@ -52,14 +52,12 @@ class Matcher:
         """Read a matcher; ConfigError when it is none. A value may stand in double quotes, a backslash before inner ones."""
         found = None if len(text) > _MOST_CHARACTERS else _MATCHER.fullmatch(text)
         if found is None:
-            msg = f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or name!~"regex"'
-            raise ConfigError(msg)
+            raise ConfigError(f'{text[:80]!r} is no matcher: write name=value, name!=value, name=~"regex" or name!~"regex"')
         name, sign, value = found.groups()
         if quoted := _QUOTED.fullmatch(value):
             value = re.sub(r"\\(.)", r"\1", quoted[1], flags=re.DOTALL) if "~" not in sign else quoted[1].replace('\\"', '"')
         if "~" in sign and (trouble := _trouble_of(value)):
-            msg = f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {trouble}"
-            raise ConfigError(msg)
+            raise ConfigError(f"{text[:80]!r}: {value[:60]!r} is no regular expression (RE2): {trouble}")
         return cls(name=name, sign=sign, value=value, text=text)
 
     def matches(self, labels: Mapping[str, str]) -> bool:

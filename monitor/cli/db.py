@@ -18,8 +18,7 @@ app = typer.Typer(help="The database: its schema, its size, and what is old in i
 
 def _require_revision(text: str) -> str:
     if not text.strip():
-        msg = "a revision is a number such as 0007, a step such as -1, or head or base"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("a revision is a number such as 0007, a step such as -1, or head or base")
     return text
 
 

@@ -78,8 +78,7 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     key = key or cert
     for file in (cert, key):
         if not file.is_file():  # a pipe would be waited for
-            msg = f"{file}: is no file"
-            raise typer.BadParameter(msg)
+            raise typer.BadParameter(f"{file}: is no file")
     try:
         context.load_cert_chain(cert, key, password="")  # without it OpenSSL would ask for one on a terminal
     except OSError as error:  # ssl.SSLError is one

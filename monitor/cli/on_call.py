@@ -242,13 +242,11 @@ def _silence_dict(silence: Silence) -> dict[str, object]:
 
 def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
     if (span is None) == (until is None):
-        msg = "give either --for or --until: a silence without an end is forgotten"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give either --for or --until: a silence without an end is forgotten")
     try:
         return starts_at + parameters.parse_span(span) if span is not None else parameters.parse_instant(until or "")
     except OverflowError:
-        msg = f"--for {span} ends after all time: give a shorter one"
-        raise typer.BadParameter(msg) from None
+        raise typer.BadParameter(f"--for {span} ends after all time: give a shorter one") from None
 
 
 @notify_app.command("ls")

@@ -67,8 +67,7 @@ def author_name(by: str | None) -> str:
     except (OSError, KeyError):
         author = ""
     if not author.strip():
-        msg = "your account has no name: give yours with --by"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("your account has no name: give yours with --by")
     return author.strip()
 
 
@@ -79,8 +78,7 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
     try:
         return split_address(text)
     except ValueError as error:
-        msg = f"{name} {error}"
-        raise typer.BadParameter(msg) from None
+        raise typer.BadParameter(f"{name} {error}") from None
 
 
 def parse_instant(text: str) -> datetime:
@@ -97,8 +95,7 @@ def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, d
     """Read ``--from`` and ``--to``; wrong usage where the end lies before the beginning."""
     first, last = (None if text is None else parse_instant(text) for text in (start, end))
     if first is not None and last is not None and last < first:
-        msg = f"--to {end} lies before --from {start}"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter(f"--to {end} lies before --from {start}")
     return first, last
 
 
@@ -109,9 +106,7 @@ def parse_span(text: str) -> timedelta:
     try:
         span = parse_duration(text)
     except ValueError as error:
-        msg = f"{text!r}: {error}"
-        raise typer.BadParameter(msg) from None
+        raise typer.BadParameter(f"{text!r}: {error}") from None
     if not span:
-        msg = f"{text!r} must be more than nothing"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter(f"{text!r} must be more than nothing")
     return span

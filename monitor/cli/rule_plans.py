@@ -142,8 +142,7 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     from monitor.service.analysis import sample_size
 
     if (drop is None) == (share is None):
-        msg = "give either --drop or --share"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("give either --drop or --share")
     figures = {"mean": mean, "sd": sd, "wander": wander, "learned": learned}
     given: dict[str, Any] = {name: value for name, value in figures.items() if value is not None}
     what, stored, until = None, [sample_size.PlanInputs()], None

@@ -109,8 +109,7 @@ def report(
     from monitor.settings.loader import load_settings
 
     if slot is not None and (start or end):
-        msg = "--slot names one run, --from and --to a time: give either"
-        raise typer.BadParameter(msg)
+        raise typer.BadParameter("--slot names one run, --from and --to a time: give either")
     chosen = None if slot is None else parameters.parse_instant(slot)
     first, last = parameters.parse_period(start, end)
     output.require_writable(file)

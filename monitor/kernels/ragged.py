@@ -63,11 +63,9 @@ def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
 
 def _check(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int) -> None:
     if k < 1:
-        msg = f"k must be at least 1, not {k}"
-        raise ValueError(msg)
+        raise ValueError(f"k must be at least 1, not {k}")
     if len(offsets) < 1 or offsets[0] < 0 or offsets[-1] > len(codes) or (np.diff(offsets) < 0).any():
-        msg = f"offsets must ascend from 0 to at most {len(codes)}, the number of codes"
-        raise ValueError(msg)
+        raise ValueError(f"offsets must ascend from 0 to at most {len(codes)}, the number of codes")
 
 
 def _fill(block: Codes, codes: npt.NDArray[np.signedinteger[Any]], starts: npt.NDArray[np.int64], lengths: Codes) -> None:

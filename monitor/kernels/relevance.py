@@ -26,8 +26,7 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
     """
     labels = alignment.labels
     if labels is None:
-        msg = "these lists were aligned without labels"
-        raise ValueError(msg)
+        raise ValueError("these lists were aligned without labels")
     # Gains may sum up to infinity, and what is infinite in both arms differs by nothing known.
     with np.errstate(over="ignore", invalid="ignore"):
         if arm == DIFFERENCE:

@@ -16,11 +16,9 @@ def read_instant(text: str) -> datetime:
         given = datetime.fromisoformat(text)
         instant = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
     except (ValueError, OverflowError):
-        msg = f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z"
-        raise ValueError(msg) from None
+        raise ValueError(f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z") from None
     if instant.timestamp() < 0:
-        msg = f"{text!r} lies before 1970-01-01, where slots begin"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} lies before 1970-01-01, where slots begin")
     return instant
 
 

@@ -43,8 +43,7 @@ class Statistic:
                 floor = float("nan")
             if math.isfinite(floor):
                 return cls(floor=floor)
-        msg = f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x"
-        raise ConfigError(msg)
+        raise ConfigError(f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x")
 
     def __str__(self) -> str:
         if self.quantile is not None:

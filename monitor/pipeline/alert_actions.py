@@ -44,11 +44,9 @@ def change_firing(
 def make_silence(matchers: Sequence[str], signed: Signature, *, starts_at: datetime, ends_at: datetime) -> Silence:
     """A silence to be stored; ConfigError where a matcher is none, or where it would hold back nothing or everything."""
     if not matchers:
-        msg = "a silence needs a matcher, such as comparison=home-feed: without one it would hold everything back"
-        raise ConfigError(msg)
+        raise ConfigError("a silence needs a matcher, such as comparison=home-feed: without one it would hold everything back")
     if ends_at <= max(starts_at, signed.at):
-        msg = f"its end {format_instant(ends_at)} is not after its beginning and now: nothing would be held back"
-        raise ConfigError(msg)
+        raise ConfigError(f"its end {format_instant(ends_at)} is not after its beginning and now: nothing would be held back")
     return Silence(
         id=0,
         matchers=tuple(str(Matcher.parse(text)) for text in matchers),

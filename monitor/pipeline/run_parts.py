@@ -54,8 +54,7 @@ def unpack_part(data: bytes) -> RunPart:
     except (zlib.error, LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(part, RunPart):
-        msg = f"holds {type(part).__name__}"
-        raise ValueError(msg)  # noqa: TRY004 - what is wrong is the data
+        raise ValueError(f"holds {type(part).__name__}")  # noqa: TRY004 - what is wrong is the data
     return part
 
 
@@ -119,8 +118,7 @@ class _Unpacking:
 
     def _numbers(self, dtype: np.dtype[Any], shape: list[int]) -> np.ndarray[Any, Any]:
         if dtype.kind not in "biuf":
-            msg = f"holds an array of {dtype}"
-            raise ValueError(msg)
+            raise ValueError(f"holds an array of {dtype}")
         count = int(np.prod(shape, dtype=np.int64))
         # A copy, which may be written to.
         return np.frombuffer(self._take(count * dtype.itemsize), dtype).reshape(shape).copy()

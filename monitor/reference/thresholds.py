@@ -113,8 +113,7 @@ class DropSearch:
     def __post_init__(self) -> None:
         """Check the ranges: NaN is out of all of them."""
         if not (self.sd >= 0 and self.wander >= 0 and self.sd + self.wander > 0 and math.isfinite(self.sd + self.wander)):
-            msg = "sd and wander must be finite and at least 0, and one of them above"
-            raise InputError(msg)
+            raise InputError("sd and wander must be finite and at least 0, and one of them above")
         if not (0 < self.share < 0.5 and self.share < self.power < 1 and self.learned >= 2):  # noqa: PLR2004 - see the docstring
             msg = "the share must lie between 0 and 0.5, the power between it and 1, and two healthy runs are the least"
             raise InputError(msg)

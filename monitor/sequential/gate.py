@@ -55,8 +55,7 @@ class Scale:
     def __post_init__(self) -> None:
         """InputError for a range that no bounded mean has."""
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            msg = f"scores from {self.low} to {self.high} have no finite range: choose a measure that is normalized"
-            raise InputError(msg)
+            raise InputError(f"scores from {self.low} to {self.high} have no finite range: choose a measure that is normalized")
 
     def to_unit(self, values: Floats) -> Floats:
         """The scores on [0, 1]. InputError for NaN, and for one outside of the range by more than rounding."""
@@ -64,8 +63,7 @@ class Scale:
         is_outside = ~((unit >= -_ROUNDING) & (unit <= 1 + _ROUNDING))
         if is_outside.any():
             worst = np.asarray(values)[np.flatnonzero(is_outside)[0]]
-            msg = f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, where no bet holds"
-            raise InputError(msg)
+            raise InputError(f"score {worst} lies outside its range from {self.low:g} to {self.high:g}, where no bet holds")
         return np.clip(unit, 0.0, 1.0)
 
     def margin(self, value: float) -> float:
@@ -198,8 +196,7 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
 def require_level(alpha: float) -> None:
     """InputError unless 0 < alpha < 1."""
     if not 0 < alpha < 1:
-        msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
-        raise InputError(msg)
+        raise InputError(f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01")
 
 
 def _upper(scores: Tally, alpha: float) -> float:

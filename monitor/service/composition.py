@@ -167,8 +167,7 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
         "lease": new.lease == old.lease,
     }
     if changed := [key for key, is_same in unchanged.items() if not is_same]:
-        msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
-        raise ConfigError(msg)
+        raise ConfigError(f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value")
     return new
 
 

@@ -73,8 +73,7 @@ def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Wa
 def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
     """The one of that name, of all that the configuration has; ConfigError when there is none."""
     if name not in comparisons:
-        msg = f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
-        raise ConfigError(msg)
+        raise ConfigError(f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}")
     return comparisons[name]
 
 

@@ -101,8 +101,7 @@ class Instant(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            msg = f"{value.isoformat()} has no time zone; instants are aware"
-            raise ValueError(msg)
+            raise ValueError(f"{value.isoformat()} has no time zone; instants are aware")
         utc = value.astimezone(UTC)
         return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z" if dialect.name == "sqlite" else utc
 

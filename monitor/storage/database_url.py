@@ -26,12 +26,10 @@ def parse_url(url: SecretStr | str) -> URL:
         parsed = make_url(text)
         require_whole_password(parsed)
     except (ArgumentError, ValueError):
-        msg = f"database: not a database URL: {_FORMS}; write special characters of the password as %XX"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"database: not a database URL: {_FORMS}; write special characters of the password as %XX") from None
     driver = _DRIVERS.get(parsed.drivername)
     if driver is None:
-        msg = f"database: {parsed.drivername!r} is not a database that rankwatch knows: {_FORMS}"
-        raise ConfigError(msg)
+        raise ConfigError(f"database: {parsed.drivername!r} is not a database that rankwatch knows: {_FORMS}")
     if driver.startswith("sqlite") and file_of(parsed) is None:
         msg = "database: a SQLite database in memory would be lost with each connection: name a file, sqlite:///rankwatch.db"
         raise ConfigError(msg)

@@ -220,8 +220,7 @@ def record_outcomes(connection: Connection, found: Sequence[Notification]) -> No
     """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile."""
     stored = _lock(connection, [each.delivery_id for each in found])
     if missing := {note.delivery_id for note in found} - stored.keys():
-        msg = f"no delivery {min(missing)} to record a notification for: it was deleted by hand"
-        raise DatabaseError(msg)
+        raise DatabaseError(f"no delivery {min(missing)} to record a notification for: it was deleted by hand")
     moves = [(stored[note.delivery_id], note) for note in found]
     # The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
     if news := [to_row(note, notifications, attempted_at=note.at) for row, note in moves if _is_news(row, note)]:

@@ -144,11 +144,9 @@ def require_head(connection: Connection, place: str) -> None:
         _require_version(connection, place)
     version = _known_version(connection, place)
     if version is None:
-        msg = f"{place} holds no tables of rankwatch yet: {UPGRADE}"
-        raise SchemaError(msg)
+        raise SchemaError(f"{place} holds no tables of rankwatch yet: {UPGRADE}")
     if version != head():
-        msg = f"{place} has schema version {version}, older than {head()} which this program needs: {UPGRADE}"
-        raise SchemaError(msg)
+        raise SchemaError(f"{place} has schema version {version}, older than {head()} which this program needs: {UPGRADE}")
 
 
 def advise(version: str | None) -> str:
@@ -193,8 +191,7 @@ def _require_version(connection: Connection, place: str) -> None:
 def _known_version(connection: Connection, place: str) -> str | None:
     version = version_of(connection)
     if version is not None and version not in _known():
-        msg = f"{place} has schema version {version}, which this program does not know: {_NEWER}"
-        raise SchemaError(msg)
+        raise SchemaError(f"{place} has schema version {version}, which this program does not know: {_NEWER}")
     return version
 
 

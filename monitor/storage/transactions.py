@@ -53,8 +53,7 @@ class LeaseFence:
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
         if self.lease is None:
-            msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
-            raise LeaseLostError(msg)
+            raise LeaseLostError(f"{describe(connection.engine.url)}: this daemon stands by: nothing was written")
         # The name stands in the list of backends, where the next leader finds what is open still.
         name = func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
         settings = [] if is_sqlite(connection) else [name, _limit(self.patience)]
@@ -136,8 +135,7 @@ class Database:
 
     def _require_pinned(self) -> None:
         if self._pinned is not None and (change := self._pinned.change()) is not None:
-            msg = f"{describe(self.url)} {change}"
-            raise DatabaseError(msg)
+            raise DatabaseError(f"{describe(self.url)} {change}")
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
@@ -231,8 +229,7 @@ def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     try:
         return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, **_ENGINE)
     except ModuleNotFoundError:
-        msg = "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
-        raise ConfigError(msg) from None
+        raise ConfigError("database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'") from None
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:

@@ -84,8 +84,7 @@ class Engines:
 
     def _load(self) -> None:
         if reason := _obstacle():
-            msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
-            raise ConfigError(msg)
+            raise ConfigError(f"{VARIABLE}={Engine.NUMBA}: {reason}")
         try:
             self._compiled = load()
         except RuntimeError as error:  # numba finds no place for its cache
@@ -99,8 +98,7 @@ def asked() -> Engine:
     try:
         return Engine(word)
     except ValueError:
-        msg = f"{VARIABLE}={word}: must be one of {', '.join(Engine)}"
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{VARIABLE}={word}: must be one of {', '.join(Engine)}") from None
 
 
 def load() -> ModuleType:

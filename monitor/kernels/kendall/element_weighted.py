@@ -102,8 +102,7 @@ def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
 def rank_values(alignment: Alignment) -> ByArm:
     """The items' weights, 0 behind the lists' ends; ValueError when the alignment has none."""
     if alignment.weights is None:
-        msg = "the lists come without weights"
-        raise ValueError(msg)
+        raise ValueError("the lists come without weights")
     return alignment.weights.map(np.nan_to_num)
 
 

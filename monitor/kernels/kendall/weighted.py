@@ -42,8 +42,7 @@ def find_tied(alignment: Alignment) -> npt.NDArray[np.bool_]:
 def rank_tied(alignment: Alignment, columns: npt.NDArray[np.intp]) -> Tied:
     """The items in common of these pairs with their ties; ValueError when the alignment has no scores."""
     if alignment.scores is None:
-        msg = "the lists come without scores"
-        raise ValueError(msg)
+        raise ValueError("the lists come without scores")
     k = alignment.k
     positions = alignment.positions[:, columns]
     is_common = positions < k

@@ -93,8 +93,7 @@ def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool
     that the list holds: what stands below is as unknown as any unseen item. Cost: O(k) a pair, all counts being integers.
     """
     if alignment.scores is None:
-        msg = "ties are known by scores, which were not given"
-        raise ValueError(msg)
+        raise ValueError("ties are known by scores, which were not given")
     depth = np.arange(1, alignment.k + 1, dtype=np.int32)[:, None]
     bounds = _groups(alignment.scores.baseline), _groups(alignment.scores.candidate)
     common = _count_common(alignment, *bounds)

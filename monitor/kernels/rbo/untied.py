@@ -39,8 +39,7 @@ def rbo_weight(p: float, d: int) -> float:
     MetricError unless 0 < p < 1 and d is a whole number from 1 to `DEEPEST`. Cost: O(d).
     """
     if not 0 < p < 1:
-        msg = f"p must lie between 0 and 1, both excluded, not {p!r}"
-        raise MetricError(msg)
+        raise MetricError(f"p must lie between 0 and 1, both excluded, not {p!r}")
     _check_depth(d)
     rank = np.arange(1, d + 1)
     below = (1 - p) / p * (-math.log1p(-p) - float((p**rank / rank).sum()))
@@ -56,21 +55,18 @@ def rbo_persistence(top: float, share: float) -> float:
     """
     _check_depth(top)
     if not 0 < share < 1:
-        msg = f"share must lie between 0 and 1, both excluded, not {share!r}"
-        raise MetricError(msg)
+        raise MetricError(f"share must lie between 0 and 1, both excluded, not {share!r}")
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if rbo_weight(middle, int(top)) > share else (low, middle)
     if high == 1.0:
-        msg = f"no p gives the top {top:g} ranks a share as small as {share!r}"
-        raise MetricError(msg)
+        raise MetricError(f"no p gives the top {top:g} ranks a share as small as {share!r}")
     return low
 
 
 def _check_depth(depth: float) -> None:
     if not (1 <= depth <= DEEPEST and depth == int(depth)):
-        msg = f"top must be a whole number of ranks from 1 to {DEEPEST}, not {depth:g}"
-        raise MetricError(msg)
+        raise MetricError(f"top must be a whole number of ranks from 1 to {DEEPEST}, not {depth:g}")
 
 
 def rbo_truncated(alignment: Alignment, p: float) -> Floats:

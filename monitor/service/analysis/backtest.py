@@ -170,8 +170,7 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
     )
     past = history.memory_of(request).past
     if not past:
-        msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
-        raise ConfigError(msg)
+        raise ConfigError(f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first")
     return past
 
 
@@ -214,8 +213,7 @@ def _looks(
                 RuleSeries(_rule(metric, name, segment), segment) for name in names for segment in wanted if segment in known
             ]
     if not found:
-        msg = f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
-        raise ConfigError(msg)
+        raise ConfigError(f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}")
     return found
 
 

@@ -113,8 +113,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     _require_pairs(found.coverage.all, notes)
     sample, items = found.sample(), found.listed.count
     if catalogue is not None and catalogue < items:
-        msg = f"--catalogue {catalogue}: {items} different items are listed, give the number of items that could be"
-        raise InputError(msg)
+        raise InputError(f"--catalogue {catalogue}: {items} different items are listed, give the number of items that could be")
     size, pairs = items if catalogue is None else catalogue, sample.pairing.batch
     length = typical_length(np.append(pairs.baseline_lengths, pairs.candidate_lengths).astype(np.int64))
     return FileComparison(

@@ -168,8 +168,7 @@ def drop_of_share(known: PlanInputs, share: float, to: float | None) -> float:
     """Change of what is looked at when this share of the users falls to ``to``; ConfigError where mean or value are unknown."""
     end = known.worst if to is None else to
     if known.mean is None or end is None:
-        msg = "a share of users needs to know from where to where they fall: give --mean and --to"
-        raise ConfigError(msg)
+        raise ConfigError("a share of users needs to know from where to where they fall: give --mean and --to")
     statistic = MEAN if known.rule is None else known.rule.statistic
     if statistic.floor is not None:
         n = known.users or 1
@@ -194,8 +193,7 @@ def plan_sample_size(
     With neither given: the users for one run. ConfigError when sd or wander are not known, InputError when out of range.
     """
     if known.sd is None or known.wander is None:
-        msg = "give --sd (over users) and --wander (of the mean from run to run), or a comparison with stored runs"
-        raise ConfigError(msg)
+        raise ConfigError("give --sd (over users) and --wander (of the mean from run to run), or a comparison with stored runs")
     search = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)
     found = SampleSizePlan(known=known, search=search, drop=drop, users=users, runs=runs, chance=None)
     if users is not None and runs is not None:

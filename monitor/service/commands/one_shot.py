@@ -151,8 +151,7 @@ class OneShot:
     def _require_past(self, instant: datetime, name: str) -> None:
         # A slot judged ahead of time would keep every slot before it from being judged.
         if instant > self.clock.now():
-            msg = f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run"
-            raise ConfigError(msg)
+            raise ConfigError(f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run")
 
     def _refuse(self, watched: Watched, start: datetime, end: datetime, *, again: bool) -> str | None:
         """Why slots that hold what live sources answered then are not run again; with ``again`` it is said what happens."""
@@ -243,12 +242,10 @@ class Gateway:
             # The library's time-out is that of one read, and an answer may trickle.
             BackgroundCall(push, name="push").wait(Deadline.after(TIMEOUT_S))
         except OverdueError:
-            msg = f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s"
-            raise DeliveryError(msg, permanent=False) from None
+            raise DeliveryError(f"Pushgateway at {self.url} did not answer within {TIMEOUT_S:g} s", permanent=False) from None
         except (OSError, HTTPException, ValueError) as error:
             # The text of what it answered is left out: it may repeat what it was sent, the password among it.
-            msg = f"Pushgateway at {self.url} took no metrics: {error}"
-            raise DeliveryError(msg, permanent=False) from None
+            raise DeliveryError(f"Pushgateway at {self.url} took no metrics: {error}", permanent=False) from None
 
 
 def gateway_at(text: str, *, instance: str = "") -> Gateway:
@@ -263,11 +260,9 @@ def gateway_at(text: str, *, instance: str = "") -> Gateway:
     except ValueError:
         is_url = False
     if not is_url:
-        msg = f"{option}must be a URL such as http://pushgateway.internal:9091"
-        raise ConfigError(msg)
+        raise ConfigError(f"{option}must be a URL such as http://pushgateway.internal:9091")
     if parts.query or "@" in parts.path:
-        msg = f"{option}must end with its path: write special characters of user and password as %XX, / as %2F"
-        raise ConfigError(msg)
+        raise ConfigError(f"{option}must end with its path: write special characters of user and password as %XX, / as %2F")
     user, _, password = credentials.partition(":")
     return Gateway(url=url, user=unquote(user), password=unquote(password), instance=instance)
 

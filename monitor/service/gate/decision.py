@@ -214,8 +214,7 @@ def _wanted(question: Question, known: Sequence[str]) -> list[str]:
     if unknown or (EACH in question.segments and not each):
         there_are = ", ".join(each) or "none: name dimensions under users.segments"
         asked = f"no segment {unknown[0]!r}" if unknown else "no segments"
-        msg = f"{asked} in the runs of {question.comparison.name}; beside all there are {there_are}"
-        raise InputError(msg)
+        raise InputError(f"{asked} in the runs of {question.comparison.name}; beside all there are {there_are}")
     listed = [name for wanted in question.segments for name in (each if wanted == EACH else [wanted])]
     return list(dict.fromkeys(listed))
 

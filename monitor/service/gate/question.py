@@ -64,15 +64,12 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
     """The distance from a given score, else from that of identical lists. InputError where there is no such score."""
     low, high = _bounds(metric, k)
     if reference is not None and math.isnan(reference):
-        msg = f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}"
-        raise InputError(msg)
+        raise InputError(f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}")
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
-        msg = f"{metric} has no one value on identical lists: give with --reference VALUE what counts as no excess"
-        raise InputError(msg)
+        raise InputError(f"{metric} has no one value on identical lists: give with --reference VALUE what counts as no excess")
     if not low <= zero <= high:
-        msg = f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}"
-        raise InputError(msg)
+        raise InputError(f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}")
     sign = 1.0 if metric.higher_is_more_alike else -1.0
     ends = sorted((sign * (zero - low), sign * (zero - high)))
     yardstick = Yardstick.IDENTICAL if reference is None else Yardstick.REFERENCE
@@ -82,8 +79,7 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
 def _bounds(metric: Metric, k: int) -> tuple[float, float]:
     low, high = metric.bounds(k)
     if not (math.isfinite(low) and math.isfinite(high)):
-        msg = f"{metric} has no finite range, and without one no bet holds: choose a measure that is normalized"
-        raise InputError(msg)
+        raise InputError(f"{metric} has no finite range, and without one no bet holds: choose a measure that is normalized")
     return low, high
 
 
@@ -148,8 +144,7 @@ def make_question(  # noqa: PLR0913 - the words of the command
         msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
         raise ConfigError(msg)
     if (size := comparison.measuring.sample) is not None and size.stops_early:
-        msg = f"whom {comparison.name} asks depends on the scores of those before: remove stop_when: decided"
-        raise ConfigError(msg)
+        raise ConfigError(f"whom {comparison.name} asks depends on the scores of those before: remove stop_when: decided")
     require_level(alpha)
     question = Question(
         comparison=comparison,
@@ -180,6 +175,5 @@ def _choose(comparison: Comparison, metric: str | None) -> Metric:
         raise InputError(msg)
     wanted = parse(comparison.measuring.metrics[0] if metric is None else metric)
     if str(wanted) not in comparison.measuring.metrics:
-        msg = f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.measuring.metrics)}"
-        raise InputError(msg)
+        raise InputError(f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.measuring.metrics)}")
     return wanted

@@ -34,11 +34,9 @@ def _check_url(text: str) -> None:
     # Messages do not repeat the address, which may hold a password.
     filled = re.sub(r"\{[^{}]*\}", "x", check_placeholders(text, "user", "users", "k"))
     if not text.isascii() or web_url_of(filled) is None:
-        msg = "is no URL: expected http://host:port/path, with blanks and characters beyond ASCII percent-encoded"
-        raise ValueError(msg)
+        raise ValueError("is no URL: expected http://host:port/path, with blanks and characters beyond ASCII percent-encoded")
     if "{" in urlsplit(text).netloc:
-        msg = "may have placeholders after the host only"
-        raise ValueError(msg)
+        raise ValueError("may have placeholders after the host only")
 
 
 _WRITING = {

@@ -144,8 +144,7 @@ class AccessTokens:
                     life = re.fullmatch(r"\d{1,9}", str(more.get("expires_in")))
                     life_s = float(life[0]) if life else float("inf")
                     return f"Bearer {token}", max(life_s - _MARGIN_S, life_s * 0.9)
-            msg = f"answered {response.status} without a token"
-            raise TokenError(msg)
+            raise TokenError(f"answered {response.status} without a token")
 
 
 @cache

@@ -149,8 +149,7 @@ def trust(ca_file: str | None, cert_file: str | None = None, key_file: str | Non
         return _context(ca_file, cert_file, key_file, *((each.st_ino, each.st_mtime_ns) for each in found)) if given else None
     except OSError as error:  # ssl.SSLError is one
         named = " and ".join(f"{name} {path}" for name, path in given.items())
-        msg = f"cannot read certificates from {named}: {error.strerror or 'it holds none'}"
-        raise SourceError(msg) from None
+        raise SourceError(f"cannot read certificates from {named}: {error.strerror or 'it holds none'}") from None
 
 
 @lru_cache(maxsize=64)

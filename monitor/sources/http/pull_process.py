@@ -78,8 +78,7 @@ class PullProcess:
                 connection.send((options, request, deadline))
                 if not connection.poll(deadline.remaining_s + _LATE_S):
                     self._child.kill()  # it is stopped, or out of memory
-                    msg = "the process that pulls did not answer in time"
-                    raise SourceError(msg, permanent=False)
+                    raise SourceError("the process that pulls did not answer in time", permanent=False)
                 pull, error = connection.recv()
         except (EOFError, OSError):
             self._child.kill()

@@ -116,8 +116,7 @@ class HttpSource:
 
     def __init__(self, options: HttpSourceOptions) -> None:
         if options.auth and options.auth.aws and not find_spec("botocore"):
-            msg = "auth: aws needs an extra: install it with pip install 'rankwatch[aws]'"
-            raise ConfigError(msg)
+            raise ConfigError("auth: aws needs an extra: install it with pip install 'rankwatch[aws]'")
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
