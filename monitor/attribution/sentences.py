@@ -156,7 +156,7 @@ def _join(sentences: Sequence[str]) -> str:
     return line
 
 
-def write_alert_text(explanation: Explanation, *, metric: str, segment: str) -> str:
+def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str:
     """A few sentences on one line for an alert on this metric and segment: the cause, that segment's fall, and items.
 
     Names the metric where it is another one. Bounded, whatever ids and titles hold.

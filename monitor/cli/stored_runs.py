@@ -37,9 +37,9 @@ def runs(
 
 
 def _run_dict(run: Run) -> dict[str, object]:
-    names = ("slot", "comparison", "status", "reason", "asked", "paired", "k", "attempt", "owner", "config_hash")
+    names = "slot comparison status reason asked paired k attempt owner config_hash input_hash models started_at finished_at"
     seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at else None
-    return {**output.pick(run, *names, "started_at", "finished_at"), "seconds": seconds}
+    return {**output.pick(run, *names.split()), "seconds": seconds}
 
 
 def show(
@@ -64,10 +64,13 @@ def show(
         evidence = store.history.evidence(run.id)
         accepted = [each for each in store.alerts.transitions(comparison=comparison, limit=None) if each.alert == ACCEPTED]
         kept = _kept_attempts(store, run)
+        before, _ = store.pages.neighbours(run.comparison, run.slot)
+        found = store.history.runs(comparison=run.comparison, limit=1, since=before, until=before) if before else ()
+        alike = [each.slot for each in found if each.input_hash == run.input_hash is not None]
     worst = [each for each in evidence if each.kind == "worst"][:users]
     titles = titles_of(config, run.comparison.partition(KEPT_MARK)[0], run.slot, items_of(evidence if as_json else worst))
     if as_json:
-        shown = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size")
+        shown = ("comparison", "slot", "status", "reason", "asked", "paired", "k", "catalogue_size", "input_hash", "models")
         output.print_json(
             {
                 **output.pick(run, *shown, "labelled_at", "labels_until"),
@@ -78,11 +81,14 @@ def show(
                 "evidence": [output.pick(each, "kind", "user", "scores", "baseline", "candidate") for each in evidence],
                 "explanation": None if explanation is None else asdict(explanation),
                 "earlier_attempts": kept,
+                "same_lists_as": alike,
                 "titles": titles,
             }
         )
         return
     _print_run(record)
+    for each in alike:
+        output.print_line(f"the same lists as in the run of {output.instant(each)}")
     for level in accepted:
         output.print_line(f"normal since {output.instant(level.slot)}: {level.reason}, {output.instant(level.at)}")
     output.print_evidence(worst, titles)
@@ -144,6 +150,9 @@ def _print_run(record: RunRecord) -> None:
     output.print_line(f"{run.comparison}  slot {output.instant(run.slot)}  {run.status}  {compared}")
     if run.reason:
         output.print_line(run.reason)
+    for arm, model in (run.models or {}).items():
+        since = f", {model.before} until the run of {output.instant(model.since)}" if model.since else ""
+        output.print_line(f"model of the {arm}: {model.now or 'not known'}{since}")
     if explanation is not None:
         output.print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     columns = "segment metric mean> standard_error> p05> p50> users> by_chance>"

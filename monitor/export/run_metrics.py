@@ -59,6 +59,9 @@ def _add_run(gauges: Gauges, latest: LatestRun) -> None:
     if latest.last_ok_at is not None:
         gauges.set("run_last_ok_timestamp_seconds", key, latest.last_ok_at.timestamp())
     gauges.set("unlabelled_runs", key, latest.unlabelled)
+    for arm, model in (run.models or {}).items():
+        if model.now is not None:
+            gauges.set("model_version_info", (*key, arm.value, model.now), 1)
 
 
 def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:

@@ -116,6 +116,11 @@ _TABLE = {
     "unlabelled_runs": _series(
         _G, "comparison", "Ok runs whose measures of relevance are missing because labels have not arrived."
     ),
+    "model_version_info": _series(
+        _G,
+        "comparison arm model_version",
+        "Always 1; the version of an arm's model as of the newest finished run. Absent where nothing tells it.",
+    ),
     # How much of the panel the newest finished run could compare. Absent when the run failed before it knew.
     "panel_users": _series(_G, "comparison segment", "Users asked for by the newest finished run."),
     "paired_users": _series(_G, "comparison segment", "Users whose two lists could be compared."),

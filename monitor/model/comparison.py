@@ -61,6 +61,7 @@ class JudgingPlan:
     stale_after: int = 3  # runs that may be due in a row without one that succeeds
     group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
     shows_items: bool = True  # whether the texts of alerts name items
+    by_model: bool = False  # whether what is learned to be normal is that of each version of the arms' models
     holidays: tuple[tuple[datetime, datetime], ...] = ()  # begin and end of days on which nothing is learned or judged by it
 
     def is_holiday(self, slot: datetime) -> bool:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.explanation import Explanation, Split
-from monitor.model.model_versions import ArmModel
-from monitor.model.rankings import Arm
-from monitor.model.runs import KeptLists, Summary
+from monitor.model.model_versions import Models
+from monitor.model.runs import KeptLists, Run, Summary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +43,7 @@ class PastRun:
     lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
     summaries: tuple[Summary, ...] = ()  # only for rules without a lesson: they are new or watch something else now
+    models: Models | None = None
 
     def teaches(self, alert: str, series: str) -> bool:
         """Whether this series of the alert is at hand, so that no summary is needed."""
@@ -76,8 +76,7 @@ class Memory:
     anew_since: datetime | None = None  # from which run on rules learn anew, while they have too few runs
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     former_slot: datetime | None = None
-    last_ok: datetime | None = None  # slot of the newest earlier run that ended ok, whatever the configuration
-    models: Mapping[Arm, ArmModel] | None = None  # as of that run
+    last_ok: Run | None = None  # the newest one of an earlier slot, whatever the configuration
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()  # slots of the last ok runs and their explanations, newest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out

@@ -59,6 +59,7 @@ class Briefing:
 
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
+    models: tuple[str, ...] = ()  # sentences on those that changed
 
 
 class MessageStatus(StrEnum):

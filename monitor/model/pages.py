@@ -1,13 +1,14 @@
 """What pages show beyond one run: series over runs, one user over runs, and how an incident was notified."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from monitor.model.alerts import Transition
+from monitor.model.model_versions import Models, tell_models
 from monitor.model.notifications import DeliveryStatus
-from monitor.model.runs import RunStatus
+from monitor.model.runs import Run, RunStatus
 
 
 class SeriesKey(NamedTuple):
@@ -31,6 +32,18 @@ class SeriesPoint:
     expected: float | None = None
     low: float | None = None  # the ends of what was normal, None where that side is open or not known yet
     high: float | None = None
+    config_hash: str
+    k: int | None
+    models: Models | None = None
+
+
+def tell_changes(
+    before: Run | SeriesPoint, slot: datetime, config_hash: str, k: int | None, models: Models | None
+) -> Iterator[str]:
+    """In words, what keeps a run of the slot from being held against one before as if nothing else had changed."""
+    if before.config_hash != config_hash:
+        yield "measured differently from here" + (f": k {before.k} → {k}" if before.k and k and before.k != k else "")
+    yield from tell_models(models, slot, before.slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

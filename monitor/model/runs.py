@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
-from monitor.model.model_versions import ArmModel
+from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class MeasuredRun:
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)  # each arm's time to answer: shown and not stored
-    models: Mapping[Arm, ArmModel] | None = None  # None as long as no version is known
+    models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
 
 
@@ -222,7 +222,7 @@ class Run:
     catalogue_size: int | None = None
     labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
     labelled_at: datetime | None = None  # when it was measured
-    models: Mapping[Arm, ArmModel] | None = None
+    models: Models | None = None
     input_hash: str | None = None
 
     @property

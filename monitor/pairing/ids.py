@@ -20,14 +20,12 @@ import pandas as pd
 
 from monitor.kernels.engines import choice
 from monitor.kernels.exposure import distinct_items, look_up
-from monitor.kernels.fingerprints import Hashes
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
 """Ids from which on two threads are faster than one."""
 _CODE_LIMIT = 2**31
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
-_SHORT_WHOLE = "0|-?[1-9][0-9]{0,17}"
 
 
 def equality_key(item: object) -> object:
@@ -54,14 +52,14 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 
 
-def hash_ids(vocabulary: pd.Index) -> Hashes:
-    """A hash of each id, equal where ids are equal: of a whole number that `encode` may take for a code it is the number."""
+def hash_ids(vocabulary: pd.Index) -> npt.NDArray[np.uint64]:
+    """A hash of each id, equal where ids are equal: of a whole number it is the number, which `encode` may take for a code."""
     if _kind(vocabulary) == "i":
         return vocabulary.to_numpy().astype(np.uint64)
     texts = vocabulary.astype("str")
     hashes = pd.util.hash_array(texts.to_numpy(dtype=object), categorize=False)
-    is_whole = np.asarray(texts.str.fullmatch(_SHORT_WHOLE), dtype=np.bool_)
-    hashes[is_whole] = texts[is_whole].astype(np.int64).to_numpy().astype(np.uint64)
+    is_whole = np.asarray(texts.str.fullmatch("0|-?[1-9][0-9]{0,17}"), dtype=np.bool_)
+    hashes[is_whole] = texts[is_whole].astype(np.int64)
     return hashes
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
-from monitor.kernels.fingerprints import Hashes, hash_lists, mix
 from monitor.model.arrays import Codes, Flags, Floats, Ids, Integers, Rows
 from monitor.model.rankings import (
     Arm,
@@ -34,6 +34,9 @@ from monitor.pairing.ids import encode, find_users, hash_ids, unlike_ids_note
 
 LISTED = 0
 """Standing of a user whose list can be compared."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+mix = partial(pd.util.hash_array, categorize=False)
+"""Hashes of whole numbers in which each bit depends on all of one (SplitMix64): sums of them say of what they are sums."""
 _CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
 
 
@@ -79,15 +82,19 @@ def pair(
         vocabulary=vocabulary,
         coverage=_count_coverage(panel.segments, standings, is_paired),
         unlike_ids=unlike_ids_note([pull.rankings.items for pull in pulls], [arm.codes for arm in arms]),
-        input_hashes=_hash_input(padded, rows, None if vocabulary is None else hash_ids(vocabulary)),
+        input_hashes=_hash_input(padded, rows, vocabulary),
     )
 
 
-def _hash_input(arms: Sequence[PaddedLists], rows: Sequence[Rows], hashes: Hashes | None) -> Hashes:
-    """A hash of what each user of the panel, in the arms' ``rows``, has in both arms."""
+def _hash_input(arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: pd.Index | None) -> npt.NDArray[np.uint64]:
+    """A hash of what each user of the panel, in the arms' ``rows``, has in both arms: its items and their places."""
+    known = None if vocabulary is None else np.append(hash_ids(vocabulary), ~np.uint64(0))
     found = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, taken in zip(arms, rows, strict=True):
-        found = mix(found + np.append(mix(hash_lists(lists.codes, hashes)), np.uint64(0))[taken])
+        sums = np.zeros(len(lists.codes), dtype=np.uint64)
+        for column in lists.codes.T:
+            sums = sums * _FACTOR + (column.astype(np.uint64) if known is None else known[column])
+        found = mix(found + np.append(mix(sums), np.uint64(0))[taken])
     return found
 
 

@@ -7,7 +7,6 @@ from heapq import nsmallest
 
 import numpy as np
 
-from monitor.kernels.fingerprints import mix
 from monitor.metrics import Metric, parse, score_all
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.model_versions import count_versions
@@ -15,6 +14,7 @@ from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, It
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
+from monitor.pairing.pairs import mix
 from monitor.pipeline import score
 from monitor.pipeline.user_batches import join_segments, join_tables, join_users, pair_users, sort_users, take_kept, take_users
 from monitor.sampling import hash_users, is_sampled, kept_among
@@ -118,7 +118,7 @@ class RunAccumulator:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
             hashes = hash_users(batch.panel.users, self._comparison)
-            self._add_hash(int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64)))
+            self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
             is_looked_at = is_sampled(batch.panel, self._share, hashes)
             is_whole = is_looked_at.all() and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
@@ -154,7 +154,7 @@ class RunAccumulator:
             self._note(key, note, failed)
         for arm, versions in part.versions.items():
             count_versions(self.versions[arm], versions.items())
-        self._add_hash(part.input_hash)
+        self.input_hash += part.input_hash
         self._summaries.merge(part.summaries)
         self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
         self._lists += filter(None, [part.lists])
@@ -180,9 +180,6 @@ class RunAccumulator:
             is_of_some = users and key[1] is not CoverageReason.UNAVAILABLE
             told[key] = f"{note}{EXAMPLES}{', '.join(user[:_LONGEST_USER] for user in users)}" if is_of_some else note
         return told
-
-    def _add_hash(self, users: int) -> None:
-        self.input_hash = (self.input_hash + users) % 2**64
 
     def _note(self, key: tuple[Arm, CoverageReason], note: str, users: Sequence[str]) -> None:
         first, known = self._notes.get(key, (note, []))

@@ -15,7 +15,7 @@ from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import Dispatch, NotificationPolicy, compose_messages
 from monitor.errors import DeliveryError
 from monitor.model.alerts import Transition
-from monitor.model.notifications import Briefing, Delivery, DeliveryStatus, Message, Notification, Updates
+from monitor.model.notifications import Delivery, DeliveryStatus, Message, Notification, Updates
 from monitor.ports import Clock, DeliveryCounter, Outbox, Receiver
 
 LEASE = timedelta(seconds=60)
@@ -260,7 +260,8 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
         return message
     briefing = outbox.briefing(message.comparison, newest)
     if not policy.shows_items:
-        briefing = Briefing(explanation=briefing.explanation and briefing.explanation.without_items)
+        explanation = briefing.explanation and briefing.explanation.without_items
+        briefing = replace(briefing, explanation=explanation, examples=())
     return replace(message, briefing=briefing)
 
 

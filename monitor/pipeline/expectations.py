@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from monitor.model.arrays import Flags, Floats
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
+from monitor.model.model_versions import ArmModel, tell_models
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
@@ -66,7 +68,7 @@ def compute_expectations(
 
     ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if no rule that learns
     was in alarm there or for all users, and no drift was under way. So do those of a level that is the new normal, or was
-    ``accepted`` before the slot. The same arguments give the same answer.
+    ``accepted`` before the slot, or that of another model where each has its own. The same arguments give the same answer.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
@@ -85,15 +87,18 @@ def compute_expectations(
             Expectation(alert=each.rule.alert, segment=each.segment, runs=0, series=describe_series(each.rule), note=HOLIDAY)
             for each in series
         )
-    past = [run for run in past if not is_holiday(run.slot)]
+    past, starts, note = [run for run in past if not is_holiday(run.slot)], list[int](), ""
+    if comparison.judging.by_model:
+        past, starts, note = find_past_of_models(past, found)
     shares, lessons = share_out(comparison, series), rule_series.read_lessons(series, past)
-    evidence, alarms = _look_back(comparison, series, past, (lessons, shares))
-    known = [each for each in accepted if each.at <= found.slot]
-    alarms = replace(alarms, accepted=_find_rows(past, known), settled=_runs_of_a_new_normal(past, found.slot))
+    evidence, alarms = _look_back(comparison, series, past, (lessons, shares), starts)
+    known = _find_rows(past, [each for each in accepted if each.at <= found.slot])
+    levels = sorted([*known, *((start, start + 1) for start in starts)])
+    alarms = replace(alarms, accepted=levels, settled=_runs_of_a_new_normal(past, found.slot))
     reference = refer(lessons.values, lessons.errors, phases=rule_series.find_phases(past, found.slot), alarms=alarms)
     expected = _build(series, figures, reference, evidence, shares)
     usual = np.nan_to_num(find_median(np.where(np.isnan(reference.taught), np.nan, lessons.lost)))
-    notes = [_describe_level(comparison.name, past[row].slot) if row >= 0 else "" for row in reference.since]
+    notes = [_describe_level(comparison.name, past[row].slot) if row >= 0 else note for row in reference.since]
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     faults = find_fault(lessons.z, alarms.firing)
@@ -109,16 +114,44 @@ def compute_expectations(
     )
 
 
+def find_past_of_models(past: Sequence[PastRun], found: Findings) -> tuple[list[PastRun], list[int], str]:
+    """The past runs that say what is normal of a run by its models, rows at which other models begin, and a note for people.
+
+    Those are the runs of the same models, after all from before the first of them, which say how much runs vary; so a model
+    that comes back finds its own level. The first run of new models is judged by nothing, but the second of two such runs in a
+    row by the first. Models that are not known yet are those that came next.
+    """
+    names, later = list[tuple[str | None, ...]](), tuple[str | None, ...]((None,) * len(Arm))
+    for models in (found.measured.models, *(run.models for run in reversed(past))):
+        later = tuple((models or {}).get(arm, ArmModel()).now or after for arm, after in zip(Arm, later, strict=True))
+        names.insert(0, later)
+    *names, now = names
+    first = names.index(now) if now in names else len(names)
+    rows = [row for row, each in enumerate(names) if row < first or each == now]
+    starts = [place for place, (row, after) in enumerate(pairwise(rows), 1) if names[row] != names[after]]
+    if rows and first == len(names) and len(rows) - 1 not in starts:
+        why = " and ".join(tell_models(found.measured.models, found.slot, past[-1].slot))
+        return [], [], f"not judged by what was normal before: {why}"
+    note = ""
+    if starts and len(rows) - (place := starts[-1]) < SETTLED_RUNS:
+        why = " and ".join(tell_models(found.measured.models, found.slot, past[rows[place - 1]].slot))
+        note = f"{NEW_NORMAL} {format_instant(past[rows[place]].slot)}: {why}"
+    return [past[row] for row in rows], starts, note
+
+
 def _look_back(
     comparison: Comparison,
     series: Sequence[rule_series.RuleSeries[SeriesRule]],
     past: Sequence[PastRun],
     learned: tuple[rule_series.LessonArrays, Floats],
+    starts: Sequence[int],
 ) -> tuple[TrendEvidence, PastAlarms]:
     """The evidence of trends before this run, and which of the past runs were healthy."""
     lessons, shares = learned
     fired = rule_series.find_firings(series, past)
-    evidence, was_drifting = _gather(fired, lessons.steady, shares)
+    # Evidence against one model says nothing of the next.
+    is_last = np.isin(np.arange(len(past)) + 1, starts)
+    evidence, was_drifting = _gather(fired | is_last[:, np.newaxis], lessons.steady, shares)
     alarms = rule_series.find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
     # A run in alarm, in a drift or close to a drop must not become part of what is normal.
     return evidence, PastAlarms(healthy=~alarms & ~was_drifting & ~find_waiting(lessons.z), alarms=alarms, firing=fired)

@@ -18,6 +18,7 @@ from monitor.metrics import parse
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory, PastRun, to_lessons
+from monitor.model.model_versions import write_models
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, SimilarityRule
 from monitor.model.runs import Findings, KeptLists, MeasuredRun, RunRecord, RunStatus, Summary
@@ -189,7 +190,9 @@ class Rejudgement:
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
-        measured = MeasuredRun(coverage=record.coverage, summaries=record.summaries, arm_scores=record.arm_scores)
+        measured = MeasuredRun(
+            coverage=record.coverage, summaries=record.summaries, arm_scores=record.arm_scores, models=run.models
+        )
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
         # As in the daemon, a changed configuration begins to learn anew.
         past = tuple(self.past[run.config_hash])
@@ -203,7 +206,7 @@ class Rejudgement:
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement)
-        return add_explanations(judgement.transitions, record.explanation)
+        return add_explanations(judgement.transitions, record.explanation, write_models(run.models, run.slot))
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
@@ -213,5 +216,6 @@ class Rejudgement:
             lessons=to_lessons(judgement.expectations),
             standstills={each.alert: each for each in judgement.standstills},
             summaries=record.summaries if needs_recent(self.comparison) else (),
+            models=record.run.models,
         )
         self.past[record.run.config_hash].append(past)

@@ -14,6 +14,8 @@ from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import Explanation
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory, MemoryRequest
+from monitor.model.model_versions import write_models
+from monitor.model.pages import tell_changes
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import SeriesRule, describe_series
 from monitor.model.runs import Claim, Findings, MeasuredRun, RunResult, RunStatus, Scores
@@ -126,7 +128,7 @@ def failed_result(
 
 def _add_last_ok(reason: str | None, memory: Memory) -> str | None:
     last = memory.last_ok
-    return reason if last is None else f"{reason}; last good run: {format_instant(last)}"
+    return reason if last is None else f"{reason}; last good run: {format_instant(last.slot)}"
 
 
 def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:
@@ -134,15 +136,18 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
     if any(change.is_start for change in judgement.transitions):
         told = recall_fault(found.measured.explanation, memory.explained)
         found = replace(found, measured=replace(found.measured, explanation=told))
+    last, models, k = memory.last_ok, found.measured.models, comparison.measuring.k
+    changes = () if last is None else tell_changes(last, found.slot, comparison.config_hash, k, models)
+    explanation = _told(comparison, found.measured.explanation)
     return RunResult(
         claim=claim,
         status=found.status,
-        reason=found.reason,
+        reason="; ".join(filter(None, [found.reason, *changes])) or None,
         finished_at=at,
         config_hash=comparison.config_hash,
-        k=comparison.measuring.k,
+        k=k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, _told(comparison, found.measured.explanation)),
+        transitions=add_explanations(judgement.transitions, explanation, write_models(models, found.slot)),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,

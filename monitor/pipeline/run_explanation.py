@@ -230,15 +230,17 @@ def _is_cause(finding: Finding | None) -> bool:
     return finding is not None and (finding.share >= _SOME if finding.explained is None else finding.explained >= _MOST)
 
 
-def add_explanations(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:
-    """The transitions with the explanation as text, where an alert begins that does not say by itself what it tells.
+def add_explanations(
+    transitions: Iterable[Transition], explanation: Explanation | None, also: Sequence[str] = ()
+) -> tuple[Transition, ...]:
+    """The transitions with the explanation and ``also`` these as text where an alert begins that does not tell it by itself.
 
     That is one on similarity, and where a fault was found other than users without a list, any but a condition.
     """
     finding = None if explanation is None else explanation.finding
     of_lists = (RuleKind.COVERAGE, RuleKind.STANDSTILL) if finding and finding.kind is not FaultKind.MISSING else ()
     return tuple(
-        replace(each, explanation=write_alert_text(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
+        replace(each, explanation=" ".join((write_alert_text(explanation, parse_derived(each.metric)[1], each.segment), *also)))
         if explanation is not None and each.kind in (RuleKind.SIMILARITY, *of_lists) and each.to_state is not State.QUIET
         else each
         for each in transitions

@@ -116,8 +116,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         split=split,
         explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count),
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
-        models=follow(memory.models, found.versions, slot),
-        input_hash=f"{found.input_hash:016x}",
+        models=follow(memory.last_ok.models if memory.last_ok else None, found.versions, slot),
+        input_hash=f"{found.input_hash % 2**64:016x}",
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
     return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)

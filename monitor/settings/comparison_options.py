@@ -291,8 +291,9 @@ class ComparisonOptions(Options):
         default=None,
         min_length=1,
         max_length=200,
-        description="A name for what is normal. Change it to accept a change: rules then learn anew from the runs to come.",
-        examples=["since release 42"],
+        description="A name for what is normal. Change it to accept a change: rules then learn anew from the runs to come. "
+        "With `model_version` each version of the arms' models has a normal of its own.",
+        examples=["since release 42", "model_version"],
     )
 
     @model_validator(mode="before")

@@ -102,6 +102,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
         group_for=_group_for(options),
+        by_model=options.reference == "model_version",
         holidays=tuple(_period(days, ZoneInfo(options.timezone)) for days in map(parse_days, options.holidays)),
     )
 

@@ -68,8 +68,8 @@ class ListCollector:
         self._items: array[int] | list[str] = array("q")
         self._versions: dict[str, int] = {}
 
-    def add(self, user: str, value: object, scores: object = None) -> None:
-        """Take the user's list; ``malformed`` when it is no list of ids, or the scores do not fit it."""
+    def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
+        """Take the user's list, of this model; ``malformed`` when it is no list of ids, or the scores do not fit it."""
         items = item_ids(value, self._k)
         numbers = number_list(scores, len(value)) if self._has_scores and isinstance(value, list | tuple) else ()
         if items is None:
@@ -80,10 +80,11 @@ class ListCollector:
             self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
         else:
             self._lengths[user] = len(items)
+            count_versions(self._versions, [(version, 1)])
             self._append(items)
             self._scores.extend(numbers[: self._k])
 
-    def add_cell(self, user: str, value: object, scores: object = None) -> None:
+    def add_cell(self, user: str, value: object, scores: object = None, version: object = None) -> None:
         """Take the user's list from a table's cell: a list, the text of a JSON array, or null for ``missing``."""
         if value is None:
             self.fail(user, CoverageReason.MISSING, "the user's list is null")
@@ -93,17 +94,12 @@ class ListCollector:
         except ValueError:
             self.fail(user, CoverageReason.MALFORMED, "the text is no JSON array of ids")
         else:
-            self.add(user, items, numbers)
+            self.add(user, items, numbers, version)
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
         """Take that the user has no list, and why; the first note of each reason is kept."""
         self._failures.setdefault(user, reason)
         self._notes.setdefault(reason, note)
-
-    def count_version(self, user: str, version: object) -> None:
-        """Take that this version of the model made the user's list, if that was taken; what is no version is passed over."""
-        if user not in self._failures:
-            count_versions(self._versions, [(version, 1)])
 
     def pull(self) -> Pull:
         """All that was taken."""

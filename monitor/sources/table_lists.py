@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -253,7 +254,8 @@ class TableLists:
             return pull
         placed, first = np.unique(rows, return_index=True)
         is_listed = ~wanted.take(placed).isin(list(pull.failures))
-        return replace(pull, versions=_count_versions(cells[options.model_version].take(pa.array(first[is_listed]))))
+        versions = cells[options.model_version].take(pa.array(first[is_listed])).cast(pa.large_string())
+        return replace(pull, versions=count_versions({}, Counter(versions.to_pylist()).items()))
 
     def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch) -> Pull:
         options, where = self.options, self.where
@@ -301,8 +303,7 @@ class TableLists:
             users = map(columns.user_key, batch[options.user])
             for user, value, numbers, version in zip(users, values, scores, versions, strict=True):
                 if user is not None and (key := spell(user)) in wanted:
-                    lists.add_cell(key, value, numbers)
-                    lists.count_version(key, version)
+                    lists.add_cell(key, value, numbers, version)
             check_size(lists.nbytes, self.max_bytes, self.where)
         return spell_items(lists.pull(), options.item_ids)
 
@@ -310,15 +311,6 @@ class TableLists:
         user = self.options.user
         users = columns.user_column(batch[user], f"column {user!r} of {self.where}")
         return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
-
-
-def _count_versions(column: pa.Array) -> dict[str, int]:
-    """How often each version stands in the column."""
-    counted: dict[str, int] = {}
-    if len(column):
-        found = pc.value_counts(column.cast(pa.large_string())).to_pylist()
-        count_versions(counted, ((each["values"], each["counts"]) for each in found))
-    return counted
 
 
 @contextmanager

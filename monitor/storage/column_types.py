@@ -7,26 +7,21 @@ Both are written as an escape that starts with U+2400, on every database, and re
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from monitor.model.model_versions import ArmModel, rank_versions
+from monitor.model.instants import format_instant, read_instant
+from monitor.model.model_versions import ArmModel, Models
 from monitor.model.rankings import Arm
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 KEY_BYTES = 512
 KEY_PREFIX = 60
@@ -156,21 +151,22 @@ class Document(TypeDecorator[Any]):
         return _walk(value, unescape)
 
 
-class Models(Document):
+class ArmModels(Document):
     """The model of each arm, as a document."""
 
     cache_ok = True
 
-    def process_bind_param(self, value: Mapping[Arm, ArmModel] | None, dialect: Dialect) -> Any:
-        models = None if value is None else _models().dump_python(dict(value), mode="json")
-        return super().process_bind_param(models, dialect)
+    def process_bind_param(self, value: Models | None, dialect: Dialect) -> Any:
+        known = {
+            arm: asdict(each) | {"since": each.since and format_instant(each.since)} for arm, each in (value or {}).items()
+        }
+        return super().process_bind_param(known or None, dialect)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> dict[Arm, ArmModel] | None:
-        if value is None:
-            return None
-        models = _models().validate_python(super().process_result_value(value, dialect))
-        # PostgreSQL puts what is in documents into an order of its own.
-        return {arm: replace(model, users=rank_versions(model.users)) for arm, model in models.items()}
+    def process_result_value(self, value: Any, dialect: Dialect) -> Models | None:
+        found = {Arm(arm): each for arm, each in (super().process_result_value(value, dialect) or {}).items()}
+        return {
+            arm: ArmModel(**each | {"since": each["since"] and read_instant(each["since"])}) for arm, each in found.items()
+        } or None
 
 
 class Number(TypeDecorator[float]):
@@ -196,10 +192,3 @@ class Count(TypeDecorator[int]):
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
 """Surrogate keys: 64 bits on both (only INTEGER counts by itself on SQLite)."""
-
-
-@cache
-def _models() -> TypeAdapter[dict[Arm, ArmModel]]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(dict[Arm, ArmModel])

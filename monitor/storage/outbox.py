@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bi
 from monitor.errors import DatabaseError
 from monitor.model.alerts import State, Transition
 from monitor.model.explanation import ExampleLists
+from monitor.model.model_versions import write_models
 from monitor.model.notifications import Briefing, Delivery, DeliveryStatus, FiringSnapshot, Notification
 from monitor.model.runs import EvidenceKind
 from monitor.storage.alert_states import (
@@ -112,7 +113,7 @@ class SqlOutbox:
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         is_it = (runs.c.comparison == comparison, runs.c.scheduled_for == slot)
         with self._database.read() as connection:
-            run_id = connection.scalar(select(runs.c.id).where(*is_it))
+            run_id, models = connection.execute(select(runs.c.id, runs.c.models).where(*is_it)).first() or (None, None)
             if run_id is None:
                 return Briefing()
             explanation = explanations_of(connection, [run_id]).get(run_id)
@@ -122,7 +123,7 @@ class SqlOutbox:
                 shown = tuple(
                     ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate) for each in worst[:_EXAMPLES]
                 )
-        return Briefing(explanation=explanation, examples=shown)
+        return Briefing(explanation=explanation, examples=shown, models=write_models(models, slot))
 
     def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         marked = update(deliveries).where(deliveries.c.id.in_([each.id for each in sending])).values(may_be_known=True)

@@ -53,6 +53,7 @@ class SqlPageStore:
             select(
                 *(runs.c.id, runs.c.scheduled_for, runs.c.status, summaries.c.mean, summaries.c.standard_error, summaries.c.n),
                 *(expectations.c.expected, expectations.c.bound, expectations.c.opposite_bound),
+                *(runs.c.config_hash, runs.c.k, runs.c.models),
             )
             .outerjoin(summaries, measured)
             .outerjoin(expectations, expected)

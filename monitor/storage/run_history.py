@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, column, func, select, values
+from sqlalchemy import ColumnElement, Connection, Select, and_, column, func, select, values
 
 from monitor.errors import DatabaseError
 from monitor.model.alerts import Expectation, State
@@ -65,15 +65,13 @@ class SqlHistory:
                 return None
 
         with self._database.read() as connection:
-            past, last_ok = _past_runs(connection, request), connection.scalar(_last_ok(request))
-            is_last = and_(runs.c.comparison == request.comparison, runs.c.scheduled_for == last_ok)
+            past = _past_runs(connection, request)
             memory = Memory(
                 states=read_states(connection, request.comparison),
                 past=past,
                 accepted=read_accepted(connection, request.comparison),
                 anew_since=_anew_since(connection, request, past),
-                last_ok=last_ok,
-                models=connection.scalar(select(runs.c.models).where(is_last)),
+                last_ok=_newest(connection, request.comparison, *_is_earlier_ok(request)),
                 splits=_healthy_splits(connection, request),
                 explained=_last_explained(connection, request),
             )
@@ -85,7 +83,8 @@ class SqlHistory:
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self._database.read() as connection:
-            newest = [_newest_finished(connection, name, until) for name in dict.fromkeys(comparisons)]
+            is_meant = [runs.c.status != RunStatus.RUNNING, *([runs.c.scheduled_for <= until] if until else [])]
+            newest = [_newest(connection, name, *is_meant) for name in dict.fromkeys(comparisons)]
             records = _records(connection, [run for run in newest if run is not None])
             expected = run_results.expectations_of(connection, [record.run.id for record in records])
             return tuple(_latest(connection, record, expected.get(record.run.id, ())) for record in records)
@@ -151,17 +150,20 @@ def _past_runs(connection: Connection, request: MemoryRequest) -> tuple[PastRun,
     wanted = request.series.items()
     lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
     measured = run_results.summaries_of(connection, lacking) if lacking else {}
-    return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
+    models = connection.execute(select(runs.c.id, runs.c.models).where(runs.c.id.in_(ids)))
+    told = {row.id: {"models": row.models, "summaries": measured.get(row.id, ())} for row in models}
+    return tuple(replace(run, **told[run_id]) for run_id, run in zip(ids, past, strict=True))
 
 
 def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[PastRun]) -> datetime | None:
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
-    other = connection.scalar(_last_ok(request).where(runs.c.config_hash != request.config_hash))
+    is_other = runs.c.config_hash != request.config_hash
+    other = _newest(connection, request.comparison, is_other, *_is_earlier_ok(request))
     if other is None:
         return None
     is_it = and_(runs.c.comparison == request.comparison, runs.c.config_hash == request.config_hash)
-    is_later = and_(runs.c.scheduled_for > other, runs.c.scheduled_for < request.before)
+    is_later = and_(runs.c.scheduled_for > other.slot, runs.c.scheduled_for < request.before)
     # Its first runs may have failed, perhaps because of it.
     return connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_it, is_later)) or request.before
 
@@ -204,9 +206,8 @@ def _runs_with_lists(connection: Connection, request: MemoryRequest) -> tuple[in
     return last, last_run_with_lists(connection, request.comparison, onset)
 
 
-def _last_ok(request: MemoryRequest) -> Select[Any]:
-    is_earlier = and_(runs.c.comparison == request.comparison, runs.c.scheduled_for < request.before)
-    return select(func.max(runs.c.scheduled_for)).where(is_earlier, runs.c.status == RunStatus.OK)
+def _is_earlier_ok(request: MemoryRequest) -> tuple[ColumnElement[bool], ...]:
+    return runs.c.status == RunStatus.OK, runs.c.scheduled_for < request.before
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
@@ -263,11 +264,10 @@ def _marks(connection: Connection, comparisons: Sequence[str], until: datetime) 
     return {name: tuple(mark) for name, *mark in found}
 
 
-def _newest_finished(connection: Connection, comparison: str, until: datetime | None) -> Run | None:
-    is_finished = and_(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
-    if until is not None:
-        is_finished = and_(is_finished, runs.c.scheduled_for <= until)
-    row = connection.execute(RUN_ROWS.where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
+def _newest(connection: Connection, comparison: str, *conditions: ColumnElement[bool]) -> Run | None:
+    """The newest run of the comparison that meets these conditions."""
+    is_it = and_(runs.c.comparison == comparison, *conditions)
+    row = connection.execute(RUN_ROWS.where(is_it).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
     return None if row is None else from_row(Run, row)
 
 

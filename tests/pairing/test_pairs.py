@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from factories import panel, pull
 from monitor.metrics import METRICS, Need, parse, score_all
@@ -265,3 +267,31 @@ def test_lists_that_were_kept_pair_again_as_they_did(items: list[list[Any]]) -> 
     assert {str(item) for item in kept.baseline.items} == spell
     for left, right in zip(unkept(first), unkept(again), strict=True):
         assert ((left < 0) == (right < 0)).all()
+
+
+Lists = dict[str, list[Any]]
+
+
+def hashes(baseline: Lists, candidate: Lists) -> list[int]:
+    found: list[int] = pair(panel("a", "b"), pull(baseline), pull(candidate), 3).input_hashes.tolist()
+    return found
+
+
+def test_the_hash_of_a_user_s_input_is_of_both_lists_cut_to_k_and_of_which_arm_has_which() -> None:
+    lists: tuple[Lists, Lists] = {"a": ["x", "y"], "b": [7, 8, 9, 1]}, {"a": [7], "b": ["7", "8", "9"]}
+    whole = hashes(*lists)
+    assert whole == hashes({"b": ["7", "8", "9", "2"], "a": ["x", "y"]}, lists[1])
+    for baseline, candidate in ((lists[1], lists[0]), ({**lists[0], "a": []}, lists[1]), ({"b": lists[0]["b"]}, lists[1])):
+        assert hashes(baseline, candidate)[0] != whole[0]
+    assert len({*hashes({}, {"a": []}), *hashes({"a": []}, {}), *hashes({"a": []}, {"a": []})}) == 4
+
+
+@given(lists=st.lists(st.lists(st.integers(-3, 3), max_size=3, unique=True), min_size=2, max_size=2))
+def test_inputs_hash_alike_exactly_where_they_are_alike_however_ids_are_spelled(lists: list[list[int]]) -> None:
+    whole = dict(zip("ab", lists, strict=True))
+    texts = {user: [*map(str, items)] for user, items in whole.items()}
+    beside = {"a": ["x"], "b": ["x"]}  # with texts among them, all ids are coded as texts
+    found = hashes(whole, whole)
+    assert found == hashes(texts, texts) == hashes(whole, texts)
+    assert hashes(whole, beside) == hashes(texts, beside)
+    assert (found[0] == found[1]) is (lists[0] == lists[1])

@@ -14,6 +14,7 @@ from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Keep, SampleSize
 from monitor.model.memory import Memory
+from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Learning
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
@@ -21,6 +22,7 @@ from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.run import execute
 from pipeline.canned import Canned, CannedRelevance, StillClock, arms, ran, users
+from published import run
 
 FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1),))
 
@@ -134,7 +136,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
         f"the candidate failed to answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
-    learning, memory = comparison(rules=(rule(learned=Learning.DROP),)), Memory(last_ok=SLOT - DAY, anew_since=SLOT)
+    learning, memory = comparison(rules=(rule(learned=Learning.DROP),)), Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
     failed = execute(learning, arms(pull({}), pull({}), users("a")), claim(), memory, StillClock())
     assert (failed.reason or "").endswith(
         "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; rules that learn begin again "
@@ -151,6 +153,18 @@ def test_where_both_arms_fail_each_alert_says_so_once() -> None:
     told = "; ".join(f"the {arm} gave no list for 1 of 1 users: server_error" for arm in Arm)
     assert result.reason == f"both arms failed, look for what they share: {told}; nothing could be compared"
     assert [each.reason for each in result.transitions] == [f"{result.reason}; more than the 20 % allowed"] * 2
+
+
+def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version() -> None:
+    earlier = SLOT - timedelta(days=1)
+    last = run(slot=earlier, k=10, config_hash="other", models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, earlier))
+    old, new = (replace(pull({"a": [1, 2]}), versions=versions) for versions in ({}, {"v13": 1}))
+
+    changed = ran(FULL, old, new, users("a"), memory=Memory(last_ok=last))
+    told = "measured differently from here: k 10 → 2; the candidate's model changed with this run, v12 → v13"
+    assert (changed.reason, changed.models) == (told, follow(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT))
+    same = ran(FULL, old, old, users("a"), memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
+    assert (same.reason, same.input_hash) == (None, changed.input_hash)
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
 from monitor.model.explanation import Cause, ExposedItem, FaultKind, Finding, Part, PartMeans, Split
 from monitor.model.memory import MemoryRequest, PastRun
+from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm
 from monitor.model.rules import SimilarityRule, describe_series
 from monitor.model.runs import RunStatus, Watermark
@@ -66,9 +67,13 @@ def test_runs_of_another_configuration_do_not_teach_and_are_told_as_learning_ane
 
 
 def test_memory_knows_the_last_run_that_ended_ok_whatever_its_configuration(store: SqlStore) -> None:
-    stored(store, 0, config_hash="other")
+    models = follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT)
+    stored(store, 0, config_hash="other", models=models)
     stored(store, 1, status=RunStatus.FAILED)
-    assert [store.history.memory_of(request(SLOT + day * DAY, 0)).last_ok for day in (0, 1, 2)] == [None, SLOT, SLOT]
+    stored(store, 2, models=models)
+    found = [store.history.memory_of(request(SLOT + day * DAY, 1)) for day in (0, 1, 2, 3)]
+    assert [each.last_ok and (each.last_ok.slot, each.last_ok.models) for each in found[:3]] == [None, *[(SLOT, models)] * 2]
+    assert [run.models for run in found[3].past] == [models]
 
 
 def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:

@@ -94,7 +94,8 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     explained = next((change for change in leads if change.explanation is not None), None)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
-    briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
+    told = message.briefing or Briefing()
+    briefing = told if explained is not None else Briefing()
     explanation = briefing.explanation
     return MessageContent(
         status=message.status,
@@ -102,7 +103,11 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         title=title_of(message, leads),
         changes=tuple(change_content(change, message, shown[0]) for change in shown),
         more=further_changes(message, shown),
-        why=() if explained is None or message.is_repetition else why_sentences(explained, explanation),
+        why=(
+            *(() if explained is None or message.is_repetition else why_sentences(explained, explanation)),
+            # The explanation that a change itself has ends with them.
+            *(bounded_line(line, _LONGEST_SENTENCE) for line in told.models if explained is None or explanation is not None),
+        ),
         shares=() if explanation is None else cause_shares(explanation),
         entered=() if explanation is None else item_lines(explanation.gained, explanation.arm),
         left=() if explanation is None else item_lines(explanation.lost, explanation.arm),

@@ -113,17 +113,17 @@ class RequestTemplate:
             return RequestFailure(
                 CoverageReason.MALFORMED, f"answered {response.status} with {_guess(content, response)}, not JSON"
             )
-        version = self._find_version(answer, response.headers.get(self._options.model_version_header or ""))
+        usual = response.headers.get(self._options.model_version_header or "")
         try:
             if self._is_batched:
-                return self._read_batch(users, answer, version)
-            return {users[0]: self._read_one(users[0], answer, version)}
+                return self._read_batch(users, answer, self._find_version(answer, usual))
+            return {users[0]: self._read_one(users[0], answer, usual)}
         except NOT_APPLIED:
             which = "answers, items or scores expression" if self._is_batched else "items expression"
             note = f"gave an answer to which the {which} cannot be applied, {shape_of(answer)}"
             return RequestFailure(CoverageReason.MALFORMED, note)
 
-    def _read_one(self, user: str, answer: object, version: object) -> ListAnswer | RequestFailure:
+    def _read_one(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
         if failure := self._told_error(answer):
             return failure
         if self._user is not None and user_key(self._user(answer)) != user:
@@ -134,13 +134,12 @@ class RequestTemplate:
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self.empty is None and items == []:
             self.empty = shape_of(answer)
-        return ListAnswer(items, self._scores(answer) if self._scores else None, version)
+        return ListAnswer(items, self._scores(answer) if self._scores else None, self._find_version(answer, usual))
 
     def _find_version(self, answer: object, usual: object) -> object:
-        found = None
         with suppress(*NOT_APPLIED):
-            found = self._version and self._version(answer)
-        return usual if found is None else found
+            return (self._version and self._version(answer)) or usual
+        return usual
 
     def _told_error(self, answer: object) -> RequestFailure | None:
         if self._error is None or not (told := self._error(answer)):
@@ -148,7 +147,7 @@ class RequestTemplate:
         code = f" {told}" if isinstance(told, str | int) and told is not True and is_plain(str(told)) else ""
         return RequestFailure(CoverageReason.HTTP_ERROR, f"answered 200 and tells of an error{code} ({self._options.error})")
 
-    def _read_batch(self, users: Sequence[str], answer: object, version: object) -> AnswersByUser | RequestFailure:
+    def _read_batch(self, users: Sequence[str], answer: object, usual: object) -> AnswersByUser | RequestFailure:
         if failure := self._told_error(answer):
             return failure
         found, keys = self._answers(answer), list[object]()
@@ -165,12 +164,9 @@ class RequestTemplate:
         else:
             note = f"gave {len(found):,} answers where {len(users):,} users were asked for: set user to match them by key"
             return RequestFailure(CoverageReason.MALFORMED, note)
-        times, by_key = Counter(keys), dict(zip(keys, found, strict=True))
+        times, told = Counter(keys), dict(zip(keys, found, strict=True))
         return {
-            user: self._read_one(user, by_key[user], self._find_version(by_key[user], version))
-            if times[user] == 1
-            else _NOT_ONCE[times[user] > 1]
-            for user in users
+            user: _NOT_ONCE[times[user] > 1] if times[user] != 1 else self._read_one(user, told[user], usual) for user in users
         }
 
 

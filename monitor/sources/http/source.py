@@ -190,8 +190,7 @@ class _HttpPull:
         for user in users:
             answer = outcome if isinstance(outcome, RequestFailure) else outcome[user]
             if isinstance(answer, ListAnswer):
-                self._lists.add(user, answer.items, answer.scores)
-                self._lists.count_version(user, answer.version)
+                self._lists.add(user, answer.items, answer.scores, answer.version)
             else:
                 self._fail(user, answer)
         if isinstance(outcome, RequestFailure) and self._silent_requests >= _DEAD_AFTER * self._options.concurrency:

@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import EvidenceKind, RunStatus
-from monitor.storage.column_types import Count, Document, Id, Instant, Models, Name, Number, Words
+from monitor.storage.column_types import ArmModels, Count, Document, Id, Instant, Name, Number, Words
 from monitor.storage.tables.metadata import closed, filled, index_where, metadata, numbered_table, optional, table_of_runs
 
 runs = numbered_table(
@@ -36,7 +36,7 @@ runs = numbered_table(
     Column("catalogue_size", Id),
     *optional(Instant, "labels_until", "labelled_at"),
     Column("epoch", Id),
-    Column("models", Models),
+    Column("models", ArmModels),
     Column("input_hash", Words),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for", postgresql_include=["id"]),

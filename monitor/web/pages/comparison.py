@@ -1,13 +1,14 @@
 """A comparison over time: one metric of one segment, its distribution, segments, coverage, arms and rules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from monitor.model.alerts import AlertState, State
 from monitor.model.comparison import Comparison
 from monitor.model.notifications import Silence
-from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint
+from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint, tell_changes
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun
@@ -62,6 +63,7 @@ class ComparisonPage:
     segments: tuple[str, ...]
     period: str
     points: tuple[SeriesPoint, ...]
+    marks: tuple[tuple[datetime, str], ...]
     limits: tuple[tuple[str, float], ...]
     by_chance: float | None
     spans: tuple[AlertSpan, ...]
@@ -127,6 +129,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         segments=segments,
         period=period,
         points=points,
+        marks=tuple(_find_marks(points)),
         limits=_fixed_limits(configured, metric),
         by_chance=score_by_chance(metric, latest.run) if metric and latest else None,
         spans=tuple(each for each in spans if each.start <= until),
@@ -151,6 +154,12 @@ def _usual_period(latest: LatestRun | None) -> str:
     slots = [slot for slot, _ in latest.recent] if latest else []
     pace = (slots[-1] - slots[0]) / (len(slots) - 1) if slots[1:] else timedelta(0)
     return next(name for name in ("7d", "30d", "1y") if pace <= PERIODS[name] / _USUAL_RUNS or name == "1y")
+
+
+def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
+    for before, each in pairwise(points):
+        if told := [*tell_changes(before, each.slot, each.config_hash, each.k, each.models)]:
+            yield each.slot, "; ".join(told)
 
 
 def _fixed_limits(configured: Comparison | None, metric: str | None) -> tuple[tuple[str, float], ...]:

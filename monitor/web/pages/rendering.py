@@ -61,6 +61,7 @@ def series_chart(page: ComparisonPage) -> Markup:
         Span(start=each.starts_at, end=each.ends_at, name=f"silenced: {each.comment}", kind="silenced")
         for each in page.silences
     ]
+    spans += [Span(start=at, end=at, name=what, kind="mark") for at, what in page.marks]
     label = f"{page.metric} of {page.segment} over time, {len(points)} runs"
     return draw_series(points, label=label, levels=levels, spans=spans)
 

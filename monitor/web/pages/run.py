@@ -26,6 +26,7 @@ class RunPage:
     after: datetime | None
     explanation: Explanation | None
     coverage: Coverage | None
+    is_same_input: bool
     summaries: tuple[Summary, ...]
     moved: tuple[float | None, ...]
     arms: tuple[ArmScore, ...]
@@ -47,7 +48,8 @@ def read_run_page(site: Site, query: Query) -> RunPage:
     latest = site.latest_of(name)
     record = latest if latest and latest.run == run else site.store.history.record(run.id)
     before, after = site.store.pages.neighbours(name, slot)
-    former = site.store.pages.means(site.run_at(name, before).id) if before else {}
+    run_before = site.run_at(name, before) if before else None
+    former = site.store.pages.means(run_before.id) if run_before else {}
     evidence = site.store.history.evidence(run.id)
     changes = site.store.pages.changes(name, None, since=slot, until=slot)
     summaries, told = (record.summaries, record.explanation) if record else ((), None)
@@ -58,6 +60,7 @@ def read_run_page(site: Site, query: Query) -> RunPage:
         after=after,
         explanation=told,
         coverage=record.coverage if record else None,
+        is_same_input=run_before is not None and run_before.input_hash == run.input_hash is not None,
         summaries=summaries,
         moved=tuple(
             None if each.mean is None or (old := former.get((each.segment, each.metric))) is None else each.mean - old
