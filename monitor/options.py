@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
     SecretStr,
     ValidationInfo,
     WithJsonSchema,
@@ -29,6 +30,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from monitor.files import read_bounded
+from monitor.plugins import Registry
 from monitor.redaction import display_url
 
 _T = TypeVar("_T")
@@ -279,10 +281,18 @@ def _read_files(values: Mapping[str, Any], names: Iterable[str], base: str | Non
     return read
 
 
+Kinds = Mapping[str, tuple[type[Options], str | None]]
+"""By name the options of kinds, and a line about each."""
+
+
 class OneOf(Options):
-    """Options of which exactly one field is given, ``http: {...}`` or ``file: {...}``, beside those of ``also``."""
+    """Options of which exactly one field is given, ``http: {...}`` or ``file: {...}``, beside those of ``also``.
+
+    Kinds that installed packages bring are fields of a class that is made when one is named: see `with_installed`.
+    """
 
     also: ClassVar[frozenset[str]] = frozenset()  # fields that are no choices
+    installed: ClassVar[Callable[[str | None], Kinds]] = lambda _: {}  # as `Registry.installed`
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
@@ -299,28 +309,58 @@ class OneOf(Options):
         """Its value."""
         return getattr(self, self.kind)
 
+    @classmethod
+    def with_installed(cls, name: object = None) -> type[Self]:
+        """The class with what a package brings of that name, or with all that can be used.
+
+        PluginError where what is named cannot be used.
+        """
+        kinds = {} if name in cls.model_fields or not isinstance(name, str | None) else cls.installed(name)
+        further = tuple((kind, found) for kind, found in kinds.items() if kind not in cls.model_fields)
+        return _add_kinds(cls, further) if further else cls
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_installed(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:  # noqa: ANN401
+        for name in data if isinstance(data, Mapping) else ():
+            if (found := cls.with_installed(name)) is not cls:
+                return found.model_validate(data, context=info.context)
+        return handler(data)
+
     def _problems(self) -> Iterator[str]:
         given = [name for name in self.choices() if getattr(self, name) is not None]
         if len(given) != 1:
-            yield f"give exactly one of {', '.join(self.choices())}" + (f"; found {' and '.join(given)}" if given else "")
+            known = ", ".join(self.with_installed().choices())
+            yield f"give exactly one of {known}" + (f"; found {' and '.join(given)}" if given else "")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Say in the schema too that exactly one is given."""
+        """Say in the schema too that exactly one is given, of all that are installed."""
+        if (full := cls.with_installed()) is not cls:
+            return handler(full.__pydantic_core_schema__)
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         return {**schema, "oneOf": [{"required": [name]} for name in cls.choices()]}
 
 
-def with_kinds(kinds: Mapping[str, tuple[type[Options], str | None]]) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
+def with_kinds(
+    registry: Registry[_T], kinds_of: Callable[[Mapping[str, _T]], Kinds]
+) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
     """Give a class of options one optional field for each kind of a registry: its options, and a line about them."""
 
     def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
-        fields: dict[str, Any] = {
-            kind: (options | None, Field(default=None, description=about)) for kind, (options, about) in kinds.items()
-        }
-        # Fields of later bases come first: kinds stand before what the class has of its own.
-        bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
-        made: type[_OneOfT] = create_model(model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__)
+        made = _add_kinds(model, tuple(kinds_of(registry).items()))
+        made.installed = lambda name: kinds_of(registry.installed(name))
         return made
 
     return decorate
+
+
+@cache
+def _add_kinds(model: type[_OneOfT], kinds: tuple[tuple[str, tuple[type[Options], str | None]], ...]) -> type[_OneOfT]:
+    fields: dict[str, Any] = {
+        kind: (options | None, Field(default=None, description=about)) for kind, (options, about) in kinds
+    }
+    # Fields of later bases come first: kinds stand before what the class has of its own.
+    bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
+    made: type[_OneOfT] = create_model(model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__)
+    return made

@@ -27,6 +27,7 @@ def schema() -> None:
     from monitor.settings.json_schema import json_schema
 
     output.print_line(json.dumps(json_schema(), indent=2))
+    output.report_plugins()
 
 
 def init(
@@ -74,6 +75,7 @@ def check_config(
     from monitor.web.access import open_access
 
     output.log_errors_only()
+    output.report_plugins()
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     ending = {told for options in (settings, settings.access) for told in _ends_of(options, SystemClock().now())}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import cell, pick, print_json, print_line, print_table
+from monitor.cli.output import cell, pick, print_json, print_line, print_table, report_plugins
 from monitor.cli.parameters import AsJson
 from monitor.errors import MetricError
 
@@ -42,8 +42,9 @@ def metrics(
     if name is not None:
         _show(_find(name), as_json=as_json)
         return
-    pairwise = [_describe(kind()) for kind in METRICS.values()]
+    pairwise = [_describe(kind()) for kind in {**METRICS, **METRICS.installed()}.values()]
     arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
+    report_plugins()
     if as_json:
         print_json(*pairwise, *arm_wide)
         return
@@ -61,7 +62,7 @@ def _find(text: str) -> Metric | ArmMetric:
         if text.strip() != name:
             raise MetricError(f"{name} measures one arm's lists together: it takes no parameters and no depth")
         return ARM_METRICS[name]
-    if name in METRICS:
+    if name in METRICS or METRICS.installed(name):
         return parse(text)
     near = get_close_matches(name.lower(), [*METRICS, *ARM_METRICS], n=1)
     msg = f"unknown metric {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see rankwatch metrics for all")

@@ -1,6 +1,6 @@
 """Measures of how alike two ranked lists are, each a `Metric` whose name parses and prints: ``rbo(p=0.9)@10``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +8,9 @@ import numpy.typing as npt
 from monitor.errors import MetricError
 from monitor.kernels.rbo.untied import rbo_persistence, rbo_weight
 from monitor.metrics import footrule, kendall, rbo, relevance, sets
-from monitor.metrics.metric import Metric, Need, read_name
+from monitor.metrics.metric import Metric, Need, read_kind, read_name
 from monitor.metrics.scores import can_score, score_all
+from monitor.plugins import Registry
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 """What is measured where nothing is named: order and items together, the top, and membership alone."""
@@ -17,8 +18,10 @@ DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 TYPICAL_SHARE = 0.9
 
 _WRITTEN = [each for family in (footrule, kendall, rbo, relevance, sets) for each in vars(family).values()]
-METRICS: Mapping[str, type[Metric]] = dict(sorted((each.name, each) for each in _WRITTEN if hasattr(each, "kernel")))
-"""Every measure that is written, by its name."""
+METRICS: Registry[type[Metric]] = Registry(
+    "metrics", dict(sorted((each.name, each) for each in _WRITTEN if hasattr(each, "kernel"))), read_kind
+)
+"""Every measure that is written, by its name; installed packages bring others."""
 
 
 def parse(text: str) -> Metric:

@@ -4,23 +4,26 @@ What computes it lives in `monitor.kernels`.
 """
 
 import math
+import os
 import re
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.model.arrays import Floats
+from monitor.plugins import Guard, PluginError, Registry
 
 STRICT = "none: tied items are taken in the order of their ids"
 ON_COMMON_ITEMS = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
 
 
+_DECLARED = ("__doc__", "low", "high", "identical", "disjoint", "one_empty", "uneven", "source")
 _SHAPE = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d{1,9}))?\s*", re.ASCII)
 _FEW = 8
 _LONGEST = 200
@@ -67,6 +70,7 @@ class Metric(ABC):
     need: ClassVar[Need | None] = None
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     source: ClassVar[str]
+    guard: ClassVar[Guard | None] = None  # of one that an installed package brings
 
     def __init_subclass__(cls) -> None:
         """Name the metric as its kernel is named."""
@@ -176,7 +180,20 @@ def _shown(value: float | str) -> str:
     return value if isinstance(value, str) else repr(float(value))
 
 
-def read_name(text: object, registry: Mapping[str, type[Metric]]) -> Metric:
+def read_kind(found: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 - whatever an entry point holds
+    """The metric of an installed package, kept from doing harm. PluginError for what is none."""
+    is_metric = isinstance(found, type) and issubclass(found, Metric) and getattr(found, "name", None) == name
+    if not is_metric or any(getattr(found, each, "") == "" for each in _DECLARED) or not found.low < found.high:
+        msg = f"must be a Metric that is named {name}, and declare {', '.join(_DECLARED[1:])}, low under high, with a docstring"
+        raise PluginError(msg)
+    # Its range is all that is asked: what else it could say is nothing that a run can go on without.
+    found.bounds, found.expected_by_chance = Metric.bounds, Metric.expected_by_chance
+    found.guard = Guard(who, MetricError, most=2 * (os.cpu_count() or 1))
+    kind: type[Metric] = found
+    return kind
+
+
+def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     """The metric of that name; MetricError with the nearest known name or parameter otherwise."""
     if isinstance(text, str) and len(text) > _LONGEST:
         raise MetricError(
@@ -188,9 +205,9 @@ def read_name(text: object, registry: Mapping[str, type[Metric]]) -> Metric:
             f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, such as rbo(p=0.9)@10"
         )
     name, arguments, depth = match.groups()
-    kind = registry.get(name)
+    kind = registry.get(name) or registry.installed(name).get(name)
     if kind is None:
-        raise MetricError(f"unknown metric {name!r}{_suggest(name, registry)}")
+        raise MetricError(f"unknown metric {name!r}{_suggest(name, [*registry, *registry.installed()])}")
     values = _read_arguments(text, kind, arguments or "")
     return kind(depth=None if depth is None else int(depth), **values)
 

@@ -1,5 +1,6 @@
 """Scores of many pairs by many metrics: one alignment a block, blocks shared out among the processors."""
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,18 @@ from monitor.metrics.metric import Metric, Need
 from monitor.model.arrays import Floats
 from monitor.model.rankings import PairBatch
 
+MEASURING_S = 60.0
+"""How long a plugin's metric may take for one block of pairs, some 26,000 of ten items."""
 
-def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | None = None) -> dict[str, Floats]:
+
+def score_all(
+    batch: PairBatch, metrics: Sequence[Metric], *, threads: int | None = None, failed: dict[str, str] | None = None
+) -> dict[str, Floats]:
     """Scores of every pair by canonical metric name, in the order of ``metrics``: float64 (n,), NaN where undefined.
 
-    MetricError for a metric that needs scores, weights or relevance which the batch does not hold.
+    MetricError for a metric that needs scores, weights or relevance which the batch does not hold; and for one that a package
+    brings and that fails, but where ``failed`` is given: there a sentence about it is kept by name, and its scores are NaN, as
+    are those of metrics that have failed already.
 
     Rows do not depend on each other, nor on how a batch is cut into blocks, nor on ``threads``, by default as many as this
     process may use processors. Memory: the scores, and one block a thread.
@@ -30,7 +38,7 @@ def score_all(batch: PairBatch, metrics: Sequence[Metric], *, threads: int | Non
 
     # Rows do not depend on each other, so that blocks may end in any order.
     def score(rows: slice) -> None:
-        for name, found in _measure(batch.take(rows), kinds):
+        for name, found in _measure(batch.take(rows), kinds, failed):
             scores[name][rows] = found
 
     # A container may use fewer than the machine has.
@@ -45,14 +53,36 @@ def can_score(metric: Metric, batch: PairBatch) -> bool:
     return metric.need is None or given[metric.need] is not None
 
 
-def _measure(batch: PairBatch, kinds: dict[str, Metric]) -> Iterator[tuple[str, Floats]]:
+def _measure(batch: PairBatch, kinds: dict[str, Metric], failed: dict[str, str] | None) -> Iterator[tuple[str, Floats | float]]:
     alignment = align(batch)
     # Aligned once and cut for each depth: to align costs more than most measures do.
     by_depth: dict[int | None, Alignment] = {None: alignment}
     for name, metric in kinds.items():
         if metric.depth not in by_depth:
             by_depth[metric.depth] = alignment.cut(metric.depth or alignment.k)
-        yield name, metric.measure(by_depth[metric.depth])
+        found: Floats | float = np.nan
+        try:
+            found = found if failed and name in failed else _measure_one(metric, by_depth[metric.depth])
+        except MetricError as error:
+            why = f"{name} not measured: {error}"
+            if failed is None:
+                raise MetricError(why) from None
+            failed[name] = why
+        yield name, found
+
+
+def _measure_one(metric: Metric, alignment: Alignment) -> Floats:
+    """Scores of the pairs. MetricError where a plugin's metric gives none, or not one number a pair, in its range or NaN."""
+    if metric.guard is None:
+        return metric.measure(alignment)
+    own = copy.deepcopy(alignment)  # what a plugin writes there reaches no other metric
+    scores = metric.guard.call(lambda: np.array(metric.measure(own), dtype=np.float64), MEASURING_S)
+    is_odd, expected = np.isinf(scores) | (scores < metric.low) | (scores > metric.high), alignment.baseline_lengths.shape
+    if scores.shape != expected or is_odd.any():
+        odd = f"{scores[is_odd][0]:g}" if is_odd.any() else f"an array of shape {scores.shape}"
+        msg = f"gave {odd}, expected {expected[0]} numbers from {metric.low:g} to {metric.high:g}"
+        raise MetricError(msg)
+    return scores
 
 
 def _share_out(score: Callable[[slice], None], rows: Sequence[slice], threads: int) -> None:

@@ -53,6 +53,7 @@ class RunPart:
     worst: list[tuple[float, str, Evidence]]
     sampled: tuple[UserBatch, Scores]
     unmeasured: tuple[str, ...]
+    failed: Mapping[str, str]
     unlike: list[str | None]
 
 
@@ -74,7 +75,8 @@ class RunAccumulator:
         self.listed = ListedItems()
         self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
         self.input_hash = 0  # of who was asked and all lists, a sum over users
-        self.metrics: tuple[Metric, ...] = ()
+        self.failed: dict[str, str] = {}  # by name of a metric that failed for some users, why: nothing is to be told of it
+        self._metrics: tuple[Metric, ...] = ()
         # Of a reason what happened first, and the first users whom it kept from having a list.
         self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
         self._comparison = comparison
@@ -86,6 +88,7 @@ class RunAccumulator:
         self._gather = gather
         self._lists: list[KeptLists] = []
         self._worst: list[tuple[float, str, Evidence]] = []
+        self._led_by: Metric | None = None
         self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
@@ -98,12 +101,13 @@ class RunAccumulator:
             pairing = pair_users(batch, measuring.k)
         with self._stage("score"):
             metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
-            floor = score.measure_floor(batch, pairing, measuring.k, metrics)
-            by_metric, bounds = score.add_floor(score_all(pairing.batch, metrics), floor, metrics, measuring.k)
+            floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
+            own = score_all(pairing.batch, metrics, failed=self.failed)
+            by_metric, bounds = score.add_floor(own, floor, metrics, measuring.k)
         with self._stage("summarize"):
             rows = rows_of_segments(batch.panel, pairing.panel_rows)
             scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
-            self.metrics = tuple(dict.fromkeys((*self.metrics, *metrics)))
+            self._metrics = tuple(dict.fromkeys((*self._metrics, *metrics)))
             self.listed.add(pairing)
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
@@ -130,7 +134,7 @@ class RunAccumulator:
         self._summaries.compact()
         sampled, of_sampled = self._join_sampled()
         return RunPart(
-            metrics=tuple(map(str, self.metrics)),
+            metrics=tuple(map(str, self._metrics)),
             listed=self.listed,
             notes=self._notes,
             versions=self.versions,
@@ -143,12 +147,13 @@ class RunAccumulator:
             # What is known of items and users stands with whoever asked.
             sampled=(replace(sampled, weights=None, relevance=None), of_sampled),
             unmeasured=tuple(self._unmeasured),
+            failed=self.failed,
             unlike=self._unlike,
         )
 
     def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
         """Take what another one gathered of other users; the part is used up."""
-        self.metrics = tuple(dict.fromkeys((*self.metrics, *map(parse, part.metrics))))
+        self._metrics = tuple(dict.fromkeys((*self._metrics, *map(parse, part.metrics))))
         self.listed.merge(part.listed)
         for key, (note, failed) in part.notes.items():
             self._note(key, note, failed)
@@ -162,15 +167,21 @@ class RunAccumulator:
         users, scores = part.sampled
         self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
         self._unmeasured |= dict.fromkeys(part.unmeasured)
+        self.failed |= part.failed
         self._unlike += part.unlike
         self._gather(part.scores)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Those that were measured and did not fail."""
+        return tuple(metric for metric in self._metrics if str(metric) not in self.failed)
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Sentences about what could not be measured, or not of everybody."""
         # Ids are spelled alike where any batch has an item in both arms.
         unlike = self._unlike[0] if all(self._unlike) else None
-        return (*self._unmeasured, *filter(None, (unlike, self.listed.unweighted_note)))
+        return (*self._unmeasured, *self.failed.values(), *filter(None, (unlike, self.listed.unweighted_note)))
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
@@ -249,9 +260,12 @@ class RunAccumulator:
         return (*worst, *ordinary)
 
     def _keep_worst(self, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]) -> None:
-        metric = score.leading_metric(self._comparison, metrics)
+        metric = score.leading_metric(self._comparison, [each for each in metrics if str(each) not in self.failed])
         if metric is None:
             return
+        if self._led_by not in {None, metric}:
+            self._worst = []  # were chosen by a metric that has failed since
+        self._led_by = metric
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
         found = list(self._worst)

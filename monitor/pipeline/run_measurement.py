@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from monitor.arm_metrics import measure_arms, parse_arm_metric
+from monitor.errors import MetricError
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
@@ -20,7 +21,7 @@ from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles, pull_until_certain
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
-from monitor.pipeline.score import RunScores, draw_scores
+from monitor.pipeline.score import RunScores, draw_scores, without_failed
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -95,20 +96,25 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         gather = partial(_gather, gathered, comparison, keep, answers)
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
         _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms), watch, size)
+    gathered.failed = found.failed
     sample = found.sample()
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
         arm_scores = _measure_arms(measuring, sample, last)
     with watch.stage("explain"):
-        split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
+        split, why, unexplained = None, None, None
+        try:
+            split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
+        except MetricError as error:  # of one that a package brings
+            unexplained = f"not explained: {error}"
         why = why and replace(why, since=memory.former_slot if why.paired else None)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(arms.titles, slot, explained_items(why), seconds_left)
     measured = MeasuredRun(
         coverage=found.coverage,
-        summaries=found.summaries,
+        summaries=tuple(each for each in found.summaries if parse_derived(each.metric)[1] not in found.failed),
         scores=gathered if gathered.count else None,
-        evidence=found.evidence(sample),
+        evidence=tuple(replace(each, scores=without_failed(each.scores, found.failed)) for each in found.evidence(sample)),
         arm_scores=arm_scores,
         catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
         lists=found.lists,
@@ -119,7 +125,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         models=follow(memory.last_ok.models if memory.last_ok else None, found.versions, slot),
         input_hash=f"{found.input_hash % 2**64:016x}",
     )
-    left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
+    left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [unexplained, untitled]))
     return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)
 
 

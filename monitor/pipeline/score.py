@@ -1,6 +1,8 @@
 """From paired lists to scores, summaries and evidence, those of the noise floor too; and a run's scores, given by user."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from monitor.ports import ScoreSpool
 from monitor.sampling import kept_among
 from monitor.summaries import Bounds, SummaryAccumulator
 
+_T = TypeVar("_T")
 _NOT_KNOWN = {
     Need.SCORES: "neither arm gives scores",
     Need.ITEM_WEIGHTS: "the weights of items are not known",
@@ -80,7 +83,7 @@ def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], releva
     baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
     # All of them had been compared, so rows and segments stay as they were.
     pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
-    return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
+    return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics, failed={}))
 
 
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
@@ -104,7 +107,9 @@ def show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, po
     )
 
 
-def measure_floor(users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric]) -> dict[str, Floats]:
+def measure_floor(
+    users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric], failed: dict[str, str]
+) -> dict[str, Floats]:
     """Scores of the baseline and itself by metric, one a row of ``pairing``; NaN for a user without a second list.
 
     Left out are metrics that need relevance, those that need scores or weights which are not known of both, and all of them
@@ -118,7 +123,7 @@ def measure_floor(users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[
     rows[again.panel_rows] = np.arange(len(again.panel_rows))
     rows = rows[pairing.panel_rows]
     wanted = [metric for metric in metrics if can_score(metric, again.batch)]
-    found = score_all(again.batch, wanted) if wanted else {}
+    found = score_all(again.batch, wanted, failed=failed) if wanted else {}
     return {name: np.append(values, np.nan)[rows] for name, values in found.items()}  # row -1 is the NaN
 
 
@@ -141,6 +146,11 @@ def add_floor(
     return series, bounds
 
 
+def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict[str, _T]:
+    """What is known by metric or derived series, but of metrics that failed for any user."""
+    return {name: found for name, found in by_metric.items() if parse_derived(name)[1] not in failed}
+
+
 class RunScores:
     """The scores of a run, each user once. Iterating gives batches with the same metrics whose users ascend.
 
@@ -150,6 +160,7 @@ class RunScores:
 
     def __init__(self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS) -> None:
         self.count = 0
+        self.failed: Collection[str] = ()  # metrics that are left out of what is given
         self._open_spool = open_spool
         self._most = held_users
         self._held: list[Scores] = []
@@ -166,7 +177,8 @@ class RunScores:
             self._held = []
 
     def __iter__(self) -> Iterator[Scores]:
-        return self._spool.batches() if self._spool is not None else self._sorted()
+        given = self._spool.batches() if self._spool is not None else self._sorted()
+        return (replace(each, by_metric=without_failed(each.by_metric, self.failed)) for each in given)
 
     def _sorted(self) -> Iterator[Scores]:
         if not self._held:

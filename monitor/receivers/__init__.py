@@ -1,30 +1,38 @@
-"""Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`."""
+"""Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`.
 
-from collections.abc import Callable, Mapping, Sequence
+Installed packages bring others.
+"""
+
+from collections.abc import Sequence
 
 from monitor.options import OneOf, with_kinds
+from monitor.plugins import Registry
 from monitor.ports import Receiver
 from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions
-from monitor.receivers.fields import ReceiverEntry
+from monitor.receivers.fields import ReceiverEntry, ReceiverKind, read_kind
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
 # Every kind of receiver, by the key that stands for it in the configuration: its options, and what they open.
-RECEIVERS: Mapping[str, tuple[type[ReceiverEntry], Callable[..., Receiver]]] = {
-    "alertmanager": (AlertmanagerOptions, Alertmanager),
-    "pagerduty": (PagerDutyOptions, PagerDuty),
-    "slack": (SlackOptions, Slack),
-    "email": (EmailOptions, Email),
-    "apprise": (AppriseOptions, AppriseReceiver),
-    "webhook": (WebhookOptions, Webhook),
-}
+RECEIVERS = Registry(
+    "receivers",
+    {
+        "alertmanager": ReceiverKind(AlertmanagerOptions, Alertmanager),
+        "pagerduty": ReceiverKind(PagerDutyOptions, PagerDuty),
+        "slack": ReceiverKind(SlackOptions, Slack),
+        "email": ReceiverKind(EmailOptions, Email),
+        "apprise": ReceiverKind(AppriseOptions, AppriseReceiver),
+        "webhook": ReceiverKind(WebhookOptions, Webhook),
+    },
+    read_kind,
+)
 
 
-@with_kinds({kind: (options, None) for kind, (options, _) in RECEIVERS.items()})
+@with_kinds(RECEIVERS, lambda kinds: {name: (kind.options, None) for name, kind in kinds.items()})
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 

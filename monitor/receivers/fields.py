@@ -1,17 +1,24 @@
 """What options of receivers share: the base of every entry, URLs, header values, time-outs. Messages never echo a secret."""
 
-from collections.abc import Mapping
-from datetime import timedelta
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model.notifications import Treatment, Updates
-from monitor.options import ConfigPath, Duration, Options, check_headers, must, web_url_of
+from monitor.errors import ConfigError, DeliveryError
+from monitor.model.notifications import Message, Treatment, Updates
+from monitor.options import ConfigPath, Duration, OneOf, Options, check_headers, must, web_url_of
+from monitor.plugins import OPENING_S, Guard, PluginError
+from monitor.ports import Receiver
 
 # Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
 LONGEST_TIMEOUT = timedelta(seconds=30)
+GRACE_S = 1.0
+"""How much longer than its time-out a plugin may take."""
 
 
 _is_url = must(web_url_of, "not a URL: write http://host:port/path or https://host/path")
@@ -69,3 +76,31 @@ def repeated(every: timedelta | None, updates: Updates = Updates.NONE, *, shows_
     """The treatment of a receiver that gets the messages of incidents, and repetitions this often."""
     every_s = None if every is None else every.total_seconds()
     return Treatment(repeat_every_s=every_s, updates=updates, shows_pictures=shows_pictures)
+
+
+class ReceiverKind(NamedTuple):
+    """The options of a kind, and what opens it: ``opens(options, name, external_url=...)``, without I/O."""
+
+    options: type[ReceiverEntry]
+    opens: Callable[..., Receiver]
+
+
+def read_kind(found: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - whatever an entry point holds
+    """The kind of an installed package, kept from doing harm. PluginError for what is none."""
+    options: Any = getattr(found, "options", object)
+    if not (isinstance(found, ReceiverKind) and issubclass(options, ReceiverEntry)) or hasattr(OneOf, name):
+        msg = "must be a ReceiverKind, its options a ReceiverEntry, and its name no attribute of these"
+        raise PluginError(msg)
+
+    def open_guarded(entry: ReceiverEntry, name: str, *, external_url: str) -> Any:  # noqa: ANN401 - a Receiver
+        opening = Guard(who, ConfigError)
+        opened = opening.call(lambda: found.opens(entry, name, external_url=external_url), OPENING_S)
+        guard = Guard(f"{name}: {who}", DeliveryError, permanent=False, may_be_known=True)
+        timeout_s = entry.timeout.total_seconds() + GRACE_S
+
+        def send(message: Message, *, now: datetime) -> None:
+            guard.call(lambda: opened.send(message, now=now), timeout_s)
+
+        return SimpleNamespace(name=name, treatment=opening.run(lambda: replace(opened.treatment)), send=send)
+
+    return ReceiverKind(found.options, open_guarded)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from monitor.options import is_secret
+from monitor.options import OneOf, is_secret
 
 KeyPath = tuple[str | int, ...]
 
@@ -126,11 +127,15 @@ def models_in(annotation: object) -> Iterator[type[BaseModel]]:
 def keys_of(model: type[BaseModel]) -> list[str]:
     """Keys as they are written in the file, ``*_file`` ones for secrets included."""
     keys: list[str] = []
-    for name, field in model.model_fields.items():
+    for name, field in _fields(model):
         keys.append(field.alias or name)
         if is_secret(field.annotation):
             keys.append(f"{name}_file")
     return keys
+
+
+def _fields(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
+    return (model.with_installed() if issubclass(model, OneOf) else model).model_fields.items()
 
 
 def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
@@ -138,9 +143,7 @@ def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
     models: list[type[BaseModel]] = [model]
     for step in path:
         if isinstance(step, str):
-            fields: list[Any] = [
-                field for each in models for name, field in each.model_fields.items() if (field.alias or name) == step
-            ]
+            fields: list[Any] = [field for each in models for name, field in _fields(each) if (field.alias or name) == step]
             # A step that is no key is one of a mapping of options.
             models = [found for field in fields for found in models_in(field.annotation)] if fields else models
     return list(dict.fromkeys(key for each in models for key in keys_of(each)))

@@ -1,7 +1,8 @@
 """Where lists, users, weights and titles of items and relevance come from.
 
-A new kind of source is one module or folder with its `SourceKind`, and its line in `SOURCES`. Opening does no I/O, so a
-configuration can be checked by opening what it names; reading happens in `pull`, `users`, `weights`, `titles` and `relevance`.
+A new kind of source is one module or folder with its `SourceKind`, and its line in `SOURCES`; packages bring others. Opening
+does no I/O, so a configuration can be checked by opening what it names; reading happens in `pull`, `users`, `weights`, `titles`
+and `relevance`.
 """
 
 from __future__ import annotations
@@ -16,29 +17,33 @@ from pydantic import AfterValidator, Field
 
 from monitor.errors import ConfigError
 from monitor.model.comparison import SampleSize
-from monitor.options import NOT_IN_HASH, Duration, OneOf, Options, must, with_kinds
+from monitor.options import NOT_IN_HASH, Duration, Kinds, OneOf, Options, must, with_kinds
+from monitor.plugins import Registry
 from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, Source, UserSource
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
-from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.kinds import Reader, SourceKind, read_kind
 from monitor.sources.redis import REDIS
 from monitor.sources.spark import SPARK
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
 # Every kind of source, by the key that stands for it in the configuration.
-SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}
+SOURCES = Registry("sources", {"http": HTTP, "file": FILE, "sql": SQL, "redis": REDIS, "spark": SPARK}, read_kind)
 
 _T = TypeVar("_T", bound=OneOf)
 
 
-def _readers(role: str) -> dict[str, Reader]:
+def _readers(role: str, kinds: Mapping[str, SourceKind] = SOURCES) -> dict[str, Reader]:
     """Readers of those kinds that have the role, one of the fields of `SourceKind`."""
-    return {kind: reader for kind, source in SOURCES.items() if (reader := getattr(source, role)) is not None}
+    return {kind: reader for kind, source in kinds.items() if (reader := getattr(source, role)) is not None}
 
 
 def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:
-    return with_kinds({kind: (reader.options, reader.about) for kind, reader in _readers(role).items()})
+    def options(kinds: Mapping[str, SourceKind]) -> Kinds:
+        return {kind: (reader.options, reader.about) for kind, reader in _readers(role, kinds).items()}
+
+    return with_kinds(SOURCES, options)
 
 
 @_from_kinds("lists")
@@ -172,7 +177,7 @@ def joined_problem(lists: Mapping[tuple[str, ...], SourceOptions], users: UsersO
 
 
 def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port that the role has
-    return _readers(role)[options.kind].open(options.given)
+    return getattr(SOURCES[options.kind], role).open(options.given)
 
 
 # ConfigError of any of them when a driver is not installed.
@@ -185,7 +190,7 @@ open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(_open, "
 def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
     """Open the source of users. ConfigError when it is every user of a baseline that cannot list them."""
     kind, given = _users_of(options, baseline)
-    opened: UserSource = _readers("users")[kind].open(given)
+    opened: UserSource = _readers("users", {kind: SOURCES[kind]})[kind].open(given)
     return opened
 
 

@@ -2,10 +2,16 @@
 
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
-from monitor.options import Options
+from monitor.errors import ConfigError, SourceError
+from monitor.options import OneOf, Options
+from monitor.plugins import OPENING_S, Guard, PluginError
+
+_CHECK = "monitor.sources.list_collector:check_answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,22 +19,32 @@ class Reader:
     """How a kind reads one thing: the options, the class that takes them, and the line about it in the reference.
 
     ``reads`` is written ``package.module:Class`` and imported when it is opened: reading a configuration loads no vendor.
+    ``plugin`` is how errors call the plugin that it belongs to.
     """
 
     options: type[Options]
     reads: str
     about: str
+    plugin: str | None = None
 
     def open(self, options: Options) -> Any:  # noqa: ANN401 - whatever port the class has
         """An instance of the class. No I/O; ConfigError when a driver is not installed."""
-        return pkgutil.resolve_name(self.reads)(options)
+        if self.plugin is None:
+            return pkgutil.resolve_name(self.reads)(options)
+        opened = Guard(self.plugin, ConfigError).call(lambda: pkgutil.resolve_name(self.reads)(options), OPENING_S)
+        check, guard = pkgutil.resolve_name(_CHECK), Guard(self.plugin, SourceError, permanent=False)
+
+        def ask(method: str, *asked: object) -> Any:  # noqa: ANN401 - as the port says
+            return guard.run(lambda: check(method, getattr(opened, method)(*asked), *asked))
+
+        return SimpleNamespace(**{each: partial(ask, each) for each in ("pull", "users", "weights", "titles", "relevance")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
     """What one kind of source can read, None for what it cannot.
 
-    ``is_live`` is whether another answer may come when a slot is asked for again, since the options do not name the slot.
+    ``is_live`` is whether another answer may come when a slot is asked for again, which is so unless the kind says otherwise.
     ``all_users`` makes options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where
     they cannot.
     ``joined``, written as in `Reader`, opens all lists at once from their options by name (``baseline``, ``candidate``, and
@@ -38,7 +54,7 @@ class SourceKind:
     """
 
     lists: Reader
-    is_live: Callable[[Any], bool]
+    is_live: Callable[[Any], bool] = lambda _: True
     all_users: Callable[[Any], Options] | None = None
     joined: str | None = None
     is_pulled: bool = True
@@ -46,3 +62,22 @@ class SourceKind:
     item_weights: Reader | None = None
     item_titles: Reader | None = None
     relevance: Reader | None = None
+
+
+def read_kind(found: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - whatever an entry point holds
+    """The kind of an installed package, kept from doing harm. PluginError for what is none."""
+    if not isinstance(found, SourceKind) or found.joined or not found.is_pulled or hasattr(OneOf, name):
+        msg = "must be a SourceKind whose lists are pulled, and its name no attribute of Options"
+        raise PluginError(msg)
+    readers = {each.name: reader for each in fields(found) if isinstance(reader := getattr(found, each.name), Reader)}
+    if not all(issubclass(each.options, Options) for each in readers.values()):
+        msg = "its options must be classes derived from Options"
+        raise PluginError(msg)
+    guard, every = Guard(who, ConfigError), found.all_users
+    guarded: Any = {role: replace(each, plugin=who) for role, each in readers.items()}
+    return replace(
+        found,
+        is_live=lambda options: guard.run(lambda: bool(found.is_live(options))),
+        all_users=every and (lambda options: guard.run(lambda: every(options))),
+        **guarded,
+    )

@@ -37,7 +37,7 @@ def send_test(
 
     ConfigError when there is none of that name, or none at all.
     """
-    start, end = _test_messages(clock)
+    start, end = compose_test(clock)
     reached: list[Receiver] = []
     for receiver in _select_receivers(settings, name):
         reply = _send(receiver, start, clock)
@@ -67,7 +67,8 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
     return ReceiverReply(receiver=receiver.name, status=message.status)
 
 
-def _test_messages(clock: Clock) -> tuple[Message, Message]:
+def compose_test(clock: Clock) -> tuple[Message, Message]:
+    """The firing that says it is a test, and its end."""
     now = clock.now()
     # An incident that there never was before and never will be again.
     key = hashlib.sha256(f"test\n{format_instant(now)}\n{clock.monotonic()}".encode()).hexdigest()[:32]

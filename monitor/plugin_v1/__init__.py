@@ -1,0 +1,25 @@
+"""Version 1 of the port: what a package may import that brings sources, metrics or receivers, and nothing else of `monitor`.
+
+The version stands in the name, so that by its imports a plugin says for which one it was written. README.md tells how.
+"""
+
+from monitor.errors import DeliveryError, SourceError
+from monitor.kernels import Alignment
+from monitor.metrics.metric import Correlation, Distance, Metric, Need, Similarity
+from monitor.model.notifications import Message, Treatment, Updates
+from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.runs import PullRequest
+from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
+from monitor.receivers.fields import ReceiverEntry, ReceiverKind
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
+from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.list_collector import ListCollector
+from monitor.sources.tables import MissingTableError, Table
+
+__all__ = [
+    "NOT_IN_HASH", "Alignment", "ConfigPath", "Correlation", "CoverageReason", "DeliveryError", "Distance", "Duration",
+    "ListCollector", "Message", "Metric", "MissingTableError", "Need", "Options", "Pull", "PullRequest", "Reader",
+    "ReceiverEntry", "ReceiverKind", "Similarity", "SourceError", "SourceKind", "Table", "Treatment", "Updates", "content_of",
+    "plain_text",
+]  # fmt: skip

@@ -1,0 +1,136 @@
+"""Plugins: what installed packages bring by entry points. Looked for where a name is not built in, so that nobody else waits.
+
+What a plugin imports is `monitor.plugin_v1`; what an entry point of a group holds stands with its family.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, NoReturn, TypeVar
+
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.errors import ConfigError, MetricError, MonitorError
+
+T = TypeVar("T")
+OPENING_S = 10.0
+"""How long a plugin may take to be opened, which is no I/O."""
+_LONGEST = 300
+_REGISTRIES: list["Registry[Any]"] = []
+
+
+class PluginError(MetricError, ConfigError, ValueError):
+    """A plugin cannot be used: which, why, and what to do. Whoever reads a setting or a metric's name expects one of these."""
+
+
+class Registry(dict[str, T]):
+    """What is built in, by name; another name is looked for among the entry points of installed packages.
+
+    Iterating gives what is built in. ``read`` makes of what an entry point holds, its name and how errors call it what stands
+    here; PluginError where it cannot.
+    """
+
+    def __init__(self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]) -> None:
+        super().__init__(built_in)
+        self._group, self._read = f"rankwatch.{family}", read
+        self._found: dict[str, T | PluginError] = {}
+        _REGISTRIES.append(self)
+
+    def __missing__(self, name: str) -> T:
+        return self.installed(name)[name]
+
+    def installed(self, name: str | None = None) -> dict[str, T]:
+        """What a package brings of that name, empty where none does; or all that can be used.
+
+        PluginError where what is named cannot be used.
+        """
+        offered = _entry_points(self._group)
+        for each in sorted(offered.names) if name is None else {name} & offered.names:
+            if each not in self._found:
+                self._found[each] = self._load(each, tuple(offered.select(name=each)))
+        if isinstance(problem := self._found.get(name or ""), PluginError):
+            raise problem
+        usable = ((each, found) for each, found in self._found.items() if not isinstance(found, PluginError))
+        return {each: found for each, found in usable if name in (None, each)}
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with what cannot be used."""
+        self.installed()
+        return (str(found) for found in self._found.values() if isinstance(found, PluginError))
+
+    def _load(self, name: str, entries: tuple[Any, ...]) -> T | PluginError:
+        told = (f"{each.dist.name} {each.dist.version} ({name} = {each.value} in {self._group})" for each in entries)
+        who = f"plugin of package {' and of '.join(told)}"
+        if name in self or len(entries) > 1:
+            taken = "by what is built in, which counts" if name in self else "twice"
+            return PluginError(f"{who}: the name is taken {taken}: uninstall a package, or ask its author for another name")
+        try:
+            return self._read(entries[0].load(), name, who)
+        except PluginError as error:
+            return PluginError(f"{who}: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stranger's module does when it is imported
+            return PluginError(f"{who}: {_why_not_imported(error)}")
+
+
+def plugin_problems() -> Iterator[str]:
+    """What is wrong with plugins that cannot be used, of all registries that are loaded."""
+    return (problem for registry in _REGISTRIES for problem in registry.problems())
+
+
+@cache
+def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a while to import
+    # Once a process: it takes as long as reading a configuration.
+    return import_module("importlib.metadata").entry_points(group=group)
+
+
+def _why_not_imported(error: BaseException) -> str:
+    if wanted := re.match(r"monitor\.plugin_v(\d+)", getattr(error, "name", None) or ""):
+        return f"was written for version {wanted[1]} of the port, and this rankwatch has version 1: install versions that fit"
+    return f"cannot be imported ({one_line(f'{type(error).__name__}: {error}')}): install what it lacks, or uninstall it"
+
+
+def one_line(text: str) -> str:
+    """The text on one line of bounded length."""
+    return " ".join(text[: 10 * _LONGEST].split())[:_LONGEST]
+
+
+class Guard:
+    """Calls one plugin. What it raises of this kind is cut to one line; anything else becomes one, with these fields.
+
+    Of anything else no text is shown, which may hold secrets. What hangs costs ``most`` threads.
+    """
+
+    def __init__(self, who: str, kind: type[MonitorError], most: int = 4, **fields: Any) -> None:  # noqa: ANN401 - of its errors
+        self._who, self._kind, self._fields = who, kind, fields
+        self._free = threading.Semaphore(most)
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do it in this thread, for which somebody else waits."""
+        if not self._free.acquire(blocking=False):
+            self._fail("has not come back from earlier calls")
+        try:
+            return work()
+        except KeyboardInterrupt:
+            raise
+        except self._kind as error:
+            error.args = (one_line(str(error)),)
+            raise
+        except BaseException as error:  # noqa: BLE001 - sys.exit and the like are no end of ours
+            place = extract_tb(error.__traceback__)[-1]
+            self._fail(f"failed with {type(error).__name__} in line {place.lineno} of {Path(place.filename).name}")
+        finally:
+            self._free.release()
+
+    def call(self, work: Callable[[], T], timeout_s: float) -> T:
+        """Do it in a thread of its own, and wait for so long."""
+        try:
+            return BackgroundCall(partial(self.run, work), name="plugin").wait(Deadline.after(timeout_s))
+        except OverdueError:
+            self._fail(f"did not come back within {timeout_s:g} s")
+
+    def _fail(self, what: str) -> NoReturn:
+        told = f"{self._who} {what}"
+        raise self._kind(told, **self._fields) from None
