@@ -336,10 +336,10 @@ class OneOf(Options):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Say in the schema too that exactly one is given, of all that are installed."""
-        if (full := cls.with_installed()) is not cls:
-            return handler(full.__pydantic_core_schema__)
-        schema = super().__get_pydantic_json_schema__(core_schema, handler)
-        return {**schema, "oneOf": [{"required": [name]} for name in cls.choices()]}
+        schema, kinds = super().__get_pydantic_json_schema__(core_schema, handler), cls.installed(None)
+        for name, (options, about) in kinds.items():
+            schema["properties"][name] = {**handler(options.__pydantic_core_schema__), "description": about}
+        return {**schema, "oneOf": [{"required": [name]} for name in (*cls.choices(), *kinds)]}
 
 
 def with_kinds(

@@ -3,6 +3,7 @@
 What a plugin imports is `monitor.plugin_v1`; what an entry point of a group holds stands with its family.
 """
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ T = TypeVar("T")
 OPENING_S = 10.0
 """How long a plugin may take to be opened, which is no I/O."""
 _LONGEST = 300
-_REGISTRIES: list["Registry[Any]"] = []
+_MOST = 2 * (os.cpu_count() or 1) + 2  # calls of one plugin at once: metrics are called by each processor
 
 
 class PluginError(MetricError, ConfigError, ValueError):
@@ -37,7 +38,6 @@ class Registry(dict[str, T]):
         super().__init__(built_in)
         self._group, self._read = f"rankwatch.{family}", read
         self._found: dict[str, T | PluginError] = {}
-        _REGISTRIES.append(self)
 
     def __missing__(self, name: str) -> T:
         return self.installed(name)[name]
@@ -75,11 +75,6 @@ class Registry(dict[str, T]):
             return PluginError(f"{who}: {_why_not_imported(error)}")
 
 
-def plugin_problems() -> Iterator[str]:
-    """What is wrong with plugins that cannot be used, of all registries that are loaded."""
-    return (problem for registry in _REGISTRIES for problem in registry.problems())
-
-
 @cache
 def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a while to import
     # Once a process: it takes as long as reading a configuration.
@@ -89,23 +84,22 @@ def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a
 def _why_not_imported(error: BaseException) -> str:
     if wanted := re.match(r"monitor\.plugin_v(\d+)", getattr(error, "name", None) or ""):
         return f"was written for version {wanted[1]} of the port, and this rankwatch has version 1: install versions that fit"
-    return f"cannot be imported ({one_line(f'{type(error).__name__}: {error}')}): install what it lacks, or uninstall it"
+    return f"cannot be imported ({_one_line(f'{type(error).__name__}: {error}')}): install what it lacks, or uninstall it"
 
 
-def one_line(text: str) -> str:
-    """The text on one line of bounded length."""
+def _one_line(text: str) -> str:
     return " ".join(text[: 10 * _LONGEST].split())[:_LONGEST]
 
 
 class Guard:
     """Calls one plugin. What it raises of this kind is cut to one line; anything else becomes one, with these fields.
 
-    Of anything else no text is shown, which may hold secrets. What hangs costs ``most`` threads.
+    Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and no more.
     """
 
-    def __init__(self, who: str, kind: type[MonitorError], most: int = 4, **fields: Any) -> None:  # noqa: ANN401 - of its errors
+    def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
         self._who, self._kind, self._fields = who, kind, fields
-        self._free = threading.Semaphore(most)
+        self._free = threading.Semaphore(_MOST)
 
     def run(self, work: Callable[[], T]) -> T:
         """Do it in this thread, for which somebody else waits."""
@@ -116,7 +110,7 @@ class Guard:
         except KeyboardInterrupt:
             raise
         except self._kind as error:
-            error.args = (one_line(str(error)),)
+            error.args = (_one_line(str(error)),)
             raise
         except BaseException as error:  # noqa: BLE001 - sys.exit and the like are no end of ours
             place = extract_tb(error.__traceback__)[-1]

@@ -24,10 +24,13 @@ app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True
 @app.command("schema")
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
+    from monitor.receivers import RECEIVERS
     from monitor.settings.json_schema import json_schema
+    from monitor.sources import SOURCES
 
     output.print_line(json.dumps(json_schema(), indent=2))
-    output.report_plugins()
+    for problem in (*SOURCES.problems(), *RECEIVERS.problems()):
+        output.print_error(problem)
 
 
 def init(
@@ -66,16 +69,20 @@ def check_config(
     Checks the web configuration file too, asks both arms for the users, and shows their lists side by side. Exit 3 when an arm
     could not be read or when no list could be compared.
     """
+    from monitor.metrics import METRICS
+    from monitor.receivers import RECEIVERS
     from monitor.service.analysis.preview import preview_users
     from monitor.service.clock import SystemClock
     from monitor.service.composition import wire
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
+    from monitor.sources import SOURCES
     from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
     output.log_errors_only()
-    output.report_plugins()
+    for problem in (*SOURCES.problems(), *RECEIVERS.problems(), *METRICS.problems()):
+        output.print_error(problem)
     settings = load_settings(config)
     open_access(settings.access, name=settings.web_config_file)  # an error where certificates cannot be used
     ending = {told for options in (settings, settings.access) for told in _ends_of(options, SystemClock().now())}

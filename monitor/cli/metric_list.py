@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import cell, pick, print_json, print_line, print_table, report_plugins
+from monitor.cli.output import cell, pick, print_error, print_json, print_line, print_table
 from monitor.cli.parameters import AsJson
 from monitor.errors import MetricError
 
@@ -44,7 +44,8 @@ def metrics(
         return
     pairwise = [_describe(kind()) for kind in {**METRICS, **METRICS.installed()}.values()]
     arm_wide = [_describe_arm(metric) for metric in ARM_METRICS.values()]
-    report_plugins()
+    for problem in METRICS.problems():
+        print_error(problem)
     if as_json:
         print_json(*pairwise, *arm_wide)
         return

@@ -58,14 +58,6 @@ def print_error(text: str) -> None:
     typer.echo(f"rankwatch: {escape_controls(text)}", err=True)
 
 
-def report_plugins() -> None:
-    """Print what is wrong with installed plugins that cannot be used."""
-    from monitor.plugins import plugin_problems
-
-    for problem in plugin_problems():
-        print_error(problem)
-
-
 def report_unwritten(error: OSError) -> None:
     """Print what could not be written, unless whoever read the output has gone, as ``head`` does."""
     if isinstance(error, BrokenPipeError) and error.filename is None:

@@ -4,7 +4,6 @@ What computes it lives in `monitor.kernels`.
 """
 
 import math
-import os
 import re
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
@@ -188,7 +187,7 @@ def read_kind(found: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 
         raise PluginError(msg)
     # Its range is all that is asked: what else it could say is nothing that a run can go on without.
     found.bounds, found.expected_by_chance = Metric.bounds, Metric.expected_by_chance
-    found.guard = Guard(who, MetricError, most=2 * (os.cpu_count() or 1))
+    found.guard = Guard(who, MetricError)
     kind: type[Metric] = found
     return kind
 

@@ -76,7 +76,7 @@ class RunAccumulator:
         self.versions: dict[Arm, dict[str, int]] = {arm: {} for arm in Arm}
         self.input_hash = 0  # of who was asked and all lists, a sum over users
         self.failed: dict[str, str] = {}  # by name of a metric that failed for some users, why: nothing is to be told of it
-        self._metrics: tuple[Metric, ...] = ()
+        self._measured: dict[Metric, None] = {}
         # Of a reason what happened first, and the first users whom it kept from having a list.
         self._notes: dict[tuple[Arm, CoverageReason], tuple[str, list[str]]] = {}
         self._comparison = comparison
@@ -88,7 +88,6 @@ class RunAccumulator:
         self._gather = gather
         self._lists: list[KeptLists] = []
         self._worst: list[tuple[float, str, Evidence]] = []
-        self._led_by: Metric | None = None
         self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
@@ -107,13 +106,13 @@ class RunAccumulator:
         with self._stage("summarize"):
             rows = rows_of_segments(batch.panel, pairing.panel_rows)
             scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
-            self._metrics = tuple(dict.fromkeys((*self._metrics, *metrics)))
+            self._measured |= dict.fromkeys(metrics)
             self.listed.add(pairing)
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
             self._unmeasured |= dict.fromkeys(unmeasured)
             self._unlike.append(pairing.unlike_ids)
-            self._keep_worst(pairing, scores, metrics)
+            self._keep_worst(pairing, scores, [metric for metric in metrics if str(metric) not in self.failed])
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
                 for reason, note in pull.notes.items():
                     self._note((arm, reason), note, [user for user, why in pull.failures.items() if why is reason])
@@ -134,7 +133,7 @@ class RunAccumulator:
         self._summaries.compact()
         sampled, of_sampled = self._join_sampled()
         return RunPart(
-            metrics=tuple(map(str, self._metrics)),
+            metrics=tuple(map(str, self._measured)),
             listed=self.listed,
             notes=self._notes,
             versions=self.versions,
@@ -153,7 +152,8 @@ class RunAccumulator:
 
     def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
         """Take what another one gathered of other users; the part is used up."""
-        self._metrics = tuple(dict.fromkeys((*self._metrics, *map(parse, part.metrics))))
+        self._measured |= dict.fromkeys(map(parse, part.metrics))
+        self.failed |= part.failed
         self.listed.merge(part.listed)
         for key, (note, failed) in part.notes.items():
             self._note(key, note, failed)
@@ -167,14 +167,13 @@ class RunAccumulator:
         users, scores = part.sampled
         self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
         self._unmeasured |= dict.fromkeys(part.unmeasured)
-        self.failed |= part.failed
         self._unlike += part.unlike
         self._gather(part.scores)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Those that were measured and did not fail."""
-        return tuple(metric for metric in self._metrics if str(metric) not in self.failed)
+        return tuple(metric for metric in self._measured if str(metric) not in self.failed)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -260,12 +259,9 @@ class RunAccumulator:
         return (*worst, *ordinary)
 
     def _keep_worst(self, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]) -> None:
-        metric = score.leading_metric(self._comparison, [each for each in metrics if str(each) not in self.failed])
+        metric = score.leading_metric(self._comparison, metrics)
         if metric is None:
             return
-        if self._led_by not in {None, metric}:
-            self._worst = []  # were chosen by a metric that has failed since
-        self._led_by = metric
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
         found = list(self._worst)

@@ -7,10 +7,10 @@ from monitor.errors import DeliveryError, SourceError
 from monitor.kernels import Alignment
 from monitor.metrics.metric import Correlation, Distance, Metric, Need, Similarity
 from monitor.model.notifications import Message, Treatment, Updates
-from monitor.model.rankings import CoverageReason, Pull
+from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
-from monitor.receivers.fields import ReceiverEntry, ReceiverKind
+from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.sources.kinds import Reader, SourceKind
@@ -19,7 +19,7 @@ from monitor.sources.tables import MissingTableError, Table
 
 __all__ = [
     "NOT_IN_HASH", "Alignment", "ConfigPath", "Correlation", "CoverageReason", "DeliveryError", "Distance", "Duration",
-    "ListCollector", "Message", "Metric", "MissingTableError", "Need", "Options", "Pull", "PullRequest", "Reader",
-    "ReceiverEntry", "ReceiverKind", "Similarity", "SourceError", "SourceKind", "Table", "Treatment", "Updates", "content_of",
+    "ListCollector", "Message", "Metric", "MissingTableError", "Need", "Options", "PullRequest", "Reader",
+    "ReceiverEntry", "Similarity", "SourceError", "SourceKind", "Table", "Treatment", "Updates", "content_of",
     "plain_text",
 ]  # fmt: skip

@@ -1,9 +1,6 @@
-"""Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`.
+"""Receivers of notifications: one module for each vendor, its options beside its code, and its line in `RECEIVERS`."""
 
-Installed packages bring others.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from monitor.options import OneOf, with_kinds
 from monitor.plugins import Registry
@@ -18,21 +15,18 @@ from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
 # Every kind of receiver, by the key that stands for it in the configuration: its options, and what they open.
-RECEIVERS = Registry(
-    "receivers",
-    {
-        "alertmanager": ReceiverKind(AlertmanagerOptions, Alertmanager),
-        "pagerduty": ReceiverKind(PagerDutyOptions, PagerDuty),
-        "slack": ReceiverKind(SlackOptions, Slack),
-        "email": ReceiverKind(EmailOptions, Email),
-        "apprise": ReceiverKind(AppriseOptions, AppriseReceiver),
-        "webhook": ReceiverKind(WebhookOptions, Webhook),
-    },
-    read_kind,
-)
+BUILT_IN: Mapping[str, ReceiverKind] = {
+    "alertmanager": (AlertmanagerOptions, Alertmanager),
+    "pagerduty": (PagerDutyOptions, PagerDuty),
+    "slack": (SlackOptions, Slack),
+    "email": (EmailOptions, Email),
+    "apprise": (AppriseOptions, AppriseReceiver),
+    "webhook": (WebhookOptions, Webhook),
+}
+RECEIVERS = Registry("receivers", BUILT_IN, read_kind)
 
 
-@with_kinds(RECEIVERS, lambda kinds: {name: (kind.options, None) for name, kind in kinds.items()})
+@with_kinds(RECEIVERS, lambda kinds: {name: (options, None) for name, (options, _) in kinds.items()})
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 

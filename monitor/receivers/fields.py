@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import SimpleNamespace
-from typing import Annotated, Any, NamedTuple
+from functools import partial
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
@@ -78,29 +78,30 @@ def repeated(every: timedelta | None, updates: Updates = Updates.NONE, *, shows_
     return Treatment(repeat_every_s=every_s, updates=updates, shows_pictures=shows_pictures)
 
 
-class ReceiverKind(NamedTuple):
-    """The options of a kind, and what opens it: ``opens(options, name, external_url=...)``, without I/O."""
-
-    options: type[ReceiverEntry]
-    opens: Callable[..., Receiver]
+ReceiverKind = tuple[type[ReceiverEntry], Callable[..., Receiver]]
+"""The options of a kind, and what opens it: ``opens(options, name, external_url=...)``, without I/O."""
 
 
 def read_kind(found: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - whatever an entry point holds
     """The kind of an installed package, kept from doing harm. PluginError for what is none."""
-    options: Any = getattr(found, "options", object)
-    if not (isinstance(found, ReceiverKind) and issubclass(options, ReceiverEntry)) or hasattr(OneOf, name):
-        msg = "must be a ReceiverKind, its options a ReceiverEntry, and its name no attribute of these"
+    if not isinstance(found, tuple) or not issubclass(found[0], ReceiverEntry) or hasattr(OneOf, name):
+        msg = "must be a pair of a ReceiverEntry and what opens its receiver, and its name no attribute of Options"
         raise PluginError(msg)
+    return found[0], partial(_PluginReceiver, who, found[1])
 
-    def open_guarded(entry: ReceiverEntry, name: str, *, external_url: str) -> Any:  # noqa: ANN401 - a Receiver
-        opening = Guard(who, ConfigError)
-        opened = opening.call(lambda: found.opens(entry, name, external_url=external_url), OPENING_S)
-        guard = Guard(f"{name}: {who}", DeliveryError, permanent=False, may_be_known=True)
-        timeout_s = entry.timeout.total_seconds() + GRACE_S
 
-        def send(message: Message, *, now: datetime) -> None:
-            guard.call(lambda: opened.send(message, now=now), timeout_s)
+class _PluginReceiver:
+    """Hands messages on to a plugin. Port: Receiver. What goes wrong may pass, and the message may have arrived."""
 
-        return SimpleNamespace(name=name, treatment=opening.run(lambda: replace(opened.treatment)), send=send)
+    def __init__(self, who: str, opens: Callable[..., Any], entry: ReceiverEntry, name: str, *, external_url: str) -> None:
+        opening, self._guard = (
+            Guard(who, ConfigError),
+            Guard(f"{name}: {who}", DeliveryError, permanent=False, may_be_known=True),
+        )
+        self._opened = opening.call(lambda: opens(entry, name, external_url=external_url), OPENING_S)
+        self.name, self.treatment = name, opening.run(lambda: replace(self._opened.treatment))
+        self._timeout_s = entry.timeout.total_seconds() + GRACE_S
 
-    return ReceiverKind(found.options, open_guarded)
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Deliver this message. DeliveryError when it was not accepted."""
+        self._guard.call(lambda: self._opened.send(message, now=now), self._timeout_s)

@@ -3,15 +3,11 @@
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
-from monitor.errors import ConfigError, SourceError
+from monitor.errors import ConfigError
 from monitor.options import OneOf, Options
 from monitor.plugins import OPENING_S, Guard, PluginError
-
-_CHECK = "monitor.sources.list_collector:check_answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +28,7 @@ class Reader:
         if self.plugin is None:
             return pkgutil.resolve_name(self.reads)(options)
         opened = Guard(self.plugin, ConfigError).call(lambda: pkgutil.resolve_name(self.reads)(options), OPENING_S)
-        check, guard = pkgutil.resolve_name(_CHECK), Guard(self.plugin, SourceError, permanent=False)
-
-        def ask(method: str, *asked: object) -> Any:  # noqa: ANN401 - as the port says
-            return guard.run(lambda: check(method, getattr(opened, method)(*asked), *asked))
-
-        return SimpleNamespace(**{each: partial(ask, each) for each in ("pull", "users", "weights", "titles", "relevance")})
+        return pkgutil.resolve_name("monitor.sources.plugin_answers:PluginAnswers")(opened, self.plugin, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +61,8 @@ def read_kind(found: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - 
         msg = "must be a SourceKind whose lists are pulled, and its name no attribute of Options"
         raise PluginError(msg)
     readers = {each.name: reader for each in fields(found) if isinstance(reader := getattr(found, each.name), Reader)}
-    if not all(issubclass(each.options, Options) for each in readers.values()):
-        msg = "its options must be classes derived from Options"
-        raise PluginError(msg)
+    guarded: Any = {role: replace(reader, plugin=who) for role, reader in readers.items()}
     guard, every = Guard(who, ConfigError), found.all_users
-    guarded: Any = {role: replace(each, plugin=who) for role, each in readers.items()}
     return replace(
         found,
         is_live=lambda options: guard.run(lambda: bool(found.is_live(options))),

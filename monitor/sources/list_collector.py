@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import isfinite
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
-from monitor.errors import SourceError
 from monitor.model.model_versions import count_versions
-from monitor.model.rankings import CoverageReason, ItemWeights, Pull, RankingTable, RelevanceTable, UserTable
-from monitor.model.runs import PullRequest
-from monitor.plugins import one_line
-from monitor.sources.columns import item_ids, number_list, on_one_line
+from monitor.model.rankings import CoverageReason, Pull, RankingTable
+from monitor.sources.columns import item_ids, number_list
 from monitor.sources.id_forms import Forms, speller
 
 try:
     from pydantic_core import from_json as _read_json
 except ImportError:  # on Spark's executors
     _read_json = json.loads  # type: ignore[assignment]  # called with a text or bytes alone
-
-_ANSWERS: Mapping[str, Any] = {
-    "pull": Pull, "users": UserTable, "weights": ItemWeights, "titles": Mapping, "relevance": RelevanceTable | None
-}  # fmt: skip
-MOST_ITEMS = 10_000
-"""Items of the longest list of a plugin that is cut to k: a longer one is an accident."""
 
 
 def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
@@ -140,45 +129,6 @@ class ListCollector:
         if isinstance(self._items, array):
             return np.array(self._items, dtype=np.int64)
         return pd.array(self._items, dtype="str")
-
-
-def check_answer(method: str, found: Any, *asked: Any) -> Any:  # noqa: ANN401 - of all ports of sources
-    """What a plugin answered, as far as it can be used. SourceError where it is no answer at all."""
-    if not isinstance(found, _ANSWERS[method]):
-        msg = f"{method} of a plugin gave {type(found).__name__}, which is no answer to it"
-        raise SourceError(msg)
-    return _check_pull(found, asked[0]) if isinstance(found, Pull) else found
-
-
-def _check_pull(pull: Pull, request: PullRequest) -> Pull:
-    """The first k items of each list of those asked; who has no proper one has a reason.
-
-    Where lists came for others, those asked who have none are ``wrong_user``.
-    """
-    offsets = pull.rankings.offsets.tolist()
-    if offsets != sorted(offsets) or offsets[:1] + offsets[-1:] != [0, len(pull.rankings.items)]:
-        msg = "offsets of a plugin's lists do not fit: make them with ListCollector"
-        raise SourceError(msg)
-    table, asked = pull.rankings, set(request.users)
-    lists, strangers = ListCollector(request.k, has_scores=table.scores is not None), list[str]()
-    for user, start, end in zip(table.users, offsets[:-1], offsets[1:], strict=True):
-        scores = None if table.scores is None else table.scores[start:end].tolist()
-        if user not in asked:
-            strangers.append(on_one_line(str(user)))
-        elif end - start > MOST_ITEMS:
-            lists.fail(user, CoverageReason.TOO_LARGE, f"a list has more than {MOST_ITEMS:,} items")
-        elif scores is not None and not all(map(isfinite, scores)):
-            lists.fail(user, CoverageReason.MALFORMED, "a score is no finite number")
-        else:
-            lists.add(user, table.items[start:end].tolist(), scores)
-    for user in asked & pull.failures.keys():
-        why = CoverageReason(pull.failures[user])
-        lists.fail(user, why, one_line(str(pull.notes.get(why, why))))
-    for user in asked.difference(table.users, pull.failures) if strangers else ():
-        told = f"{len(strangers):,} were answered who were not asked, such as {strangers[0]}"
-        lists.fail(user, CoverageReason.WRONG_USER, told)
-    count_versions(lists.versions, pull.versions.items())
-    return lists.pull()
 
 
 def from_json(cell: object) -> object:

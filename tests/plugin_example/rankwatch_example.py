@@ -18,11 +18,9 @@ from monitor.plugin_v1 import (
     ListCollector,
     Message,
     Options,
-    Pull,
     PullRequest,
     Reader,
     ReceiverEntry,
-    ReceiverKind,
     Similarity,
     SourceError,
     SourceKind,
@@ -39,24 +37,22 @@ class ShelfOptions(Options):
 
 
 class Shelf:
-    """Lists in a folder. Port: Source."""
+    """Lists in a folder."""
 
     def __init__(self, options: ShelfOptions) -> None:
         self._folder = Path(options.folder)
 
-    def pull(self, request: PullRequest) -> Pull:
-        ends_at = time.monotonic() + request.timeout_s
+    def collect(self, request: PullRequest, lists: ListCollector) -> None:
         if not self._folder.is_dir():
             msg = f"{self._folder} is no folder: has the job run that writes the lists?"
             raise SourceError(msg, permanent=False)
-        lists = ListCollector(request.k)
+        ends_at = time.monotonic() + request.timeout_s
         for user in request.users:
             file = self._folder / f"{quote(user, safe='')}.json"
             if time.monotonic() > ends_at:
                 lists.fail(user, CoverageReason.TIMEOUT, "was not looked for: the run's deadline had passed")
             elif file.exists():
                 lists.add(user, json.loads(file.read_text()))
-        return lists.pull()
 
 
 SHELF = SourceKind(lists=Reader(ShelfOptions, "rankwatch_example:Shelf", "Lists in a folder, a file a user."))
@@ -81,7 +77,7 @@ class LogbookOptions(ReceiverEntry):
 
 
 class Logbook:
-    """Writes messages into a file. Port: Receiver."""
+    """Writes messages into a file."""
 
     treatment = Treatment()
 
@@ -98,4 +94,4 @@ class Logbook:
             raise DeliveryError(msg, permanent=False) from None
 
 
-LOGBOOK = ReceiverKind(LogbookOptions, Logbook)
+LOGBOOK = (LogbookOptions, Logbook)

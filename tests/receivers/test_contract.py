@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from email import message_from_bytes
 from email.header import decode_header, make_header
 from email.policy import default
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from messages import HOSTILE, URL, hostile_message, message, send, start
 from monitor.errors import DeliveryError
 from monitor.receivers import ReceiverOptions
+from monitor.testing import ReceiverContract
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
 from servers.smtp import Mail, MailServer
@@ -36,6 +38,17 @@ PLACES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
     "webhook": ("collector", "/hook", lambda server: {"url": f"{server.url}/hook"}),
 }
 """For each kind of receiver the fixture that it sends to, the path where it posts there, and its options."""
+
+
+class TestEveryKind(ReceiverContract):
+    @pytest.fixture(params=PLACES)
+    def present(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        fixture, _, options = PLACES[request.param]
+        return {request.param: options(request.getfixturevalue(fixture))}
+
+    @pytest.fixture(params=PLACES)
+    def away(self, request: pytest.FixtureRequest) -> dict[str, Any]:
+        return {request.param: PLACES[request.param][2](SimpleNamespace(url="http://127.0.0.1:1", port=1))}
 
 
 def strings(found: object) -> Iterator[str]:

@@ -5,39 +5,24 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, cast
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from monitor.model.rankings import Pull
-from monitor.model.runs import PullRequest
 from monitor.ports import Source
 from monitor.sources import SourceOptions, open_source
+from monitor.testing.contracts import SLOT, as_lists, request
 from servers.proxy import proxying
 from servers.recommender import running_recommender
 from servers.redis import emptied_redis, shared_redis
 
-SLOT = datetime(2024, 1, 8, 12, 30, tzinfo=UTC)
-
+__all__ = ["SLOT", "as_lists", "request"]
 Lists = Mapping[str, list[Any]]
 Rows = list[tuple[str, Any, int]]
 Given = dict[str, dict[str, Any]]
-
-
-def request(*users: str, k: int = 10, timeout_s: float = 120) -> PullRequest:
-    return PullRequest(users=pd.Index(users, dtype="str"), k=k, slot=SLOT, timeout_s=timeout_s)
-
-
-def as_lists(pull: Pull) -> dict[str, list[Any]]:
-    """What a pull holds, as plain lists of the ids' texts."""
-    table = pull.rankings
-    ends = zip(table.offsets[:-1], table.offsets[1:], strict=True)
-    return {user: [str(item) for item in table.items[a:b]] for user, (a, b) in zip(table.users, ends, strict=True)}
 
 
 def source_of(**options: Any) -> Source:

@@ -1,7 +1,6 @@
 """What every Source promises, whatever is behind it."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,32 +14,25 @@ from monitor import sources
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
+from monitor.testing import SourceContract
 from servers.lists import LONG, SLOT, SOURCES, TEXTS, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS
 
 PULLED = {kind: each for kind, each in sources.SOURCES.items() if each.is_pulled}
 every_source = pytest.mark.parametrize("kind", SOURCES)
 
-ODD_USERS = ["007", "a/b c?d=e&f#g%41", "Zoë 🐙", "O'Brien; DROP TABLE wide", "..x", '{user}"', "null", "NA", "{k}"]
+
+class TestEveryKind(SourceContract):
+    @pytest.fixture(params=SOURCES)
+    def serving(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Lists], Any]:
+        return lambda lists: SOURCES[request.param](lists, tmp_path)
 
 
 def pulled(kind: str, lists: Lists, folder: Path, *users: str, k: int = 10) -> Pull:
     with SOURCES[kind](lists, folder) as options:
-        return source_of(**options).pull(request(*users, k=k))
-
-
-@every_source
-def test_lists_of_those_asked_for_come_back_best_first_and_who_has_none_is_missing(kind: str, tmp_path: Path) -> None:
-    lists = {"u1": [5, 3, 9], "u2": [9, 8, 7, 6, 5, 4, 3, 2, 1], "u3": [1], "u4": [2]}
-
-    pull = pulled(kind, lists, tmp_path, "u3", "u1", "nobody", "u2")
-
-    assert as_lists(pull) == {"u1": ["5", "3", "9"], "u2": list("987654321"), "u3": ["1"]}
-    assert pull.failures.items() <= {("nobody", CoverageReason.MISSING)}
-    table = pull.rankings
-    assert table.users.dtype == "str"
-    assert table.offsets.dtype == np.int64
-    assert (table.offsets[0], sorted(np.diff(table.offsets)), table.offsets[-1]) == (0, [1, 3, 9], len(table.items))
+        pull = source_of(**options).pull(request(*users, k=k))
+    assert (str(pull.rankings.users.dtype), str(pull.rankings.offsets.dtype)) == ("str", "int64")
+    return pull
 
 
 @pytest.mark.parametrize("kind", sorted(SOURCES.keys() - LONG))
@@ -51,57 +43,12 @@ def test_an_empty_list_is_a_list(kind: str, tmp_path: Path) -> None:
     assert not pull.failures
 
 
-@every_source
-def test_duplicates_and_short_lists_are_handed_on_and_ids_are_texts_as_soon_as_one_is(kind: str, tmp_path: Path) -> None:
-    pull = pulled(kind, {"u1": ["a", "a", "2"], "u2": ["c"], "u3": [1, 2]}, tmp_path, "u1", "u2", "u3", k=5)
-
-    assert as_lists(pull) == {"u1": ["a", "a", "2"], "u2": ["c"], "u3": ["1", "2"]}
-    assert str(pull.rankings.items.dtype) == "str"
-
-
 @pytest.mark.parametrize("kind", sorted(SOURCES.keys() - TEXTS))
 def test_whole_numbers_stay_numbers(kind: str, tmp_path: Path) -> None:
     pull = pulled(kind, {"u1": [1, 2**63 - 1], "u2": [-(2**63)]}, tmp_path, "u1", "u2")
 
     assert pull.rankings.items.dtype == np.int64
     assert as_lists(pull) == {"u1": ["1", str(2**63 - 1)], "u2": [str(-(2**63))]}
-
-
-@every_source
-def test_odd_user_keys_survive(kind: str, tmp_path: Path) -> None:
-    lists = {user: [place] for place, user in enumerate(ODD_USERS)}
-
-    pull = pulled(kind, lists, tmp_path, *ODD_USERS)
-
-    assert as_lists(pull) == {user: [str(place)] for place, user in enumerate(ODD_USERS)}
-
-
-@every_source
-def test_nobody_asked_means_nobody_answered(kind: str, tmp_path: Path) -> None:
-    pull = pulled(kind, {"u1": [1]}, tmp_path)
-
-    assert len(pull.rankings) == 0
-    assert not pull.failures
-
-
-@every_source
-def test_a_source_without_a_single_list_leaves_everybody_missing(kind: str, tmp_path: Path) -> None:
-    pull = pulled(kind, {}, tmp_path, "u1", "u2")
-
-    assert as_lists(pull) == {}
-    assert set(pull.failures.values()) <= {CoverageReason.MISSING}
-
-
-@every_source
-def test_several_threads_may_pull_at_once(kind: str, tmp_path: Path) -> None:
-    lists = {f"u{number}": [number, number + 1] for number in range(40)}
-
-    with SOURCES[kind](lists, tmp_path) as options, ThreadPoolExecutor(4) as threads:
-        source = source_of(**options)
-        pulls = list(threads.map(lambda _: source.pull(request(*lists)), range(8)))
-
-    expected = {user: [str(item) for item in items] for user, items in lists.items()}
-    assert [as_lists(pull) for pull in pulls] == [expected] * 8
 
 
 @every_source
