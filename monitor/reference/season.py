@@ -22,7 +22,7 @@ PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
 # Standard errors that are added for each power of ten of the chance of a false alarm, one for a chance of 1 in 1,000. Without
-# them runs that correlate by 0.6 raise false trends to six times their number; many series need more, for the worst guess counts.
+# them runs that correlate by 0.6 raise false trends to six times their number. Of many series the worst guess counts.
 CORRELATION_CAUTION = 1 / 3
 # With more, hardly anything can be learned about a trend.
 MOST_CORRELATION = 0.95
