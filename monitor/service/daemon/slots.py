@@ -104,7 +104,8 @@ def _passed(watched: Watched, last: datetime | None, slot: datetime) -> list[dat
     if last is None:
         return []
     # Of a very long absence the latest ones alone are counted.
-    start = max(last, slot - _COUNTED * watched.schedule.interval)
+    is_long = (slot - last) / watched.schedule.interval > _COUNTED
+    start = slot - _COUNTED * watched.schedule.interval if is_long else last
     return [each for each in watched.schedule.between(start, slot) if last < each < slot]
 
 
