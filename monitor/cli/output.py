@@ -20,7 +20,7 @@ from monitor.redaction import escape_controls
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from monitor.model.runs import Evidence
+    from monitor.model.runs import Evidence, PullProgress
 
 # rich is imported where it draws: `--version`, `--json` and completion need none of it.
 
@@ -195,6 +195,13 @@ def progress() -> Progress:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
+
+
+def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
+    """Show how far a pull of a comparison has come, in a bar of its own."""
+    name = f"{comparison} {pull.what}"
+    known = {bar.description: bar.id for bar in bars.tasks}
+    bars.update(known[name] if name in known else bars.add_task(name), completed=pull.answered + pull.failed, total=pull.users)
 
 
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:

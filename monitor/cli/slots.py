@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +67,9 @@ def run_once(  # noqa: PLR0913 - the command's options
         output.print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     output.log_errors_only()
     with open_one_shot(config, reconciles=True, say=output.print_error) as service:
-        outcomes = list(service.run_once(comparison, wanted, again=again))
+        with output.progress() as bars:
+            told = replace(service, on_progress=partial(output.show_pull, bars))
+            outcomes = list(told.run_once(comparison, wanted, again=again))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
         # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.

@@ -83,4 +83,5 @@ class Comparison:
     measuring: MeasuringPlan
     judging: JudgingPlan
     family: str | None = None  # name in the configuration, by which the panel of each of several candidates is drawn
+    arms: tuple[str, str] = ("baseline", "candidate")  # each by its own name in the family: one of several is NAME.KEY
     item_url: str | None = None  # page of an item, whose id stands for ``{item}``

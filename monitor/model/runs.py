@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -34,13 +34,45 @@ class RunStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PullProgress:
+    """How far the pull of ``what`` has come; ``kept`` answers are an earlier attempt's, ``trouble`` is why none can be."""
+
+    what: str
+    users: int
+    answered: int
+    failed: int
+    kept: int
+    elapsed_s: float
+    trouble: str | None = None
+
+    @property
+    def words(self) -> str:
+        """All this as people read it, and how long the others take if it goes on like that."""
+        told = [f"{self.answered:,} of {self.users:,} users answered"]
+        told += [f"{self.kept:,} of them before a restart"] if self.kept else []
+        told += [f"{self.failed:,} failed"] if self.failed else []
+        if a_second := (self.answered + self.failed - self.kept) / self.elapsed_s:
+            minutes, seconds = divmod(round((self.users - self.answered - self.failed) / a_second), 60)
+            told += [f"{a_second:,.3g} a second", f"{minutes:,} min {seconds} s left"]
+        return ", ".join(told + ([f"which a restart would lose: {self.trouble}"] if self.trouble else []))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """What an arm is asked for: these users' top k for this slot, answered within ``timeout_s`` seconds from now."""
+    """What an arm is asked for: these users' top k for this slot, answered within ``timeout_s`` seconds from now.
+
+    ``what``: an arm, or the noise floor. A pull that lasts may ``tell`` how far it has come, and keep what it is answered in a
+    file whose path begins as ``kept_at``, where it counts for ``kept_s``.
+    """
 
     users: pd.Index[str]
     k: int
     slot: datetime
     timeout_s: float
+    what: str = ""
+    tell: Callable[[PullProgress], object] = str
+    kept_at: str | None = None
+    kept_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserBatch,
 )
-from monitor.model.runs import JoinRequest, PullRequest, Scores
+from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
 from monitor.pairing.ids import find_users
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import cut_panel, split_users
@@ -50,7 +50,8 @@ class Arms:
 
     ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
     lists, where a noise floor is pulled. ``joined``: all of these lists at once, where everybody is asked and whoever holds the
-    lists can join them. ``scores_to``: where all scores are written beside the database. ``pseudonyms``: what users go by in
+    lists can join them. ``tell`` and ``kept_at``, of a slot and an arm by its own name, are for each pull's request.
+    ``scores_to``: where all scores are written beside the database. ``pseudonyms``: what users go by in
     all that leaves this module, where they are not to go by their ids; ``relevance`` hides them itself.
     """
 
@@ -63,6 +64,8 @@ class Arms:
     titles: ports.ItemTitleSource | None = None
     again: ports.Source | None = None
     joined: ports.JoinedSource | None = None
+    tell: Callable[[PullProgress], object] = str
+    kept_at: Callable[[datetime, str], str | None] = lambda *_: None
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
 
@@ -144,14 +147,19 @@ def pull_all(
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     took: dict[Arm, float] = {}
+
+    def asked(what: str, whose: str) -> PullRequest:
+        kept_s = comparison.measuring.deadline.total_seconds()
+        return replace(request, what=what, tell=arms.tell, kept_at=arms.kept_at(slot, whose), kept_s=kept_s)
+
     # All calls begin before any is waited for: arms asked one after the other would be of different moments.
     pulling = {
-        arm: BackgroundCall(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
-        for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
+        arm: BackgroundCall(partial(_pull, source, asked(arm, whose), arm, took), name=f"{comparison.name}-{arm}")
+        for arm, source, whose in zip(Arm, (arms.baseline, arms.candidate), comparison.arms, strict=True)
     }
     weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot))
     relevance = _Extra("relevance", arms.relevance, lambda source: source.relevance(slot))
-    again = _Extra("noise_floor", arms.again, lambda source: source.pull(request))
+    again = _Extra("noise_floor", arms.again, lambda source: source.pull(asked("noise floor", "noise floor")))
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     found = {arm: _pulled(call, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at

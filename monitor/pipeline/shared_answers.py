@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from monitor.model.comparison import Comparison
-from monitor.model.rankings import Pull, UserTable
+from monitor.model.rankings import Arm, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
 
@@ -36,17 +36,17 @@ class SharedAnswers:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, object], _Answer] = {}
 
-    def shared_by(self, comparison: Comparison, arms: Arms, keys: Mapping[str, str]) -> Arms:
-        """The arms of one of them, with what it shares from now on. ``keys``: of each arm, the same for the same lists."""
+    def shared_by(self, comparison: Comparison, arms: Arms) -> Arms:
+        """The arms of one of them, with what it shares from now on."""
         lasts_s = comparison.measuring.deadline.total_seconds()
 
-        def share(role: str) -> _SharedSource:
-            what = keys.get(role, role)
+        def share(role: str, what: str) -> _SharedSource:
             self._names[what].add(comparison.name)
             return _SharedSource(getattr(arms, role), partial(self._take, comparison.name, what, lasts_s))
 
-        again = arms.again and share("again")
-        return replace(arms, baseline=share("baseline"), candidate=share("candidate"), users=share("users"), again=again)
+        baseline, candidate = map(share, Arm, comparison.arms)
+        again = arms.again and share("again", "again")
+        return replace(arms, baseline=baseline, candidate=candidate, users=share("users", "users"), again=again)
 
     def _take(self, name: str, what: str, lasts_s: float, asked: object, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """The answer, asked for by whoever comes first. Waits as long as the source takes: whoever calls has a deadline."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
 
 import structlog
 
@@ -15,7 +17,6 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
-from monitor.model.rankings import Arm
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
@@ -27,6 +28,8 @@ from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import ScoreFiles
 from monitor.sources import open_item_titles, open_item_weights, open_joined, open_relevance, open_source, open_users
+from monitor.sources.kept_answers import AnswerFolder
+from monitor.storage.database_url import file_of, parse_url
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +37,7 @@ PINGS_S = 3.0
 """How long pings may still go out once everything else is closed."""
 LATELY = timedelta(hours=1)
 """How long a dead delivery is shown."""
+_answer_folder = cache(AnswerFolder)  # one for all of a family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +136,16 @@ def watch(
     comparison = _installed(to_comparison(options), settings)
     is_live = options.baseline.is_live or options.candidate.is_live
     if shared is not None:
-        arms = shared.shared_by(comparison, arms, {arm: str(id(getattr(options, arm))) for arm in Arm})
-    return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), is_live=is_live)
+        arms = shared.shared_by(comparison, arms)
+    answers = _answers_of(options.family, settings) if is_live else None
+    return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), answers=answers, is_live=is_live)
+
+
+def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
+    file = file_of(parse_url(settings.database))
+    folder = settings.answers_folder or (file and f"{file}-answers")
+    count = sum(each.family == family for each in settings.comparisons)
+    return _answer_folder(Path(folder), family, count) if folder and settings.privacy.users == "plain" else None
 
 
 def _installed(comparison: Comparison, settings: Settings) -> Comparison:

@@ -19,7 +19,7 @@ from monitor.errors import ConfigError, DatabaseError, MonitorError, OutputError
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
-from monitor.model.runs import Claim, RunResult, RunStatus
+from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
@@ -27,6 +27,7 @@ from monitor.pipeline.score import RunScores
 from monitor.ports import Clock, ScoreSpool, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings.schedule import Schedule
+from monitor.sources.kept_answers import AnswerFolder
 
 if TYPE_CHECKING:  # prometheus_client takes a while to import
     from monitor.export.publisher import PrometheusPublisher
@@ -36,6 +37,7 @@ T = TypeVar("T")
 
 STORING = timedelta(minutes=5)
 """How long beyond its deadline a run keeps its claim, to store what it found."""
+_LOGGED_S = 10
 
 log = structlog.get_logger(__name__)
 
@@ -49,12 +51,14 @@ def whoami() -> str:
 class Watched:
     """A comparison with its sources opened and its schedule; ``in_use`` is held while a run reads from the sources.
 
-    ``is_live``: what an arm answers depends on when it is asked, so that no later run of a slot can find the same.
+    ``is_live``: what an arm answers depends on when it is asked, so that no later run of a slot can find the same. ``answers``:
+    where those of pulls that last are kept, None where they are not.
     """
 
     comparison: Comparison
     arms: Arms
     schedule: Schedule
+    answers: AnswerFolder | None = None
     is_live: bool = False
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -105,6 +109,7 @@ class Runner:
 
     ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run. ``pings``
     get each run's start and end, but no end of a run that was given back unfinished or taken over by another process.
+    ``progress``: how far pulls under way have come, by comparison, of which ``on_progress`` is told too.
     """
 
     store: Store
@@ -114,6 +119,8 @@ class Runner:
     patience_s: float = 120.0
     pings: tuple[RunPings, ...] = ()
     claims: dict[int, Claim] = field(default_factory=dict)
+    progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
+    on_progress: Callable[[str, PullProgress], object] = lambda *_: None
 
     def run(
         self,
@@ -142,6 +149,7 @@ class Runner:
         finally:
             for claim in taken:
                 self.claims.pop(claim.run_id, None)
+                self.progress.pop(claim.comparison, None)
 
     def _claim(self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool) -> None:
         now = self.clock.now()
@@ -173,9 +181,21 @@ class Runner:
                 ping.run_started(claim)
             memory = self._remember(watched.comparison, claim)
             try:
-                return self._end(self._execute(watched, claim, memory, judged_at, scores), receivers)
+                result = self._end(self._execute(watched, claim, memory, judged_at, scores), receivers)
             except OutputError as error:
-                return self._end(failed_result(watched.comparison, claim, memory, judged_at, reason=str(error)), receivers)
+                result = self._end(failed_result(watched.comparison, claim, memory, judged_at, reason=str(error)), receivers)
+            if watched.answers is not None:
+                watched.answers.run_stored(claim.slot, claim.comparison)
+            return result
+
+    def _note_progress(self, claim: Claim, found: PullProgress) -> None:
+        if claim.run_id in self.claims:  # else the pull was given up
+            pulls = self.progress.setdefault(claim.comparison, {})
+            before, pulls[found.what] = pulls.get(found.what), found
+            if found.elapsed_s // _LOGGED_S > (before.elapsed_s // _LOGGED_S if before else 0):
+                slot = format_instant(claim.slot)
+                log.info("pull under way", comparison=claim.comparison, slot=slot, pull=found.what, progress=found.words)
+            self.on_progress(claim.comparison, found)
 
     def _end(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         result = replace(result, finished_at=self.clock.now())
@@ -204,8 +224,10 @@ class Runner:
 
     def _execute(self, watched: Watched, claim: Claim, memory: Memory, clock: Clock, scores: RunScores) -> RunResult:
         try:
+            kept_at = watched.answers.place if watched.answers else watched.arms.kept_at
+            arms = replace(watched.arms, tell=partial(self._note_progress, claim), kept_at=kept_at)
             with watched.in_use:
-                return execute(watched.comparison, watched.arms, claim, memory, clock, scores)
+                return execute(watched.comparison, arms, claim, memory, clock, scores)
         except OutputError:
             raise
         # A defect is a failed run, which is stored and alerted on.

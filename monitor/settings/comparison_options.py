@@ -138,7 +138,7 @@ class ComparisonOptions(Options):
         }
     )
 
-    _family: str | None = PrivateAttr(default=None)
+    _keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(
         description="Unique name; a metric label and part of URLs.", examples=["home-feed"]
     )
@@ -306,7 +306,13 @@ class ComparisonOptions(Options):
     @property
     def family(self) -> str:
         """The name in the file, which the comparisons of several candidates have in common."""
-        return self._family or self.name
+        return self.name.removesuffix("".join(f".{key}" for key in self._keys))
+
+    @property
+    def arms(self) -> tuple[str, str]:
+        """What the arms are called among all of the family."""
+        *_, first, second = "baseline", *([f"{self.family}.{key}" for key in self._keys] or ["candidate"])
+        return first, second
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """A comparison for each candidate, and for each pair of them where that is wanted."""
@@ -315,9 +321,9 @@ class ComparisonOptions(Options):
         for key, source in self.candidates.items():
             yield self._named(key, candidate=source)
         for (key, first), (other, second) in combinations(self.candidates.items(), 2) if self.pairs else ():
-            yield self._named(f"{key}.{other}", baseline=first, candidate=second, **_UNJUDGED)
+            yield self._named(key, other, baseline=first, candidate=second, **_UNJUDGED)
 
-    def _named(self, key: str, **changes: object) -> Self:
-        found = self.model_copy(update={"name": f"{self.name}.{key}", **changes})
-        found._family = self.name  # noqa: SLF001 - a copy of these
+    def _named(self, *keys: str, **changes: object) -> Self:
+        found = self.model_copy(update={"name": ".".join((self.name, *keys)), **changes})
+        found._keys = keys  # noqa: SLF001 - a copy of these
         return found

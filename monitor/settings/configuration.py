@@ -168,6 +168,11 @@ class Settings(Options):
         description="SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this file's directory.",
         examples=["sqlite:///rankwatch.db", "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch"],
     )
+    answers_folder: ConfigPath | None = Field(
+        default=None,
+        description="Folder where answers of HTTP services wait until their run is stored: begun again after a restart, it "
+        "asks for the rest (default: `rankwatch.db-answers` beside an SQLite `rankwatch.db`). Not used with `users: hmac`.",
+    )
     max_series: int = Field(
         default=10_000,
         ge=0,

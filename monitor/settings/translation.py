@@ -63,6 +63,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
     return Comparison(
         name=options.name,
         family=options.family,
+        arms=options.arms,
         config_hash=config_hash(options),
         measuring=_measuring_plan(options),
         judging=_judging_plan(options),

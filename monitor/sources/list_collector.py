@@ -6,6 +6,7 @@ import json
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate, islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,7 @@ class ListCollector:
         self._notes: dict[CoverageReason, str] = {}
         self._lengths: dict[str, int] = {}
         self._items: array[int] | list[str] = array("q")
-        self._versions: dict[str, int] = {}
+        self.versions: dict[str, int] = {}
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
         """Take the user's list, of this model; ``malformed`` when it is no list of ids, or the scores do not fit it."""
@@ -80,7 +81,7 @@ class ListCollector:
             self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
         else:
             self._lengths[user] = len(items)
-            count_versions(self._versions, [(version, 1)])
+            count_versions(self.versions, [(version, 1)])
             self._append(items)
             self._scores.extend(numbers[: self._k])
 
@@ -109,7 +110,17 @@ class ListCollector:
             items=self._array(),
             scores=np.array(self._scores, dtype=np.float64) if self._has_scores else None,
         )
-        return _without_failed(Pull(rankings=table, failures=self._failures, notes=self._notes, versions=self._versions))
+        return _without_failed(Pull(rankings=table, failures=self._failures, notes=self._notes, versions=self.versions))
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def since(self, count: int) -> list[tuple[str, list[object], list[float]]]:
+        """User, items and scores of all lists but the first so many that were taken."""
+        users = list(islice(self._lengths, count, None))
+        lengths = [self._lengths[user] for user in users]
+        ends = accumulate(lengths, initial=len(self._items) - sum(lengths))
+        return [(u, list(self._items[a:b]), list(self._scores[a:b])) for u, (a, b) in zip(users, pairwise(ends), strict=True)]
 
     @property
     def nbytes(self) -> int:

@@ -124,13 +124,12 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World
 
 
 LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
-KEYS = {"baseline": "v1", "candidate": "v2"}
 
 
 def family(baseline: Canned, asked: Canned) -> list[Callable[[], Answers]]:
     """The pulls of two candidates' runs."""
     shared, opened = SharedAnswers(), replace(arms(None, LISTS, asked), baseline=baseline)
-    both = [(each, shared.shared_by(each, opened, KEYS)) for each in (comparison(name="feed.b"), comparison(name="feed.c"))]
+    both = [(each, shared.shared_by(each, opened)) for each in (comparison(name="feed.b"), comparison(name="feed.c"))]
     return [partial(lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each) for each in both]
 
 
@@ -177,6 +176,6 @@ class Fleeting(Canned):
 @pytest.mark.parametrize(("lasts", "takers"), [(timedelta(minutes=10), 2), (timedelta(milliseconds=1), 1)])
 def test_nothing_stays_in_memory_once_all_have_it_or_the_deadline_has_passed(lasts: timedelta, takers: int) -> None:
     shared, asked = SharedAnswers(), Fleeting("u1")
-    both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked), KEYS) for name in ("b", "c")]
+    both = [shared.shared_by(comparison(name=name, deadline=lasts), arms(LISTS, LISTS, asked)) for name in ("b", "c")]
     assert all(own.users.users(SLOT, ()) for own in both[:takers])
     wait_for(lambda: asked.is_there() is None, "the end of what was kept")

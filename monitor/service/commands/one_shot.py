@@ -19,7 +19,7 @@ from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenEr
 from monitor.export.exposition import FamilyCollector, families_of_comparison, with_counts, write_families, write_textfile
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.instants import format_instant
-from monitor.model.runs import RunResult, RunStatus, kept_name
+from monitor.model.runs import PullProgress, RunResult, RunStatus, kept_name
 from monitor.options import web_url_of
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
@@ -51,6 +51,7 @@ class OneShot:
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
     say: Callable[[str], object] = str
+    on_progress: Callable[[str, PullProgress], object] = lambda *_: None
 
     def run_once(
         self, comparison: str | None, slot: datetime | None, *, again: bool = False
@@ -63,7 +64,8 @@ class OneShot:
         """
         if slot is not None:
             self._require_past(slot, "--slot")
-        for watched in select_watched(self.wiring.watched, comparison):
+        for each in select_watched(self.wiring.watched, comparison):
+            watched = replace(each, answers=None) if again else each
             if slot is None and not watched.schedule.is_open(now := self.clock.now()):
                 following = format_instant(watched.schedule.next(now))
                 self.say(f"{watched.comparison.name}: no slot is due outside of only_between, the next one is {following}")
@@ -85,7 +87,7 @@ class OneShot:
         ConfigError when the end lies in the future, and where a run would be replaced that only ``again`` replaces.
         """
         self._require_past(end, "--to")
-        selected = select_watched(self.wiring.watched, comparison)
+        selected = [replace(each, answers=None) if again else each for each in select_watched(self.wiring.watched, comparison)]
         for watched in selected:
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
@@ -180,6 +182,7 @@ class OneShot:
         runner = Runner(
             store=self.store, clock=self.clock, publisher=self.publisher, patience_s=DATABASE_PATIENCE_S, pings=pings
         )
+        runner.on_progress = self.on_progress
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
             raise SlotTakenError(self._explain_taken(watched.comparison.name, slot), permanent=False)

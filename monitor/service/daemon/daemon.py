@@ -196,6 +196,7 @@ class Daemon:
             notice=self._role.leadership.describe,
             titles=TitleCache(lambda: self._wiring),
             status=self._status,
+            progress=lambda name: tuple(each for _, each in sorted(self._runner.progress.get(name, {}).items())),
             policy=lambda: self._wiring.policy,
             message_text=lambda message: plain_text(content_of(message, self._wiring.settings.external_url)),
             judge=GateAnswers(self._store.history, self._clock, lambda: self.settings),

@@ -23,7 +23,7 @@ import monitor
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model.rankings import Pull
-from monitor.model.runs import PullRequest
+from monitor.model.runs import PullProgress, PullRequest
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.connection_pool import is_busy
 
@@ -75,11 +75,15 @@ class PullProcess:
             with Connection(ours.detach()) as connection, theirs:
                 socket.send_fds(self._control, [_WORD], [theirs.fileno()])
                 theirs.close()
-                connection.send((options, request, deadline))
-                if not connection.poll(deadline.remaining_s + _LATE_S):
+                connection.send((options, replace(request, tell=str), deadline))
+                while connection.poll(deadline.remaining_s + _LATE_S):
+                    if not isinstance(said := connection.recv(), PullProgress):
+                        pull, error = said
+                        break
+                    request.tell(said)
+                else:
                     self._child.kill()  # it is stopped, or out of memory
                     raise SourceError("the process that pulls did not answer in time", permanent=False)
-                pull, error = connection.recv()
         except (EOFError, OSError):
             self._child.kill()
             raise ConnectionError from None
@@ -146,7 +150,8 @@ def answer_pulls(descriptor: int) -> None:
         with suppress(EOFError, OSError), Connection(descriptor) as connection:  # nobody may wait any more
             options, request, deadline = connection.recv()
             try:
-                connection.send((pull_here(options, replace(request, timeout_s=deadline.remaining_s)), None))
+                here = replace(request, timeout_s=deadline.remaining_s, tell=connection.send)
+                connection.send((pull_here(options, here), None))
             except SourceError as error:
                 connection.send((None, error))
             except Exception as fault:  # noqa: BLE001 - raised where it was asked for, whatever it holds

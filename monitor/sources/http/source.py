@@ -22,6 +22,7 @@ from typing import Any
 
 import aiohttp
 from multidict import CIMultiDict
+from pydantic import SecretStr
 
 from monitor import USER_AGENT
 from monitor.deadline import Deadline
@@ -29,15 +30,19 @@ from monitor.errors import ConfigError
 from monitor.link_local import LinkLocalError
 from monitor.model.instants import retry_after_s
 from monitor.model.rankings import CoverageReason, Pull
-from monitor.model.runs import PullRequest
+from monitor.model.runs import PullProgress, PullRequest
+from monitor.options import NOT_IN_HASH
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.authentication import TokenError, authentication
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
 from monitor.sources.http.hosts import HOSTS
 from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
+from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
 
+LASTS_S = 3.0
+"""A pull that ends sooner is as well made again, and nobody asks how far it is."""
 SLOW_S = 0.5
 """An answer that takes longer is slow for a service that people wait for."""
 
@@ -93,6 +98,7 @@ def _processor_s() -> tuple[float, float]:
     return time.thread_time(), waited_s
 
 
+_REPORT_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _CAUSES = 3
@@ -136,11 +142,14 @@ class _HttpPull:
     def __init__(self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None) -> None:
         self._options = options
         self._what = f"{options.method} {options.address} {json.dumps(options.body, default=str)}"
-        self._deadline = Deadline.after(request.timeout_s)
+        self._deadline, self._begun_s = Deadline.after(request.timeout_s), time.monotonic()
         self._of_each_request = _request_options(options, tls, self._deadline)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
-        self._count, self._waiting = len(request.users), self._askable(request.users.tolist())
+        self._request, self._answers = request, AnswerFile(request.kept_at, _question(options, request.k))
+        users = self._answers.recall(request.users.tolist(), self._lists, request.kept_s)
+        self._count, self._kept, self._waiting = len(request.users), len(self._lists), self._askable(users)
+        self._writing: asyncio.Future[None] | None = None
         self._batch = options.batch or 1
         self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic, not counting the wait for their turn
         self._queued: dict[tuple[str, ...], float] = {}  # those of them that wait for it now
@@ -155,15 +164,31 @@ class _HttpPull:
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter: pulls of one slot begin apart
         self._pace, self._host = PullPace(), HOSTS[self._options.host]
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
-        _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
+        late = set(workers)
+        while late and self._deadline.remaining_s:
+            _, late = await asyncio.wait(late, timeout=min(_REPORT_S, self._deadline.remaining_s))
+            self._report()
         for worker in late:
             worker.cancel()
         outcomes = await asyncio.gather(*workers, return_exceptions=True)
         self._close_books()
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=_REPORT_S)
         for outcome in outcomes:
             if isinstance(outcome, Exception):  # a defect of this program: not to be read as the source's fault
                 raise outcome
         return self._tell(self._lists.pull())
+
+    def _report(self) -> None:
+        """Where the pull lasts, say how far it has come, and have what it was answered kept."""
+        if (elapsed_s := time.monotonic() - self._begun_s) < LASTS_S:
+            return
+        failed = sum(map(Counter.total, self._causes.values())) + len(self._late)
+        counts = {"users": self._count, "answered": len(self._lists), "failed": failed, "kept": self._kept}
+        what, trouble = self._request.what, self._answers.trouble
+        self._request.tell(PullProgress(what=what, **counts, elapsed_s=elapsed_s, trouble=trouble))
+        if self._writing is None or self._writing.done():  # nobody waits for a disk
+            self._writing = asyncio.get_running_loop().run_in_executor(None, self._answers.take(self._lists))
 
     def _askable(self, users: Iterable[str]) -> Iterator[str]:
         for user in users:
@@ -279,6 +304,13 @@ class _HttpPull:
             found = f"gave an empty list where items says ({self._options.items}), in {self._asking.empty}"
             notes[CoverageReason.EMPTY] = f"{self._options.host} {found}, for everybody: is items right?"
         return replace(pull, notes=notes)
+
+
+def _question(options: HttpSourceOptions, k: int) -> str:
+    """All that decides what is answered, secrets among it."""
+    fields = type(options).model_fields.items()
+    asked = {name: getattr(options, name) for name, field in fields if NOT_IN_HASH not in field.metadata}
+    return json.dumps([k, asked], default=lambda each: each.get_secret_value() if isinstance(each, SecretStr) else repr(each))
 
 
 def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> dict[str, Any]:

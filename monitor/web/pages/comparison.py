@@ -11,7 +11,7 @@ from monitor.model.notifications import Silence
 from monitor.model.pages import FiringChange, SegmentMeans, SeriesKey, SeriesPoint, tell_changes
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import FixedLimit
-from monitor.model.runs import ArmScore, Histogram, LatestRun
+from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
 from monitor.web.pages.alerts import Incident, read_ended
 from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
@@ -50,6 +50,7 @@ class ComparisonPage:
 
     name: str
     standing: Standing
+    progress: tuple[PullProgress, ...]
     firing: tuple[Firing, ...]
     sentence: str | None
     since: datetime | None
@@ -116,6 +117,7 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     return ComparisonPage(
         name=name,
         standing=Standing.NO_DATA if latest is None else standing_of(latest),
+        progress=site.progress(name),
         firing=firing_of(rows),
         sentence=told.sentence if told else None,
         since=told.since if told else None,

@@ -10,7 +10,7 @@ from monitor.model.comparison import Comparison
 from monitor.model.notifications import Delivery
 from monitor.model.rankings import ALL
 from monitor.model.rules import LearnedLimit, Learning, Severity
-from monitor.model.runs import LatestRun, RunStatus
+from monitor.model.runs import LatestRun, PullProgress, RunStatus
 from monitor.web.pages.site import Query, Site, Status
 
 _MOST_FIRING = 4
@@ -174,6 +174,7 @@ class DaemonPage:
     """What the page of the daemon shows."""
 
     status: Status
+    progress: Mapping[str, tuple[PullProgress, ...]]
     sizes: Mapping[str, int]
     pending: Mapping[str, tuple[int, float]]
     held: Mapping[str, tuple[int, float]]
@@ -183,9 +184,10 @@ class DaemonPage:
 
 def read_daemon_page(site: Site, _: Query) -> DaemonPage:
     """The daemon that answers; its fellows have pages of their own."""
-    now, outbox = site.clock.now(), site.store.outbox
+    now, outbox, status = site.clock.now(), site.store.outbox, site.status()
     return DaemonPage(
-        status=site.status(),
+        status=status,
+        progress={each.name: found for each in status.schedule if (found := site.progress(each.name))},
         sizes={str(kind): size for kind, size in site.store.maintenance.sizes(anew=False).items()},
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),

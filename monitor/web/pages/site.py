@@ -12,7 +12,7 @@ from monitor.errors import InputError
 from monitor.model.comparison import Comparison
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
-from monitor.model.runs import LatestRun, Run
+from monitor.model.runs import LatestRun, PullProgress, Run
 from monitor.ports import Clock, Store
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
@@ -61,6 +61,7 @@ class Site:
     notice: Callable[[], str | None] = lambda: None
     titles: Titles = lambda *_: {}
     status: Callable[[], Status] = _no_daemon
+    progress: Callable[[str], tuple[PullProgress, ...]] = lambda _: ()
     policy: Callable[[], NotificationPolicy] = NotificationPolicy
     message_text: Callable[[Message], str] = _no_daemon
     judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = _no_daemon

@@ -3,13 +3,16 @@
 import os
 import signal
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from monitor.errors import SourceError
+from monitor.model.runs import PullProgress
 from monitor.sources.http import connection_pool, pull_process
 from monitor.sources.http.pull_process import PullProcess
 from servers.daemon import wait_for
@@ -76,15 +79,19 @@ def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> 
     assert caught.value.permanent
 
 
-def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender: Recommender) -> None:
-    recommender.otherwise = "slow"
-    source = source_of(http={"url": recommender.url})
+def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender: Recommender, tmp_path: Path) -> None:
+    recommender.behaviour, told = dict.fromkeys(USERS[20:], "slow"), list[PullProgress]()
+    source = source_of(http={"url": recommender.url, "timeout": "5m"})
     with ThreadPoolExecutor(1) as threads:
-        pulling = threads.submit(source.pull, request(*USERS))
-        wait_for(lambda: recommender.asked, "the first request")
-        recommender.otherwise, killed = "ok", current()
+        asked = replace(request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=600)
+        pulling = threads.submit(source.pull, asked)
+        wait_for(lambda: any(f'"{USERS[19]}"' in file.read_text() for file in tmp_path.iterdir()), "answers on disk")
+        assert told[-1].words.startswith("20 of 40 users answered, ")
+        killed = current()
         os.kill(killed._child.pid, signal.SIGKILL)
+        recommender.behaviour.clear()
         assert len(as_lists(pulling.result())) == len(USERS)
+    assert recommender.attempts == Counter(USERS) + Counter(USERS[20:])
     wait_for(lambda: killed.is_gone, "its end, which comes after that of its sockets")
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
     assert pull_process._current is None, "not again and again"

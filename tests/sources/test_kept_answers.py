@@ -1,0 +1,122 @@
+"""Answers of a pull that lasts, kept for the same run begun again: what counts of them, and that they are removed."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from monitor.service.composition import wire
+from monitor.settings.configuration import Settings
+from monitor.sources import kept_answers
+from monitor.sources.http import source as http
+from monitor.sources.kept_answers import AnswerFile, AnswerFolder
+from monitor.sources.list_collector import ListCollector
+from servers.disk import small_disk
+from servers.lists import SLOT, as_lists, request, source_of
+from servers.recommender import Recommender
+
+LISTS = {"n1": ([7, 8], [0.1, None]), "n2": ([9], [1e300]), "t1": (["a", 8], [1, 2]), "t2": ([], [])}
+USERS, HOUR_S = list(LISTS), 3600
+
+
+def lists_of(*users: str) -> ListCollector:
+    found = ListCollector(3, has_scores=True)
+    for user in users:
+        found.add(user, *LISTS[user], f"model of {user[0]}")
+    return found
+
+
+def fill(folder: Path) -> AnswerFile:
+    """The file of a pull that was killed, of two lines: of the users whose items are numbers, and of the others."""
+    file = AnswerFile(str(folder / "answers"), "?")
+    file.take(lists_of("n1", "n2"))()
+    file.take(lists_of(*USERS))()
+    return file
+
+
+def recall(folder: Path) -> set[str]:
+    """Who is to be asked again; lists of the others, and their models, are as they were."""
+    lists = ListCollector(3, has_scores=True)
+    left = AnswerFile(str(folder / "answers"), "?").recall(USERS, lists, HOUR_S)
+    found, expected = lists.pull(), lists_of(*lists.pull().rankings.users).pull()
+    assert as_lists(found) == as_lists(expected)
+    assert (str(found.rankings.scores), {*found.versions}) == (str(expected.rankings.scores), {*expected.versions})
+    assert set(found.rankings.users) == set(USERS) - set(left)
+    return set(left)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], float, list[str]]] = {
+    "none": (Path.exists, 0, []),
+    "cut off": (lambda file: os.truncate(file, file.stat().st_size - 9), 0, ["t1", "t2"]),
+    "another letter": (lambda file: file.write_bytes(file.read_bytes().replace(b"n2", b"n1", 1)), 0, ["n1", "n2"]),
+    "noise": (lambda file: file.write_bytes(b"\0\xff{[\n00000000 []\n" + file.read_bytes() + b"00000000 [0,"), 0, []),
+    "too old": (Path.exists, HOUR_S + 1, USERS),
+    "of a clock that was ahead": (Path.exists, -HOUR_S, USERS),
+}
+
+
+@pytest.mark.parametrize(("damage", "later_s", "left"), DAMAGES.values(), ids=DAMAGES)
+def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
+    damage: Callable[[Path], object], later_s: float, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+    damage(next(tmp_path.iterdir()))
+    now = time.time() + later_s
+    monkeypatch.setattr(kept_answers, "time", SimpleNamespace(time=lambda: now))
+    assert recall(tmp_path) == set(left)
+    fill(tmp_path)  # behind half a line, too
+    assert recall(tmp_path) == set()
+
+
+def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "8k") as disk:
+        (disk / "other").write_bytes(b"x" * 8192)
+        assert fill(disk).trouble == f"{disk}: No space left on device"
+        assert recall(disk) == set(USERS)
+
+
+OTHERS = [(9, "baseline", {}), (5, "candidate", {}), (5, "baseline", {"headers": {"X-Variant": "b"}})]
+
+
+@pytest.mark.parametrize("other", [(5, "baseline", {"concurrency": 1}), *OTHERS], ids=str)
+def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_asked_again(
+    other: tuple[int, str, dict[str, Any]], recommender: Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LASTS_S", 0.0)
+    recommender.behaviour["t1"] = "missing"
+    for k, whose, options in ((5, "baseline", {}), other):
+        asked = replace(request(*USERS, k=k), kept_at=str(tmp_path / whose), kept_s=HOUR_S)
+        source_of(http={"url": recommender.url.split("?")[0], **options}).pull(asked)
+    assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
+
+
+def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(tmp_path: Path) -> None:
+    slots, family, others = (SLOT, SLOT + timedelta(1)), AnswerFolder(tmp_path, "feed", 2), AnswerFolder(tmp_path, "mail", 1)
+    places = [Path(each.place(slot, "baseline")) for each in (family, others) for slot in slots]
+    for place, age_s in zip(places, (0, 0, 86_460, 3_600), strict=True):
+        place.touch()
+        os.utime(place, (0, time.time() - age_s))
+    for name, left in (("feed.b", {places[0], places[3]}), ("feed.c", {places[3]})):
+        family.run_stored(SLOT, name)
+        assert set(tmp_path.iterdir()) == left
+
+
+def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
+    recs, users = {"http": {"url": "http://recs/{user}"}}, {"file": {"path": "users.csv", "user": "user"}}
+    feed = {"name": "feed", "every": "1d", "baseline": recs, "candidate": recs, "users": users}
+    hidden, postgres = {"users": "hmac", "key_file": str(tmp_path / "key")}, {"database": "postgresql://db/rankwatch"}
+    for more, where in (
+        ({"database": "sqlite:////data/rankwatch.db"}, "/data/rankwatch.db-answers"),
+        ({**postgres, "answers_folder": "/state"}, "/state"),
+        (postgres, None),
+        ({"answers_folder": "/state", "privacy": hidden}, None),
+    ):
+        found = wire(Settings.model_validate({"comparisons": [feed], **more})).watched["feed"].answers
+        assert where == (found and str(Path(found.place(SLOT, "baseline")).parent))
