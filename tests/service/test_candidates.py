@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from cli.test_commands import objects
 from factories import SLOT, comparison, pull
@@ -114,10 +115,15 @@ def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
 
 def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World) -> None:
     world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
-    config = world.configure({"feed": world.several}, users=", sample: 25")
+    config = world.configure({"feed": f"{world.several}\n    pairs: true"}, users=", sample: 25")
     told = [f'rankwatch_runs_total{{comparison="feed.{key}",status="{status}"}} 1.0' for key, status in STATUS.items()]
     with serving(config) as daemon:
         wait_for(lambda: all(each in daemon.metrics() for each in told), "a run of each, as it should end")
+        grid = requests.get(f"{daemon.url}/api/v1/comparisons/feed", timeout=60).json()["grid"]
+        assert {arm: [*others] for arm, others in grid.items()} == {"baseline": ["a", "b", "c"], "a": ["b", "c"], "b": ["c"]}
+        for path in ("feed", "feed.c"):
+            page = requests.get(f"{daemon.url}/c/{path}", timeout=60).text
+            assert f'<a href="/c/feed.c">{grid["baseline"]["c"]["similarity"]:.4f}</a>' in page
     assert "the baseline answered 25 of 25" in rankwatch("show", "feed.a", cwd=world.folder).stdout
     assert set(world.baseline.attempts.values()) == {2}
     assert all(each.attempts.keys() == world.baseline.attempts.keys() for each in world.candidates.values())

@@ -1,6 +1,6 @@
 """A comparison over time: one metric of one segment, its distribution, segments, coverage, arms and rules."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -14,7 +14,7 @@ from monitor.model.rules import FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress
 from monitor.presentation import score_by_chance
 from monitor.web.pages.alerts import Incident, read_ended
-from monitor.web.pages.overview import Firing, Standing, drop_rule, firing_of, standing_of
+from monitor.web.pages.overview import ComparisonRow, Firing, Standing, drop_rule, firing_of, read_overview_page, standing_of
 from monitor.web.pages.site import Query, Site, require_slot
 
 PERIODS = {
@@ -51,6 +51,7 @@ class ComparisonPage:
     name: str
     standing: Standing
     progress: tuple[PullProgress, ...]
+    grid: Mapping[str, Mapping[str, ComparisonRow]]
     firing: tuple[Firing, ...]
     sentence: str | None
     since: datetime | None
@@ -114,16 +115,18 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
     changes = pages.changes(name, segment, since=since, until=max(until, site.clock.now()))
     spans = alert_spans(changes, [each for each in rows if each.segment == segment], since)
     quiet = [row for row in rows if row.state is State.QUIET]
+    grid = _read_grid(site, configured.family if configured else name)
     return ComparisonPage(
         name=name,
         standing=Standing.NO_DATA if latest is None else standing_of(latest),
         progress=site.progress(name),
+        grid=grid,
         firing=firing_of(rows),
         sentence=told.sentence if told else None,
         since=told.since if told else None,
         blamed=blamed,
         ended=read_ended(site, latest.ended) if latest and latest.ended and not firing_of(rows) else None,
-        reason=latest.run.reason if latest else "no run has ended yet",
+        reason=latest.run.reason if latest else None if grid else "no run has ended yet",
         slot=latest.run.slot if latest else None,
         metric=metric,
         metrics=metrics,
@@ -149,6 +152,18 @@ def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
         quiet=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
     )
+
+
+def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
+    """How the comparisons of a family of several candidates stand, by the names of both arms."""
+    of_family = {name: each.arms for name, each in site.comparisons().items() if each.family == family}
+    members = {name: [arm.removeprefix(f"{family}.") for arm in arms] for name, arms in of_family.items()}
+    rows = {row.name: row for row in read_overview_page(site).rows} if len(members) > 1 else {}
+    return {
+        first: {second: rows[name] for name, (its, second) in members.items() if its == first}
+        for first, _ in members.values()
+        if rows
+    }
 
 
 def _usual_period(latest: LatestRun | None) -> str:

@@ -74,7 +74,7 @@ class Overview:
 _ORDER = list(Standing)
 
 
-def read_overview_page(site: Site, _: Query) -> Overview:
+def read_overview_page(site: Site, _: Query | None = None) -> Overview:
     """From memory alone, so that it is there while the database is away."""
     now, configured = site.clock.now(), site.comparisons()
     found = {each.run.comparison: each for each in site.latest()}
