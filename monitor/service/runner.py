@@ -68,10 +68,14 @@ class Watched:
         return self.comparison.judging.stale_after * self.schedule.longest + self.comparison.measuring.deadline
 
 
-def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
-    """The comparison of that name, or those of all its candidates, or all for None; ConfigError when there is none."""
+def select_watched(watched: Mapping[str, Watched], name: str | None, *, again: bool = False) -> tuple[Watched, ...]:
+    """The comparison of that name, or those of all its candidates, or all for None; ConfigError when there is none.
+
+    ``again``: to be asked anew, whatever an attempt that was cut off was answered.
+    """
     found = tuple(each for each in watched.values() if name in (None, each.comparison.family))
-    return found or (pick_comparison(watched, name or ""),)
+    found = found or (pick_comparison(watched, name or ""),)
+    return tuple(replace(each, answers=None) for each in found) if again else found
 
 
 def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:

@@ -64,8 +64,7 @@ class OneShot:
         """
         if slot is not None:
             self._require_past(slot, "--slot")
-        for each in select_watched(self.wiring.watched, comparison):
-            watched = replace(each, answers=None) if again else each
+        for watched in select_watched(self.wiring.watched, comparison, again=again):
             if slot is None and not watched.schedule.is_open(now := self.clock.now()):
                 following = format_instant(watched.schedule.next(now))
                 self.say(f"{watched.comparison.name}: no slot is due outside of only_between, the next one is {following}")
@@ -87,7 +86,7 @@ class OneShot:
         ConfigError when the end lies in the future, and where a run would be replaced that only ``again`` replaces.
         """
         self._require_past(end, "--to")
-        selected = [replace(each, answers=None) if again else each for each in select_watched(self.wiring.watched, comparison)]
+        selected = select_watched(self.wiring.watched, comparison, again=again)
         for watched in selected:
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"

@@ -185,8 +185,7 @@ class _HttpPull:
             return
         failed = sum(map(Counter.total, self._causes.values())) + len(self._late)
         counts = {"users": self._count, "answered": len(self._lists), "failed": failed, "kept": self._kept}
-        what, trouble = self._request.what, self._answers.trouble
-        self._request.tell(PullProgress(what=what, **counts, elapsed_s=elapsed_s, trouble=trouble))
+        self._request.tell(PullProgress(what=self._request.what, **counts, elapsed_s=elapsed_s, trouble=self._answers.trouble))
         if self._writing is None or self._writing.done():  # nobody waits for a disk
             self._writing = asyncio.get_running_loop().run_in_executor(None, self._answers.take(self._lists))
 
