@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitor.options import NOT_IN_HASH, Options, readable_by
+from monitor.options import NOT_IN_HASH, Duration, Options, readable_by
 from monitor.sources.id_forms import speller
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
@@ -20,6 +20,22 @@ IdForms = Annotated[
         "a step does not fit stays as it is, as with `string`. Users who become one by it are `duplicate_user`."
     ),
 ]
+
+
+class ServedOptions(Options):
+    """Which rows of a log count: of each user the newest list that was served in the time before the slot, and at the slot."""
+
+    time: ColumnName = Field(
+        description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds or milliseconds since 1970."
+    )
+    within: Duration = Field(description="How long before the slot a list may have been served, such as the time between runs.")
+    arm: dict[ColumnName, str] = Field(
+        default_factory=dict,
+        description="Column and value of this arm's rows: `variant: a`. With `users: {all: true}` those of all arms are asked.",
+    )
+    request: ColumnName | None = Field(
+        default=None, description="Column with the request's id, by which rows of one list are known where their times differ."
+    )
 
 
 class UserColumnOptions(Options):

@@ -34,7 +34,7 @@ SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
     "HttpSourceOptions": LISTS - {"item", "rank"}
     | {"item_ids", "url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
-    "FileSourceOptions": FILE | LISTS | IDS | {"served"},
+    "FileSourceOptions": FILE | LISTS | IDS | {"served", "in_order"},
     "FileUsersOptions": FILE | {"user", "user_ids", "served"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},
     "FileItemTitlesOptions": FILE | {"item", "title"},
@@ -43,8 +43,8 @@ HASHED: dict[str, set[str]] = {
     "RedisUsersOptions": {"url", "key"},
     "SparkSourceOptions": SQL - {"url", "query"} | FILE | LISTS | IDS,
     "SparkUsersOptions": SQL - {"url", "query"} | FILE | {"user", "user_ids"},
-    "SqlSourceOptions": SQL | LISTS | IDS,
-    "SqlUsersOptions": SQL | {"user", "user_ids"},
+    "SqlSourceOptions": SQL | LISTS | IDS | {"served"},
+    "SqlUsersOptions": SQL | {"user", "user_ids", "served"},
     "SqlItemWeightsOptions": SQL | {"item", "weight"},
     "SqlItemTitlesOptions": SQL | {"item", "title"},
     "SqlRelevanceOptions": SQL | {"user", "user_ids", "items", "grades", "item", "grade"},

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
+from monitor.options import NOT_IN_HASH, Options, resolve_path
 from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
@@ -52,24 +52,8 @@ class FileOptions(Options):
     )
 
 
-class ServedOptions(Options):
-    """Which rows of a log count: of each user the newest list that was served in the time before the slot, and at the slot."""
-
-    time: table_options.ColumnName = Field(
-        description="Column with the time: ISO 8601, in UTC where it names no zone, or seconds or milliseconds since 1970."
-    )
-    within: Duration = Field(description="How long before the slot a list may have been served, such as the time between runs.")
-    arm: dict[table_options.ColumnName, str] = Field(
-        default_factory=dict,
-        description="Column and value of this arm's rows: `variant: a`. With `users: {all: true}` those of all arms are asked.",
-    )
-    request: table_options.ColumnName | None = Field(
-        default=None, description="Column with the request's id, by which rows of one list are known where their times differ."
-    )
-
-
 _Log = Annotated[
-    ServedOptions | None,
+    table_options.ServedOptions | None,
     Field(
         description="The files are a log of what was served. Of CSV and JSON lines on disk, which may grow meanwhile, "
         "a copy up to the last whole line is read."

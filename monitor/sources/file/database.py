@@ -22,10 +22,11 @@ from monitor.errors import SourceError
 from monitor.options import format_duration
 from monitor.scratch import SPILL, scratch_database, sql_text
 from monitor.sources.columns import MAX_ID_LENGTH, is_list, is_text, on_one_line, require_columns, spell_column, user_column
-from monitor.sources.file import FileSourceOptions, FileUsersOptions, ServedOptions
+from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
 from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
+from monitor.sources.table_options import ServedOptions
 
 MEMORY_MB = 250
 """Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a

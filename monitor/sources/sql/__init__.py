@@ -19,6 +19,12 @@ _SOURCE = "monitor.sources.sql.source"
 _ABOUT = "A database: a query or a whole table."
 
 
+_Log = Annotated[
+    table_options.ServedOptions | None,
+    Field(description="The table is a log of what was served. Its times are the database's own; in SQLite text of ISO 8601."),
+]
+
+
 def bound_names(query: str) -> frozenset[str]:
     """Names that the query binds, written ``:name``."""
     return frozenset(sa.text(query).compile().params)
@@ -55,6 +61,8 @@ class SqlOptions(Options):
     def _problems(self) -> Iterator[str]:
         if (self.query is None) == (self.table is None):
             yield "give either query or table"
+        if self.query and getattr(self, "served", None):
+            yield "served goes with table: a query says by itself which rows count, between :slot and some time before"
         if self.query and (unknown := sorted(bound_names(self.query) - self.binds)):
             known = ", ".join(f":{name}" for name in sorted(self.binds))
             yield rf"query binds :{unknown[0]}, which nobody sets: use {known}; write \: for a colon of its own"
@@ -75,6 +83,7 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
         default=None,
         description="One SELECT; `user IN :users` asks for the panel's users, batch by batch; `:k` and `:slot` are set too.",
     )
+    served: _Log = None
     batch: Annotated[int, NOT_IN_HASH] = Field(
         default=1000, ge=1, le=30_000, description="Users bound to `:users` in one statement."
     )
@@ -82,6 +91,8 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
     """Users in a database, one a row; a user listed twice counts once, a row without a user not at all."""
+
+    served: _Log = None
 
 
 class SqlItemWeightsOptions(table_options.WeightColumnOptions, SqlTableOptions):
@@ -99,13 +110,13 @@ class SqlRelevanceOptions(table_options.GradeColumnOptions, SqlTableOptions):
 def _all_users(lists: SqlSourceOptions) -> SqlUsersOptions:
     if lists.query and bound_names(lists.query) & {"users", "k"}:
         raise ConfigError("all: true needs a table, or a query without :users and :k: give users.sql or users.file instead")
-    named = {"url", "table", "query", "user", "user_ids", "max_rows"}
-    return SqlUsersOptions(**{name: getattr(lists, name) for name in named})
+    named = {"url", "table", "query", "user", "user_ids", "max_rows", "served"}
+    return SqlUsersOptions(**lists.model_dump(include=named, exclude={"served": {"arm"}}))
 
 
 SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
-    is_live=lambda options: options.query is None or "slot" not in bound_names(options.query),
+    is_live=lambda options: options.served is None and "slot" not in bound_names(options.query or ""),
     all_users=_all_users,
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlTable", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from monitor.options import format_duration
 from monitor.redaction import without_secrets
 from monitor.sources.columns import require_columns
 from monitor.sources.list_collector import pull_without
-from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
+from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.table_lists import TableBatch, TableLists
+from monitor.sources.table_options import ServedOptions
 from monitor.sources.tables import Table
 
 _FETCH = 10_000
@@ -43,7 +45,7 @@ class ReadOnlyDatabase:
         self._url = sa.make_url(url)
         if self._url.drivername in ("postgresql", "postgres"):
             self._url = self._url.set(drivername="postgresql+psycopg")
-        self._engine = _engine(self._url)
+        self._engine, self.dialect = _engine(self._url), self._url.get_backend_name()
         self.name = self._url.database or self._url.drivername
         self.where = f"database {self.name!r}" + (f" on {self._url.host}" if self._url.host else "")
 
@@ -148,17 +150,38 @@ def _permission(action: int, first: str | None, second: str | None, *_: object) 
     return sqlite3.SQLITE_DENY if is_pragma or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
-def statement_of(query: str | None, table: str | None, columns: Sequence[str]) -> sa.Executable:
-    """A SELECT of the columns from the table, or the query with the types of what it binds."""
-    if table is not None:
-        schema, _, name = table.rpartition(".")
-        return sa.select(*map(sa.column, columns)).select_from(sa.table(name, schema=schema or None))
+def statement_of(options: SqlOptions, columns: Sequence[str], slot: datetime, dialect: str) -> sa.Executable:
+    """A SELECT of the columns from the table or its newest lists, or the query with the types of what it binds."""
+    query = options.query
+    if options.table is not None:
+        schema, _, name = options.table.rpartition(".")
+        found: sa.Select[*tuple[Any, ...]] = sa.select(*map(sa.column, columns)).select_from(
+            sa.table(name, schema=schema or None)
+        )
+        served = getattr(options, "served", None)
+        return found if served is None else _newest(found, served, columns[0], slot, dialect)
     text = sa.text(re.sub(r"\(\s*:users\s*\)", ":users", query or ""))
     known: dict[str, sa.BindParameter[Any]] = {
         "users": sa.bindparam("users", expanding=True, type_=sa.types.NullType()),  # the database knows the column's type
         "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
     }
     return text.bindparams(*(known[name] for name in bound_names(query or "") if name in known))
+
+
+def _newest(rows: sa.Select[*tuple[Any, ...]], served: ServedOptions, user: str, slot: datetime, dialect: str) -> sa.Executable:
+    """Those rows that are each user's newest list of the slot; of two at one time that whose request's id is greater."""
+    at: sa.ColumnElement[Any] = sa.column(served.time)
+    if dialect == "sqlite":
+        at = sa.func.strftime("%Y-%m-%d %H:%M:%f", at)
+    # Columns decide what type these texts are. PostgreSQL passes over a zone where its column has none.
+    zone, untyped = "+00" if dialect == "postgresql" else "", partial(sa.literal, type_=sa.types.NullType())
+    start, end = (untyped(f"{each:%Y-%m-%d %H:%M:%S.%f}{zone}") for each in (slot - served.within, slot))
+    request = at if served.request is None else sa.column(served.request)
+    newest = sa.func.first_value(request).over(partition_by=sa.column(user), order_by=[at.desc(), request.desc()])
+    of_arm = [sa.column(name) == untyped(value) for name, value in served.arm.items()]
+    log = rows.add_columns((request == newest).label("rankwatch_is_newest")).where(at > start, at <= end, *of_arm).subquery()
+    *columns, is_newest = log.c
+    return sa.select(*columns).where(is_newest)
 
 
 class SqlTable(Table):
@@ -177,7 +200,7 @@ class SqlTable(Table):
         options, database = self._options, self._database
         deadline = Deadline.after(options.timeout.total_seconds())
         bound = {"slot": slot} if options.query and bound_names(options.query) else {}
-        statement = statement_of(options.query, options.table, columns)
+        statement = statement_of(options, columns, slot, database.dialect)
         try:
             yield from database.read(statement, [bound], columns, deadline)
         except OverdueError:
@@ -225,6 +248,6 @@ class SqlSource:
                 yield {name: values[name] for name in self._names}
                 waiting.popleft()
 
-        statement = statement_of(options.query, options.table, options.columns)
+        statement = statement_of(options, options.columns, request.slot, self._database.dialect)
         with suppress(OverdueError):
             yield from self._database.read(statement, bind(), options.columns, deadline)

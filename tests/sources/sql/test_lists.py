@@ -1,7 +1,10 @@
 """Lists from databases: SQLite always, PostgreSQL where there is one."""
 # ruff: noqa: S608 - statements are built from the tests' own text
 
+import json
 import sqlite3
+from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ from pydantic import ValidationError
 
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
-from monitor.sources.sql import SqlSourceOptions
-from servers.lists import as_lists, fill_database, request, source_of, sql_sources
+from monitor.sources.sql import SQL, SqlSourceOptions
+from monitor.sources.sql.source import SqlSource, SqlTable
+from servers.lists import SLOT, as_lists, fill_database, request, source_of, sql_sources
+from sources.file.test_served import LOG, SERVED
 
 WIDE = {"table": "wide", "user": "who", "items": "what"}
 LONG = {"user": "who", "item": "what", "rank": "place"}
@@ -43,6 +48,30 @@ def test_lists_are_read_from_either_database(kind: str, database_url: str) -> No
 
     assert as_lists(pull) == {user: [str(item) for item in items] for user, items in lists.items()}
     assert pull.failures.keys() <= {"nobody"}
+
+
+def assert_newest_lists_count(url: str, *times: str) -> None:
+    """Of a log of what was served, as of files, in columns of these types."""
+    for form, at in product(("wide", "long"), times):
+        columns = "who varchar(9), variant varchar(9), request integer, what varchar(99), place integer"
+        execute(url, "DROP TABLE IF EXISTS served", f"CREATE TABLE served (at {at}, {columns})")
+        for minutes, user, arm, items, number in LOG:
+            text = f"{SLOT + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%f}" + "+00" * (at == "timestamptz")
+            rows = [(json.dumps(items), 0)] if form == "wide" else [(item, rank) for rank, item in enumerate(items)]
+            execute(
+                url, *(f"INSERT INTO served VALUES ('{text}', '{user}', '{arm}', {number}, '{what}', {n})" for what, n in rows)
+            )
+        log = {"url": url, "table": "served"} | (LONG if form == "long" else {"user": "who", "items": "what"})
+        served = {"time": "at", "within": "1h", "request": "request"}
+        for arm, lists in SERVED.items():
+            options = SqlSourceOptions.model_validate(log | {"served": served | {"arm": {"variant": arm}}})
+            assert as_lists(SqlSource(options).pull(request("u1", "u2", "u3", "u4"))) == lists
+            assert SQL.all_users is not None
+            assert set(SqlTable(SQL.all_users(options)).users(SLOT, ()).users) == {"u1", "u2", "u3", "u4"}  # type: ignore[arg-type]
+
+
+def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(database_url: str) -> None:
+    assert_newest_lists_count(database_url, *(["text"] if "sqlite" in database_url else ["timestamp", "timestamptz"]))
 
 
 @pytest.mark.parametrize("marked", ["IN :users", "IN (:users)", "in ( :users )"])

@@ -9,6 +9,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, request, source_of, sql_sources
 from servers.mariadb import running_mariadb
+from sources.sql.test_lists import assert_newest_lists_count
 from sources.test_peers import assert_scores_of_files, fill_tables
 
 LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
@@ -27,6 +28,10 @@ def test_lists_are_read_in_every_form(kind: str, url: str) -> None:
 
     assert as_lists(pull) == {user: [str(item) for item in items] for user, items in LISTS.items()}
     assert pull.failures.keys() <= {"nobody"}
+
+
+def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(url: str) -> None:
+    assert_newest_lists_count(url, "datetime(3)", "timestamp(6)")
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM wide", "DROP TABLE wide", "UPDATE wide SET what = '[]'"])
