@@ -11,7 +11,7 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, MetricError, MonitorError
@@ -82,7 +82,7 @@ def _entry_points(group: str) -> Any:  # noqa: ANN401 - of a module that takes a
 
 
 def _why_not_imported(error: BaseException) -> str:
-    if wanted := re.match(r"monitor\.plugin_v(\d+)", getattr(error, "name", None) or ""):
+    if isinstance(error, ImportError) and (wanted := re.search(r"\bplugin_v(?!1\b)(\d+)", str(error))):
         return f"was written for version {wanted[1]} of the port, and this rankwatch has version 1: install versions that fit"
     return f"cannot be imported ({_one_line(f'{type(error).__name__}: {error}')}): install what it lacks, or uninstall it"
 
@@ -104,7 +104,7 @@ class Guard:
     def run(self, work: Callable[[], T]) -> T:
         """Do it in this thread, for which somebody else waits."""
         if not self._free.acquire(blocking=False):
-            self._fail("has not come back from earlier calls")
+            raise self._kind(f"{self._who} has not come back from earlier calls", **self._fields)
         try:
             return work()
         except KeyboardInterrupt:
@@ -114,7 +114,8 @@ class Guard:
             raise
         except BaseException as error:  # noqa: BLE001 - sys.exit and the like are no end of ours
             place = extract_tb(error.__traceback__)[-1]
-            self._fail(f"failed with {type(error).__name__} in line {place.lineno} of {Path(place.filename).name}")
+            told = f"failed with {type(error).__name__} in line {place.lineno} of {Path(place.filename).name}"
+            raise self._kind(f"{self._who} {told}", **self._fields) from None
         finally:
             self._free.release()
 
@@ -123,8 +124,4 @@ class Guard:
         try:
             return BackgroundCall(partial(self.run, work), name="plugin").wait(Deadline.after(timeout_s))
         except OverdueError:
-            self._fail(f"did not come back within {timeout_s:g} s")
-
-    def _fail(self, what: str) -> NoReturn:
-        told = f"{self._who} {what}"
-        raise self._kind(told, **self._fields) from None
+            raise self._kind(f"{self._who} did not come back within {timeout_s:g} s", **self._fields) from None

@@ -166,10 +166,14 @@ def watching(does: str, more: str = "") -> str:
     [
         ("raise", {"unavailable": 7}, WHO.format("shop", "sources") + "failed with KeyError in line"),
         ("exit", {"unavailable": 7}, "failed with SystemExit in line"),
-        ("hang", {"timeout": 7}, "no answer when the run's deadline passed after"),
-        ("strangers", {"wrong_user": 5}, "2 were answered who were not asked, such as xFalse (users: u2, u3, u4, u5, u6)"),
-        ("twice", {"duplicate_user": 7}, "a user has more than one list (such as u0, u1, u2, u3, u4)"),
-        ("nan, scores: true", {"malformed": 7}, "a score is no finite number (such as u0, u1, u2, u3, u4)"),
+        ("hang", {"timeout": 7}, "no answer when the run's deadline (deadline: 3s) passed"),
+        (
+            "strangers",
+            {"wrong_user": 5},
+            "5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2, u3, u4, u5, u6",
+        ),
+        ("twice", {"duplicate_user": 7}, "a user has more than one list"),
+        ("nan, scores: true", {"malformed": 7}, "a score is no finite number"),
         ("few, scores: true", {"malformed": 7}, "expected a list of numbers as scores, as many as items"),
         ("fractions", {"malformed": 7}, "expected a list of ids, found a list with float in it"),
         ("huge", {"too_large": 7}, "a list has more than 10,000 items"),
@@ -298,7 +302,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
         ("sources", "http", SHOP, "the name is taken by what is built in, which counts: uninstall a package"),
         ("sources", "json", SHOP, "must be a SourceKind whose lists are pulled, and its name no attribute"),
         ("sources", "shop", Shop, "must be a SourceKind whose lists are pulled, and its name no attribute"),
-        ("metrics", "odd", SHOP, "must be a Metric that is named odd, and declare low, high, identical"),
+        ("metrics", "odd", SHOP, "must be a Metric that is named odd, has a docstring, and declares"),
         ("metrics", "even", Odd, "must be a Metric that is named even"),
         ("receivers", "bell", Bell, "must be a pair of a ReceiverEntry and what opens its receiver"),
     ],
@@ -324,6 +328,7 @@ def test_two_packages_that_bring_one_name_are_both_told_where_it_is_used(install
     [
         ("import nothing_of_the_kind", "cannot be imported (ModuleNotFoundError: No module named 'nothing_of_the_kind')"),
         ("import monitor.plugin_v2", "was written for version 2 of the port, and this rankwatch has version 1: install"),
+        ("from monitor import plugin_v3", "was written for version 3 of the port, and this rankwatch has version 1: install"),
         ("raise SystemExit('no')", "cannot be imported (SystemExit: no): install what it lacks, or uninstall it"),
     ],
 )

@@ -183,8 +183,7 @@ def read_kind(found: Any, name: str, who: str) -> type[Metric]:  # noqa: ANN401 
     """The metric of an installed package, kept from doing harm. PluginError for what is none."""
     is_metric = isinstance(found, type) and issubclass(found, Metric) and getattr(found, "name", None) == name
     if not is_metric or any(getattr(found, each, "") == "" for each in _DECLARED) or not found.low < found.high:
-        msg = f"must be a Metric that is named {name}, and declare {', '.join(_DECLARED[1:])}, low under high, with a docstring"
-        raise PluginError(msg)
+        raise PluginError(f"must be a Metric that is named {name}, has a docstring, and declares {', '.join(_DECLARED[1:])}")
     # Its range is all that is asked: what else it could say is nothing that a run can go on without.
     found.bounds, found.expected_by_chance = Metric.bounds, Metric.expected_by_chance
     found.guard = Guard(who, MetricError)

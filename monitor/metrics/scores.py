@@ -80,8 +80,7 @@ def _measure_one(metric: Metric, alignment: Alignment) -> Floats:
     is_odd, expected = np.isinf(scores) | (scores < metric.low) | (scores > metric.high), alignment.baseline_lengths.shape
     if scores.shape != expected or is_odd.any():
         odd = f"{scores[is_odd][0]:g}" if is_odd.any() else f"an array of shape {scores.shape}"
-        msg = f"gave {odd}, expected {expected[0]} numbers from {metric.low:g} to {metric.high:g}"
-        raise MetricError(msg)
+        raise MetricError(f"gave {odd}, expected {expected[0]} numbers from {metric.low:g} to {metric.high:g}")
     return scores
 
 

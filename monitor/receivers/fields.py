@@ -85,8 +85,7 @@ ReceiverKind = tuple[type[ReceiverEntry], Callable[..., Receiver]]
 def read_kind(found: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - whatever an entry point holds
     """The kind of an installed package, kept from doing harm. PluginError for what is none."""
     if not isinstance(found, tuple) or not issubclass(found[0], ReceiverEntry) or hasattr(OneOf, name):
-        msg = "must be a pair of a ReceiverEntry and what opens its receiver, and its name no attribute of Options"
-        raise PluginError(msg)
+        raise PluginError("must be a pair of a ReceiverEntry and what opens its receiver, and its name no attribute of Options")
     return found[0], partial(_PluginReceiver, who, found[1])
 
 

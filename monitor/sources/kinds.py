@@ -58,8 +58,7 @@ class SourceKind:
 def read_kind(found: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - whatever an entry point holds
     """The kind of an installed package, kept from doing harm. PluginError for what is none."""
     if not isinstance(found, SourceKind) or found.joined or not found.is_pulled or hasattr(OneOf, name):
-        msg = "must be a SourceKind whose lists are pulled, and its name no attribute of Options"
-        raise PluginError(msg)
+        raise PluginError("must be a SourceKind whose lists are pulled, and its name no attribute of Options")
     readers = {each.name: reader for each in fields(found) if isinstance(reader := getattr(found, each.name), Reader)}
     guarded: Any = {role: replace(reader, plugin=who) for role, reader in readers.items()}
     guard, every = Guard(who, ConfigError), found.all_users

@@ -22,13 +22,13 @@ class AskedLists(ListCollector):
 
     def __init__(self, request: PullRequest, *, has_scores: bool) -> None:
         super().__init__(request.k, has_scores=has_scores)
-        self._asked, self._strangers = set(request.users), set[str]()
+        self._asked, self._others, self._other = set(request.users), 0, ""
 
     def add(self, user: str, value: object, scores: object = None) -> None:
         """Take the user's list, with as many finite scores where the options have ``scores``."""
         length = len(value) if isinstance(value, list | tuple) else 0
         if user not in self._asked:
-            self._strangers.add(on_one_line(str(user)))
+            self._others, self._other = self._others + 1, self._other or on_one_line(str(user))
         elif length > MOST_ITEMS:
             self.fail(user, CoverageReason.TOO_LARGE, f"a list has more than {MOST_ITEMS:,} items")
         elif self._has_scores and not all(map(isfinite, number_list(scores, length) or ())):
@@ -43,8 +43,8 @@ class AskedLists(ListCollector):
 
     def pull(self) -> Pull:
         """All that was taken."""
-        for user in self._asked.difference(self._lengths, self._failures) if self._strangers else ():
-            told = f"{len(self._strangers):,} were answered who were not asked, such as {min(self._strangers)}"
+        told = f"{self._others:,} answers were for others, such as {self._other}"
+        for user in self._asked.difference(self._lengths, self._failures) if self._others else ():
             super().fail(user, CoverageReason.WRONG_USER, told)
         return super().pull()
 
@@ -65,5 +65,4 @@ class PluginAnswers:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if isinstance(self._opened, Table):
             return lambda *asked: self._guard.run(lambda: getattr(self._opened, name)(*asked))
-        msg = f"{type(self._opened).__name__} reads nothing but lists: it must be derived from Table"
-        raise SourceError(msg)
+        raise SourceError(f"{type(self._opened).__name__} reads nothing but lists: it must be derived from Table")

@@ -74,12 +74,9 @@ class MetricContract:
 
     def scores(self, metric: Metric, pairs: list[Any], name: str = "{}") -> Any:
         """Scores of the pairs, with all that a metric may need, which follows from the items alone, not from their names."""
-        arms = [
-            pd.DataFrame({"items": [[name.format(item) for item in pair[arm]] for pair in pairs]}).assign(
-                user=range(len(pairs)), scores=[[*range(0, -len(pair[arm]), -1)] for pair in pairs]
-            )
-            for arm in (0, 1)
-        ]
+        items: Any = [[[name.format(item) for item in pair[arm]] for pair in pairs] for arm in (0, 1)]
+        falling: Any = [[[*range(0, -len(ranking), -1)] for ranking in arm] for arm in items]
+        arms = [pd.DataFrame({"user": range(len(pairs)), "items": items[arm], "scores": falling[arm]}) for arm in (0, 1)]
         graded = {user: {name.format(item): item % 3 for item in {*a, *b}} for user, (a, b) in enumerate(pairs)}
         weights = {name.format(item): 1 + item % 4 for item in range(100)}
         return compare_many(arms[0], arms[1], metric, item_weights=weights, relevance=graded)[str(metric)].to_numpy()
