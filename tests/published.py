@@ -11,6 +11,7 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, Kind
 from monitor.model.alerts import AlertState, Expectation, Outcome, State
 from monitor.model.explanation import Cause, Change, ExampleLists, Explanation, ExposedItem, Part, SegmentFall, UserGroup
+from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import ArmScore, Histogram, LatestRun, Run, RunResult, RunStatus, Summary
@@ -41,6 +42,7 @@ def run(**changes: Any) -> Run:
         finished_at=SLOT + timedelta(seconds=4),
         catalogue_size=1000,
         labels_until=SLOT + timedelta(days=7),
+        models={Arm.CANDIDATE: ArmModel(now="v12")},
     )
     return replace(base, **changes)
 

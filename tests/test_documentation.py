@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 import generated
-from monitor import errors
+from monitor import errors, plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
@@ -144,7 +144,9 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:
     assert "2 rules found" in checked.stdout
 
 
-@pytest.mark.parametrize("title", ["Deprecation", "Metrics", "Configuration", "Database", "Command line", "Messages", "Python"])
+@pytest.mark.parametrize(
+    "title", ["Deprecation", "Metrics", "Configuration", "Database", "Command line", "Messages", "Python", "Plugins"]
+)
 def test_the_stability_policy_says_what_is_promised(title: str) -> None:
     assert title == "Deprecation" or "Promised: " in section(STABILITY, title)
     assert section(STABILITY, title)
@@ -155,6 +157,11 @@ def test_security_and_stability_are_linked_from_readme_and_say_what_python_may_i
     for name in ("SECURITY.md", "deploy/STABILITY.md", "deploy/README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
         assert f"]({name})" in README
         assert (ROOT / name).exists()
+
+
+def test_the_guide_for_plugins_tells_of_every_name_of_the_port() -> None:
+    guide = (ROOT / "monitor/plugin_v1/README.md").read_text()
+    assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
 
 
 def documents() -> list[Path]:

@@ -24,7 +24,7 @@ class AskedLists(ListCollector):
         super().__init__(request.k, has_scores=has_scores)
         self._asked, self._others, self._other = set(request.users), 0, ""
 
-    def add(self, user: str, value: object, scores: object = None) -> None:
+    def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
         """Take the user's list, with as many finite scores where the options have ``scores``."""
         length = len(value) if isinstance(value, list | tuple) else 0
         if user not in self._asked:
@@ -34,7 +34,7 @@ class AskedLists(ListCollector):
         elif self._has_scores and not all(map(isfinite, number_list(scores, length) or ())):
             self.fail(user, CoverageReason.MALFORMED, "a score is no finite number")
         else:
-            super().add(user, value, scores)
+            super().add(user, value, scores, version)
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
         """Take that the user has no list, and why."""

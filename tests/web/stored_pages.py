@@ -15,6 +15,7 @@ import factories
 import published
 from factories import DAY, SLOT, HeldClock
 from monitor.model.alerts import State
+from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.storage import SqlStore
@@ -43,6 +44,8 @@ def fill(store: SqlStore, name: str = "home-feed", user: str = "u1", item: str |
         result = published.result(
             claim=claim,
             reason=name,
+            models={Arm.CANDIDATE: ArmModel(now=name, before=name, since=slot, users={name: 3, "v2": 1})},
+            input_hash="ff",
             coverage=published.coverage(),
             summaries=(of_all, uk),
             arm_scores=(published.arm_score(segment=name),),

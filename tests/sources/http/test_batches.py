@@ -175,7 +175,7 @@ def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_
 
     assert as_lists(pull).items() == as_lists(alone).items() == LISTS.items()
     assert alone.versions == {"v13": 3, "v12": 3}
-    assert pull.versions == ({"v13": 3, "v12": 3} if usual is None else {"v13": 3, "v12": 3, "11": 2})
+    assert pull.versions == ({"v13": 3, "v12": 3} if usual is None else {"v13": 3, "v12": 3, "11": 4})
     wrong = pull_from(lambda path, _: (200, answers[path.strip("/")]), path="/{user}", **one | {"model_version": "abs(ids)"})
     assert (as_lists(wrong).items(), wrong.versions) == (LISTS.items(), {})
 
@@ -191,5 +191,5 @@ def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded() -> 
             http={"url": f"{server.url}/{{user}}", "model_version_header": "x-model", "model_version": "nothing"}
         )
         pull = source.pull(request(*map(str, range(400))))
-    assert (pull.versions["v" * 97 + "..."], len(pull.versions), sum(pull.versions.values())) == (200, 101, 400)
+    assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (200, 101, 400)
     assert pull.versions["(others)"] in (100, 101)
