@@ -224,7 +224,7 @@ def describe_lost(arm: Arm, count: int, asked: int) -> str:
 def shorten_reason(reason: str) -> str:
     """For headlines: ``candidate recs:80 answered 503 Service Unavailable (60 of 60 users)``; else the first clause."""
     failed = _LOST.findall(reason)[: None if BOTH_FAILED in reason else 1]
-    lost = [f"{arm} {shorten(_FURTHER.sub(', and more', why), 120, placeholder=' …')} ({users})" for arm, users, why in failed]
+    lost = [f"{arm} {shorten(_FURTHER.sub(', and more', why), 140, placeholder=' …')} ({users})" for arm, users, why in failed]
     return "both arms failed: " * (len(lost) > 1) + ", ".join(lost) or reason.partition("; ")[0]
 
 
