@@ -193,7 +193,7 @@ def _with_failures(verdict: Verdict, found: Findings, arm: Arm | None) -> Verdic
         # The verdict has said already of how many, the run perhaps of the other arm first.
         lost = "" if arm is None else describe_lost(arm, round((verdict.value or 0.0) * verdict.users), verdict.users)
         others, _, own = told.rpartition(f"{lost}: ") if lost else ("", "", told)
-        told = with_cause(many, "; ".join(filter(None, (own, others.removesuffix("; ")))))
+        told = with_cause(many, "; ".join(filter(None, (own, others.rstrip("; :")))))
     return replace(verdict, reason=f"{told}; {normal}")
 
 

@@ -136,6 +136,9 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
         f"the candidate failed to answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
+    thin = ran(replace(shares, judging=replace(shares.judging, min_paired_share=0.9)), baseline, told, users("a", "b"))
+    few = "only 1 of 2 users (50%) could be compared, under min_paired_share 90%"
+    assert thin.transitions[0].reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
     learning, memory = comparison(rules=(rule(learned=Learning.DROP),)), Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
     failed = execute(learning, arms(pull({}), pull({}), users("a")), claim(), memory, StillClock())
     assert (failed.reason or "").endswith(
