@@ -67,7 +67,7 @@ def shared(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is read opens this session, and leaves it open."""
     monkeypatch.setattr(connect_session.SparkSession.Builder, "create", lambda _: session)
     monkeypatch.setattr(connect_session, "_stop", lambda _: None)
-    monkeypatch.setattr(joined, "ship_program", lambda _: None)
+    monkeypatch.setattr(connect_session, "ship_program", lambda _: None)
     return session
 
 
@@ -77,7 +77,7 @@ REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)
 def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions | None, **conf: str) -> Arms:
     """The same files, joined and measured in Spark."""
     shared = {"remote": f"sc://127.0.0.1:{port}", "conf": {name.replace("_", "."): value for name, value in conf.items()}}
-    given = [None if each is None else each.model_dump(exclude={"format", "max_bytes", "served"}) | shared for each in files]
+    given = [None if each is None else each.model_dump(exclude={"format", "in_order", "max_bytes", "served"}) | shared for each in files]
     lists = [None if each is None else SparkSourceOptions(**each) for each in (given[0], given[1], given[3])]
     users = SparkUsersOptions(**given[2] or {})
     return replace(arms, joined=joined.join_in_spark(lists_of(*lists), users, arms.dimensions))
