@@ -77,7 +77,8 @@ REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)
 def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions | None, **conf: str) -> Arms:
     """The same files, joined and measured in Spark."""
     shared = {"remote": f"sc://127.0.0.1:{port}", "conf": {name.replace("_", "."): value for name, value in conf.items()}}
-    given = [None if each is None else each.model_dump(exclude={"format", "in_order", "max_bytes", "served"}) | shared for each in files]
+    left_out = {"format", "in_order", "max_bytes", "served"}
+    given = [None if each is None else each.model_dump(exclude=left_out) | shared for each in files]
     lists = [None if each is None else SparkSourceOptions(**each) for each in (given[0], given[1], given[3])]
     users = SparkUsersOptions(**given[2] or {})
     return replace(arms, joined=joined.join_in_spark(lists_of(*lists), users, arms.dimensions))
