@@ -91,7 +91,7 @@ def _hash_input(arms: Sequence[PaddedLists], rows: Sequence[Rows], vocabulary: p
     known = None if vocabulary is None else np.append(hash_ids(vocabulary), ~np.uint64(0))
     found = np.zeros(len(rows[0]), dtype=np.uint64)
     for lists, taken in zip(arms, rows, strict=True):
-        sums = np.zeros(len(lists.codes), dtype=np.uint64)
+        sums = lists.lengths.astype(np.uint64)  # an id may have the hash that stands for none
         for column in lists.codes.T:
             sums = sums * _FACTOR + (column.astype(np.uint64) if known is None else known[column])
         found = mix(found + np.append(mix(sums), np.uint64(0))[taken])

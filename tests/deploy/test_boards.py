@@ -194,10 +194,11 @@ NOT_DRAWN = {
     "rankwatch_alert_users",
     "rankwatch_certificate_expiry_timestamp_seconds",
     "rankwatch_config_last_reload_success_timestamp_seconds",
+    "rankwatch_model_version_info",
     "rankwatch_noise_floor_users",
 }
 """Users behind a value are in the message and on the page; the last reload is told by its flag, a
-certificate that ends by its alert."""
+certificate that ends by its alert, a model that changed by the run."""
 
 
 FIRING = 'ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}'

@@ -219,7 +219,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]
 
 def test_one_list_for_a_hundredth_of_the_users_is_seen_with_their_number(seen: dict[tuple[str, str], str]) -> None:
     assert {segment for alert, segment in seen if alert == "SharedList"} == {"all", "shop=fallback"}
-    assert seen["SharedList", "all"].startswith("the candidate gave one and the same list to 15 of 1,200 users (1.25 %), above")
+    assert seen["SharedList", "all"].startswith(
+        "the candidate gave one and the same list to 15 of 1,200 users (1.25 %), normally"
+    )
 
 
 def test_a_segment_that_a_training_left_behind_is_seen_and_a_day_without_one_is_not(seen: dict[tuple[str, str], str]) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 import requests
-from structlog.testing import capture_logs
 
 from factories import claim
 from forking import ended, rankwatch, running
+from logs import captured
 from monitor.cli import output
 from monitor.model.runs import PullProgress
+from monitor.service import runner as runner_module
 from monitor.service.runner import Runner
 from servers.daemon import serving, wait_for
 from servers.recommender import running_recommender
@@ -82,7 +83,8 @@ def test_the_log_says_every_ten_seconds_how_far_a_pull_is_and_a_terminal_shows_a
     found: dict[str, Any] = {"what": "baseline", "users": 50_000, "answered": 12_000, "failed": 31, "kept": 2_000}
     nothing: Any = None
     runner = Runner(store=nothing, clock=nothing, claims={1: claim(run_id=1)})
-    with capture_logs() as logs, output.progress() as bars:
+    logs = captured(monkeypatch, runner_module).entries
+    with output.progress() as bars:
         runner.on_progress = partial(output.show_pull, bars)
         for run_id, elapsed_s in ((1, 8), (1, 9), (1, 10.5), (1, 11), (1, 19), (1, 21), (2, 100)):
             pull = PullProgress(**found, elapsed_s=elapsed_s, trouble="/data: it is full")
