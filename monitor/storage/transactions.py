@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Pool, Select, and_, create_engine, event, exists, func, select, text
+from sqlalchemy import ColumnElement, Select, and_, create_engine, event, exists, func, select, text
 from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from monitor.errors import ConfigError, DatabaseError, LeaseLostError
 from monitor.model.runs import Lease
@@ -85,6 +86,10 @@ class Database:
         self._pinned: PinnedFiles | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
+        self._renewals, self._is_closed = 0, False
+        # Both stay with the pools to come. None is added later: another thread may give a connection back just then.
+        event.listen(self._engine, "connect", self._stamp)
+        event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
 
@@ -170,24 +175,26 @@ class Database:
 
     def renew(self) -> None:
         """Use new connections from now on; those still in use are closed when they are given back."""
-        keep_none(self._engine.pool)
+        self._renewals += 1
         self._engine.dispose()
 
     def close(self) -> None:
         """Close every connection; those that another thread still uses, when it gives them back."""
+        self._is_closed = True
         self.renew()
-        keep_none(self._engine.pool)
         pinned, self._pinned = self._pinned, None
         if pinned is not None:
             pinned.anchor.close()
 
+    def _stamp(self, _connection: object, record: ConnectionPoolEntry) -> None:
+        record.info["renewals"] = self._renewals
+
+    def _close_old(self, _connection: object, record: ConnectionPoolEntry) -> None:
+        if self._is_closed or record.info.get("renewals") != self._renewals:
+            record.invalidate()
+
     def __repr__(self) -> str:
         return f"Database({describe(self.url)})"
-
-
-def keep_none(pool: Pool) -> None:
-    """Let the pool close each connection that is given back to it."""
-    event.listen(pool, "checkin", lambda _, record: record.invalidate())
 
 
 def require_file(url: URL) -> None:

@@ -200,11 +200,13 @@ class JobScheduler:
             return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
     def abandon(self, name: str) -> None:
-        """Abandon the hung job of this name: its place is free, and another of its name may begin beside it."""
+        """Abandon the overdue job of this name: its place is free, and another of its name may begin beside it."""
         with self._ended:
-            instance = self._at_work.pop(name, None)
-            if instance is None:
+            instance = self._at_work.get(name)
+            # It may have ended since it was found overdue, and another of its name may have begun.
+            if instance is None or not instance.is_overdue(self._clock.monotonic()):
                 return
+            del self._at_work[name]
             instance.is_abandoned = True
             self._abandoned[name] += 1
         # APScheduler still counts the abandoned one: it may have one more until that ends.
