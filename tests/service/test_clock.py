@@ -189,8 +189,12 @@ def idle(jobs: JobScheduler) -> None:
     """Let APScheduler look, and wait until what it found due has ended."""
     seen = Event()
     jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
-    # The executor may count the one before for a moment after its end: then this one is begun again, as by the daemon.
-    wait_for(lambda: seen.is_set() or jobs.begin_repeated(), "its look")
+
+    def has_looked() -> bool:
+        jobs.begin_repeated()  # as the daemon does: APScheduler counts the one before for a moment after its end
+        return seen.is_set()
+
+    wait_for(has_looked, "its look")
     wait_for(lambda: not jobs._at_work, "the end of all jobs")
     jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
 
