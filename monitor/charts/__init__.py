@@ -1,6 +1,4 @@
-"""Charts as SVG made on the server: a page shows them without a script, and a report without a server.
+"""Charts as server-made SVG: their colours are classes of the style sheet beside this, so that one serves light and dark.
 
-Colours are classes of the style sheet beside this, which pages and notebooks share, so that one chart serves light and dark.
-Whatever is drawn is also told as a table by the page that shows it. All text is escaped; numbers that are not finite are left
-out.
+What is drawn is also told as a table by the page. All text is escaped; numbers that are not finite are left out.
 """

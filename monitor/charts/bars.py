@@ -1,7 +1,4 @@
-"""Bars: amounts by name from a common line, a waterfall from one level to another, and distributions.
-
-A histogram, or a heat map of them over time.
-"""
+"""Bars from a common line, a waterfall from one level to another, histograms, and a heat map of them over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,10 +107,7 @@ _MOST_ROWS = 20
 def draw_heat_map(
     columns: Sequence[Sequence[int]], low: float, high: float, *, label: str, ends: tuple[str, str] = ("", "")
 ) -> Markup:
-    """Counts by bin from ``low`` to ``high`` of each run, oldest first; neighbouring bins added up where they are too many.
-
-    ``ends``: what is said below the first and the last column.
-    """
+    """Counts by bin of each run, oldest first, neighbouring bins added up where many; ``ends``: below the outer columns."""
     folded = [_fold(column, _MOST_ROWS) for column in columns]
     if not folded:
         return Markup()

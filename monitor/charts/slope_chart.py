@@ -21,11 +21,7 @@ def draw_slopes(
     urls: Mapping[str, str] | None = None,
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:
-    """Both lists in full, best first; an item's class is kept, moved, far, gone (baseline alone) or new (candidate alone).
-
-    The names are text, which wraps where there is little room; only the lines between them are drawn. ``urls``: where items
-    lead. ``heads``: what stands above the lists.
-    """
+    """Both lists, best first; an item is kept, moved, far, gone (baseline alone) or new (candidate alone). Text wraps."""
     ranks = {item: rank for rank, item in enumerate(candidate)}
     before = {item: rank for rank, item in enumerate(baseline)}
     lines = [

@@ -25,10 +25,7 @@ def link_to(url: str | None, shown: str) -> str:
 
 
 def drawing(width: float, height: float, label: str, *children: object, class_: str = "chart", role: str = "img") -> Markup:
-    """The whole picture, which scales with its place on the page; ``label`` is what a screen reader says of it.
-
-    ``role``: `group` where it holds links, which a picture may not.
-    """
+    """The whole picture, scaled to its place; ``label`` is for screen readers, ``role`` is `group` where it holds links."""
     size = f"0 0 {width:g} {height:g}"
     return element("svg", *children, viewBox=size, role=role, aria_label=label, class_=class_)
 

@@ -24,17 +24,14 @@ _SHORT = timedelta(days=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run: its value (None breaks the line), what is shown where the pointer rests, and where a click leads.
-
-    ``low`` to ``high`` was normal then, open where None, and ``expected`` was expected.
-    """
+    """One run: its value, what is shown where the pointer rests, and where a click leads."""
 
     at: datetime
-    value: float | None
+    value: float | None  # None breaks the line
     note: str
     link: str | None = None
     is_marked: bool = False
-    low: float | None = None
+    low: float | None = None  # from here to ``high`` was normal, open where None
     high: float | None = None
     expected: float | None = None
 

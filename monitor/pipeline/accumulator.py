@@ -58,10 +58,7 @@ class RunPart:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users.
-
-    ``stage`` measures how long a stage of the given name takes; ``gather`` is called with each batch's scores.
-    """
+    """Pairs, scores and adds up one batch of a run's users after the other; ``gather`` is called with each batch's scores."""
 
     def __init__(
         self,

@@ -17,14 +17,11 @@ from monitor.ports import Clock, RelevanceSource, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfilledRun:
-    """What became of one run that waited for relevance.
-
-    ``summaries`` are those added; empty, with no ``trouble``, when nothing has arrived yet. ``trouble``: what stood in the way.
-    """
+    """What became of one run that waited for relevance."""
 
     run: Run
-    summaries: tuple[Summary, ...] = ()
-    trouble: str | None = None
+    summaries: tuple[Summary, ...] = ()  # those added; empty, with no trouble, when nothing has arrived yet
+    trouble: str | None = None  # what stood in the way
 
 
 def backfill_relevance(
@@ -38,9 +35,7 @@ def backfill_relevance(
 ) -> Iterator[BackfilledRun]:
     """Measure what is known by now for each run that waits and may ask, oldest first, and store it; what became of each.
 
-    Runs of slots from ``start`` (default: as far back as relevance is waited for) to ``end``, both included. Running it twice,
-    or twice at once, adds nothing twice. Ends early where the source is away or hangs: the next call goes on. DatabaseError
-    when the store is away.
+    Runs of slots from ``start`` to ``end``, both included; nothing is ever added twice. Ends early where the source fails.
     """
     measuring = comparison.measuring
     metrics = relevance_metrics(measuring)

@@ -1,8 +1,7 @@
 """Delivery from the outbox to receivers: claim, decide, send, record, at least once.
 
-Deliveries are leased before they are decided on, marked before they are sent, and recorded after. If a process dies on the way,
-another one sends them again under the same keys once the lease has run out. For one receiver, call these from one thread: a
-repetition must not overtake an end that has just been sent.
+Who dies on the way has marked what it was sending: another sends it again under the same keys once the lease has run out.
+For one receiver, call these from one thread: a repetition must not overtake an end that has just been sent.
 """
 
 import random
@@ -43,11 +42,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxSender:
-    """Sends what the outbox holds for one receiver.
-
-    ``is_sure``: whether no other process can be sending by now; asked right before each message. ``draw``: uniform in [0, 1).
-    ``picture_of`` a message, for receivers that show pictures: never raises, and takes seconds at most.
-    """
+    """Sends what the outbox holds for one receiver."""
 
     outbox: Outbox
     receiver: Receiver
@@ -55,15 +50,14 @@ class OutboxSender:
     publisher: DeliveryCounter
     owner: str
     policy: NotificationPolicy = field(default_factory=NotificationPolicy)
-    is_sure: Callable[[], bool] = lambda: True
-    draw: Callable[[], float] = random.random
-    picture_of: Callable[[Message], bytes | None] = lambda _: None
+    is_sure: Callable[[], bool] = lambda: True  # no other process can be sending by now; asked before each message
+    draw: Callable[[], float] = random.random  # uniform in [0, 1)
+    picture_of: Callable[[Message], bytes | None] = lambda _: None  # never raises, takes seconds at most
 
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> Pause | None:
-        """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
+        """Send what is due, longest wait first, one message an incident; a pause at the first failure that may pass.
 
-        Ends early when ``should_stop`` is true, and with a pause at the first failure that may pass. Any error but
-        DeliveryError is a defect: the deliveries are put off and it is raised.
+        Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
         """
         pause = None
         # A receiver that is down is not tried with everything that waits for it.
@@ -95,10 +89,7 @@ class OutboxSender:
         return sum(self._repeat(of_it, every) for of_it in by_comparison.values())
 
     def resend_firing(self) -> int:
-        """Send again what the receiver has and still fires, and what ended lately, if it wants that; how many.
-
-        DeliveryError when they were not accepted. Nothing is recorded: the next call sends them again.
-        """
+        """Send again what still fires and what ended lately, if the receiver wants that; how many. DeliveryError as `send`."""
         if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
         now = self.clock.now()
@@ -266,11 +257,7 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def next_attempt(attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None) -> datetime:
-    """Time of the next attempt after one more failure, with ``attempts`` made before it.
-
-    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s * 2^attempts). A receiver that asks
-    for a pause gets it, up to an hour, and the jitter on top.
-    """
+    """Full jitter of min(300 s, 2 s * 2^attempts), ``draw`` uniform in [0, 1); a pause asked for (up to 1 h) comes on top."""
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
     # Jitter, so that many waiting senders spread out.
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
@@ -287,10 +274,7 @@ def drain(
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver until nothing waits or the time is over; what is left stays in the outbox.
-
-    Receivers take turns; the last attempt may outlast the time by the receiver's own timeout.
-    """
+    """Deliver in turns until nothing waits or the time is over; the last attempt may outlast it by the receiver's time-out."""
     if not senders:
         return
     clock, outbox = senders[0].clock, senders[0].outbox

@@ -16,16 +16,12 @@ from monitor.pairing.ids import codes_of, find_users
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecodedLists:
-    """What n users of this run were listed then, cut to k: length 0 for who was not there.
-
-    An item that this run lacks has a code from ``first_unknown`` on, the place of its id in ``unknown`` added. ``exposed``:
-    codes of all that the arm listed to anybody.
-    """
+    """What n users of this run were listed then, cut to k: length 0 for who was not there."""
 
     batch: PairBatch
-    exposed: Mapping[Arm, Codes]
-    first_unknown: int
-    unknown: pd.Index
+    exposed: Mapping[Arm, Codes]  # all that the arm listed to anybody
+    first_unknown: int  # from here on codes are of items that this run lacks,
+    unknown: pd.Index  # whose ids these are
 
     @property
     def last_lists(self) -> Mapping[Arm, LastLists]:

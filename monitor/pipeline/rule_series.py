@@ -90,23 +90,17 @@ def measure_all(series: Sequence[RuleSeries[SeriesRule]], figures: Figures) -> t
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """What lessons hold, (runs, m) each, NaN where a run has no value.
-
-    Values, sampling errors, how far out each series lay (z), the share of users without a score, and what z added to evidence.
-    """
+    """What lessons hold, (runs, m) each, NaN where a run has no value."""
 
     values: Floats
-    errors: Floats
-    z: Floats
-    lost: Floats
-    steady: Floats
+    errors: Floats  # sampling errors
+    z: Floats  # how far out each series lay
+    lost: Floats  # share of users without a score
+    steady: Floats  # what z added to evidence
 
 
 def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> LessonArrays:
-    """What each series was in each past run.
-
-    From the runs' lessons, arrays already; from their summaries for a rule that looks at something else than it did then.
-    """
+    """Each series in each past run: from its lessons, or its summaries for a rule that looks at something else now."""
     found = np.full((PARTS, len(past), len(series)), np.nan)
     for rule, columns in _by_rule(series):
         for segments, rows in _alike(rule.alert, past).items():

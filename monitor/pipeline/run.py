@@ -56,10 +56,8 @@ def execute(
 ) -> RunResult:
     """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
 
-    ``scores`` gathers those of the users, in memory where it is not given; the result's can be read until it is closed.
-    OutputError when it cannot take them.
-    Running the same slot again over the same lists gives the same summaries; alert states that this slot has moved already
-    stay as they are.
+    ``scores`` gathers those of the users, else memory: readable until the result is closed, OutputError when they cannot be
+    taken. Run again over the same lists it gives the same summaries, and moves no alert twice.
     """
     watch = Stopwatch(clock)
     try:
@@ -84,11 +82,7 @@ def execute(
 def _write_scores(
     comparison: Comparison, sink: ScoreSink, claim: Claim, status: RunStatus, scores: Iterable[Scores] | None
 ) -> str | None:
-    """Write all scores to where they are wanted beside the database; in words what kept them from being written.
-
-    Before the run is stored, so that nobody finds a run whose scores are missing without a word. A run that is not ok leaves
-    what an ok one of the slot has written.
-    """
+    """Write all scores to where they are wanted beside the database, before the run is stored; what stood in the way."""
     if scores is None or (claim.has_ok and status is not RunStatus.OK):
         return None
     about = {

@@ -76,11 +76,10 @@ def explain_run(
     former: RecodedLists | None = None,
     last: RecodedLists | None = None,
 ) -> tuple[Split | None, Explanation | None]:
-    """What the run keeps for later ones of one of the measured metrics, and its own explanation.
+    """What the run keeps for later ones of one of the measured metrics, and its own explanation; neither without parts.
 
-    Neither where no metric can be split or no user's parts are known. ``past``: splits of earlier healthy runs; those of other
-    metrics are passed over. ``former``: lists of a healthy run before, against which each user's are held; ``last``: those of
-    the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
+    ``past``: splits of earlier healthy runs; ``former``: lists of a healthy run before, against which each user's are held;
+    ``last``: those of the last run. Costs six scorings of the metric, and sixteen more where lists are held against others.
     """
     metric = choose_metric(comparison, measured)
     if metric is None:
@@ -213,9 +212,8 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 def recall_fault(own: Explanation | None, earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
     """What is told of a run in which alerts begin: its own explanation, or that of the run in which the fault came.
 
-    An alert that comes late, such as that of a trend, is about lists that had the fault in the last run already, and finds no
-    cause in what changed since, or that lists are others again. Then the newest of the ``earlier`` faults is told that explains
-    most of a drop, or if there was none concerns enough users.
+    An alert that comes late, as of a trend, finds no cause in what changed since the last run: then the newest of the
+    ``earlier`` faults that explains most of a drop is told, or if there was none concerns enough users.
     """
     finding = None if own is None else own.finding
     is_others = finding is not None and finding.explained is not None and finding.kind in _OTHERS_AGAIN
@@ -233,10 +231,7 @@ def _is_cause(finding: Finding | None) -> bool:
 def add_explanations(
     transitions: Iterable[Transition], explanation: Explanation | None, also: Sequence[str] = ()
 ) -> tuple[Transition, ...]:
-    """The transitions with the explanation and ``also`` these as text where an alert begins that does not tell it by itself.
-
-    That is one on similarity, and where a fault was found other than users without a list, any but a condition.
-    """
+    """The transitions with these texts where an alert on similarity begins, or any (no condition) of a fault in the lists."""
     finding = None if explanation is None else explanation.finding
     of_lists = (RuleKind.COVERAGE, RuleKind.STANDSTILL) if finding and finding.kind is not FaultKind.MISSING else ()
     return tuple(

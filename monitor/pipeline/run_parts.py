@@ -1,7 +1,4 @@
-"""A run's measurement where the lists are: what is shipped there, and what comes back as bytes.
-
-Bytes are plain data: numbers, text, arrays, and values of the classes listed here. Nothing in them is run when they are read.
-"""
+"""A run's measurement where the lists are: what is shipped, and the bytes that come back, plain data that nothing runs."""
 
 import json
 import zlib
@@ -129,10 +126,7 @@ class _Unpacking:
 
 
 class RemoteMeasurer:
-    """Measures users as `RunAccumulator` does here, and packs what it found. Port: Measurer; can be pickled.
-
-    ``keep``: whose scores are to come back; ``pseudonyms``: what users go by before anything is measured.
-    """
+    """Measures as `RunAccumulator` does and packs the result; picklable. ``keep``: whose scores come back. Port: Measurer."""
 
     def __init__(
         self,

@@ -110,10 +110,9 @@ def show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, po
 def measure_floor(
     users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric], failed: dict[str, str]
 ) -> dict[str, Floats]:
-    """Scores of the baseline and itself by metric, one a row of ``pairing``; NaN for a user without a second list.
+    """Scores of the baseline and itself by metric, one a row of ``pairing``, NaN for a user without a second list.
 
-    Left out are metrics that need relevance, those that need scores or weights which are not known of both, and all of them
-    where there are no second lists.
+    Without metrics that need relevance, or scores or weights not known of both; none at all where there are no second lists.
     """
     if users.again is None:
         return {}
@@ -152,11 +151,7 @@ def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict
 
 
 class RunScores:
-    """The scores of a run, each user once. Iterating gives batches with the same metrics whose users ascend.
-
-    They can be read again until they are closed. ``open_spool``: where more than ``held_users`` wait; all of them are held in
-    memory without it.
-    """
+    """A run's scores, each user once, in batches whose users ascend; readable until closed. Spooled beyond ``held_users``."""
 
     def __init__(self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS) -> None:
         self.count = 0
