@@ -1,5 +1,5 @@
 """What is normal for a series, how surprising its next run is, and how often that may page falsely. No I/O.
 
-A series is one statistic of one metric over one segment; m series are the columns of every array, past runs the rows, oldest
-first. Which runs count is the caller's choice: it leaves out those in alarm, insufficient or of another configuration (NaN).
+m series (a statistic of a metric over a segment) are the columns of every array, past runs the rows, oldest first; runs that
+do not count (in alarm, insufficient, of another configuration) the caller makes NaN.
 """

@@ -30,24 +30,17 @@ MOST_DF = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What is normal for m series; arrays (m,), NaN where no run counts.
+    """What is normal for m series; arrays (m,), NaN where no run counts."""
 
-    ``center`` is the expected value of the next run and ``center_error`` its standard error; ``spread`` the standard deviation
-    from run to run of what was seen, sampling error included; ``sampling`` the part of its square that is sampling variance;
-    ``df`` the degrees of freedom of ``spread`` (0: too little is known yet, ``spread`` NaN); ``runs`` how many runs carry it;
-    ``taught`` (runs, m) these runs without their season, at the newest level, else NaN, and ``errors`` theirs; ``since`` the
-    row at which a level begins that nobody has accepted, -1 for none.
-    """
-
-    center: Floats
-    center_error: Floats
-    spread: Floats
-    sampling: Floats
-    df: Floats
-    runs: Integers
-    taught: Floats
-    errors: Floats
-    since: Integers
+    center: Floats  # expected value of the next run
+    center_error: Floats  # standard error of that
+    spread: Floats  # standard deviation from run to run of what was seen, sampling error included
+    sampling: Floats  # the part of its square that is sampling variance
+    df: Floats  # of ``spread``; 0: too little is known yet, ``spread`` NaN
+    runs: Integers  # how many carry it
+    taught: Floats  # (runs, m), these runs without their season, at the newest level, else NaN
+    errors: Floats  # theirs, (runs, m)
+    since: Integers  # row at which a level begins that nobody has accepted, -1 for none
 
 
 def refer(
@@ -57,12 +50,11 @@ def refer(
     phases: Sequence[Phases] = (),
     alarms: PastAlarms | None = None,
 ) -> Reference:
-    """Reference of m series from their past runs: ``values`` and their sampling errors, (runs, m), oldest first, NaN left out.
+    """Reference of m series from past ``values`` and their sampling errors, (runs, m), oldest first, NaN left out.
 
     Of runs that ``alarms`` calls unhealthy only seasons and new levels are learned. The newest WINDOW others are weighed by
     1 / (run-to-run variance + own sampling variance), as in a random-effects meta-analysis (DerSimonian and Laird 1986), after
-    seasons are removed and outliers rejected (Rosner 1983). With equal sampling errors these are mean and standard deviation,
-    so Student's t holds exactly for normal runs.
+    seasons are removed and outliers rejected (Rosner 1983); with equal sampling errors Student's t holds exactly.
     """
     past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     # A run counts with a finite value and a finite sampling error of at least 0.
@@ -96,24 +88,18 @@ def refer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Where the next run of m series should lie; arrays (m,).
+    """Where the next run of m series should lie, arrays (m,); infinite limits where the reference is undefined."""
 
-    A healthy run lies under ``low`` with a chance of at most the share asked for, and above ``high`` likewise; both are
-    infinite where the reference is undefined. (value - its center) / ``scale`` follows Student's t with ``df`` degrees of
-    freedom.
-    """
-
-    low: Floats
-    high: Floats
-    scale: Floats
+    low: Floats  # a healthy run lies under it with a chance of at most the share asked for,
+    high: Floats  # above this likewise
+    scale: Floats  # (value - its center) / scale follows Student's t with df
     df: Floats
 
 
 def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLike) -> Prediction:
-    """Prediction limits of the next run at the false-alarm ``share`` (one number or (m,), in (0, 0.5)).
+    """Prediction limits of the next run, with sampling errors ``errors_now`` (m,), at the false-alarm ``share`` in (0, 0.5).
 
-    ``errors_now`` (m,) are that run's own sampling errors. The variance is that of past runs, plus what this run's sampling
-    variance exceeds theirs by, plus that of the center.
+    The variance is that of past runs, what this run's sampling variance exceeds theirs by, and that of the center.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -scipy.special.stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
@@ -125,10 +111,7 @@ def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLik
 def surprise(
     reference: Reference, values_now: npt.ArrayLike, errors_now: npt.ArrayLike, *, direction: Direction = Direction.BELOW
 ) -> Floats:
-    """One-sided p-values (m,) of a run: the chance that a healthy one lies as far out on the watched side.
-
-    p <= share exactly where `predict` is overstepped. NaN where the reference or the run is undefined.
-    """
+    """One-sided p-values (m,) that a healthy run lies so far out; <= share exactly where `predict` is overstepped, else NaN."""
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
     p: Floats = scipy.special.stdtr(df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale)
@@ -136,10 +119,7 @@ def surprise(
 
 
 def to_normal(p: npt.ArrayLike) -> Floats:
-    """Standard normal deviates z of the same one-sided chance: large where p is small, N(0, 1) in healthy runs.
-
-    Finite for p of 0 and 1; NaN stays NaN.
-    """
+    """Standard normal deviates of the same one-sided chance: large where p is small, finite for 0 and 1; NaN stays NaN."""
     z: Floats = -scipy.special.ndtri(np.clip(np.asarray(p, dtype=np.float64), LEAST_P, 1.0 - np.finfo(np.float64).epsneg))
     return z
 

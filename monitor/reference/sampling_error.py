@@ -31,10 +31,9 @@ _MOST, _STEPS = 1000.0, 16  # users among whom the limit is looked for, and halv
 
 
 def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Angle of a share in [0, 1] of n >= 1 users, in radians within (0, pi / 2), and its standard error 1 / (2 sqrt(n + 1/2)).
+    """Angle of a share in [0, 1] of n >= 1 users, in (0, pi / 2), and its standard error 1 / (2 sqrt(n + 1/2)).
 
-    arcsin sqrt((x + 3/8) / (n + 3/4)) for x users (Anscombe 1948). On this scale a prediction by Student's t holds its rate for
-    rare shares too, where the share itself is skewed.
+    arcsin sqrt((x + 3/8) / (n + 3/4)) for x users (Anscombe 1948): here Student's t holds its rate for rare shares too.
     """
     n = np.asarray(users, dtype=np.float64)
     affected = np.asarray(share, dtype=np.float64) * n
@@ -60,11 +59,9 @@ def to_count(angle: npt.ArrayLike, error: npt.ArrayLike) -> tuple[Floats, Floats
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
     """Standard error over users of a mean or percentile, in its own unit; None where the summary does not suffice.
 
-    Of the mean s / sqrt(n); a share has that of its angle, see `to_angle`. Of the percentile at the share q it is
-    sqrt(q (1 - q) / n) over the density, taken from the summary's neighbouring quantiles on the sparser side.
-    A neighbour is the nearest known quantile that lies at least one standard error of the share q away, where there is one,
-    else the farthest: nearer ones may be tied. None with fewer than LEAST_IN_TAIL users beyond the percentile, or where no
-    neighbour is known. Source: Woodruff (1952), with straight lines between the quantiles.
+    Of the mean s / sqrt(n); of a share that of its angle, see `to_angle`; of the percentile at q sqrt(q (1 - q) / n) over the
+    density, from straight lines to known quantiles at least one standard error of q away (nearer ones may be tied), else the
+    farthest, on the sparser side (Woodruff 1952). None with fewer than LEAST_IN_TAIL users beyond the percentile.
     """
     q = statistic.quantile
     if q is None:
@@ -91,8 +88,7 @@ def _slope(known: dict[float, float], q: float, reach: float) -> float | None:
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
     """Where the statistic of all users like these lies, in its own unit; None where the summary does not suffice.
 
-    Of the mean Student's interval, of a percentile the normal one with the error of `estimate_error`, both within ``scores``,
-    the lowest and highest that a user can have; of a share see `share_interval`.
+    Of the mean Student's interval, of a percentile the normal one, within ``scores``, the possible; of shares `share_interval`.
     """
     wanted, value = Statistic.parse(statistic), summary.value(statistic)
     if value is None or not math.isfinite(value):
@@ -118,22 +114,18 @@ def share_interval(share: float, users: int) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountReference:
-    """What is normal for m counts: users per user asked (``rate``), of ``total`` asked so far; arrays (m,), NaN where unknown.
+    """What is normal for m counts; arrays (m,), NaN where unknown."""
 
-    ``weights`` (dispersions, m): how likely each dispersion is. ``is_calm``: whether they vary less than chance would have it.
-    """
-
-    rate: Floats
-    total: Floats
-    weights: Floats
-    is_calm: Flags
+    rate: Floats  # users per user asked
+    total: Floats  # users asked so far
+    weights: Floats  # (dispersions, m), how likely each dispersion is
+    is_calm: Flags  # whether they vary less than chance would have it
 
     @classmethod
     def of(cls, counts: Floats, users: Floats) -> Self:
         """From past counts among so many users, (runs, m), NaN where a run does not count.
 
-        Counts are Poisson or, with a dispersion d above 1, negative binomial of variance d times the mean; their likelihood
-        weighs the dispersions.
+        Counts are Poisson or, of dispersion d > 1, negative binomial of variance d times the mean; likelihoods weigh d.
         """
         runs, total, found = (~np.isnan(counts)).sum(axis=0), np.nansum(users, axis=0), np.nansum(counts, axis=0)
         # One more than were seen: with it a Poisson count is judged exactly, given the sum of all counts.
@@ -148,9 +140,8 @@ class CountReference:
     def surprise(self, counts: Floats, users: Floats) -> Floats:
         """The chance (m,) that a healthy run has so many or more; NaN where nothing is known.
 
-        With the dispersion d, the rate being as uncertain as ``total`` makes it, a count of mean M is negative binomial of
-        variance d (1 + users / total) M. With d = 1 that is the exact conditional test of two Poisson counts (Przyborowski and
-        Wilenski 1940).
+        The rate being uncertain, a count of mean M is negative binomial of variance d (1 + users / total) M; with d = 1 that is
+        the exact conditional test of two Poisson counts (Przyborowski and Wilenski 1940).
         """
         wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
         tails = scipy.special.betainc(np.maximum(counts, 1e-9), self.rate * users / (wider - 1.0), 1.0 - 1.0 / wider)
@@ -185,10 +176,9 @@ def judge_rare(
 ) -> tuple[Floats, Floats, Flags]:
     """Upper limits, as angles, p-values and whether it is counted (m,): rare shares are, others stay as they were found.
 
-    ``is_share`` (m,) says which series are angles of shares; ``past`` are the angles and errors (runs, m) that count, of which
-    the newest WINDOW are taken, ``now`` those of the run; ``shares`` the chances of a false alarm; ``by_angle`` what holds for
-    shares that are not rare. ``always`` (m,): users that no run is without, such as the one who has the most common list where
-    no two have the same; how far out a run lies is also told by those beyond them, and the likelier fault counts.
+    ``is_share`` (m,): which series are angles of shares; ``past``: angles and errors (runs, m) that count, ``now`` the run's;
+    ``shares``: chances of a false alarm; ``by_angle``: what holds for shares that are not rare. ``always`` (m,): users that
+    no run is without, such as who has the most common list; those beyond them are judged too, and the likelier fault counts.
     """
     limits, p = (found.copy() for found in by_angle)
     among = np.flatnonzero(is_share)

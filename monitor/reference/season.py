@@ -43,24 +43,19 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seasonal:
-    """``values`` (runs, m) as though all runs stood where the next one does, and what that took from them, (m,) each.
+    """Values as though all runs stood where the next one does, and what that took from them, (m,) each."""
 
-    ``paid`` is the part of the degrees of freedom that went into the effects, under a third a cycle; ``doubt`` the variance of
-    the effect of the next run's phase as a multiple of the variance between runs, and ``unrest`` that of runs of this phase.
-    """
-
-    values: Floats
-    paid: Floats
-    doubt: Floats
-    unrest: Floats
+    values: Floats  # (runs, m)
+    paid: Floats  # part of the degrees of freedom that went into the effects, under a third a cycle
+    doubt: Floats  # variance of the effect of the next run's phase as a multiple of that between runs,
+    unrest: Floats  # and that of runs of this phase
 
 
 def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | None = None) -> Seasonal:
     """Remove one cycle after another from (runs, m) values, NaN for none, those of runs in ``alarms`` included.
 
     Of runs in alarm those count that recovered within the cycle: a weekend that pages each week is a season, a fault that lasts
-    is none. A phase that was far out in RECURRING recurrences in a row, the first time in alarm, is known from these on. Until
-    then it is expected where it was when it was in alarm: so a pattern pages once.
+    is none. A phase far out in RECURRING recurrences in a row, the first in alarm, is known from these on, so it pages once.
     """
     series = values.shape[1]
     alarms = np.zeros(values.shape, dtype=np.bool_) if alarms is None else alarms
@@ -75,8 +70,8 @@ def remove_seasons(values: Floats, phases: Sequence[Phases], alarms: Flags | Non
 def _remove(values: Floats, phases: Phases, alarms: Flags) -> Seasonal:
     """Shrunk means of the phases (James and Stein 1961), far-out values pulled in; only of series in which they show.
 
-    A phase's mean of n runs keeps the part B = T / (T + W / n) of its distance from the overall mean, T and W the variances
-    between and within phases. That costs about the sum of the B degrees of freedom, of as many as there are runs.
+    Of n runs a mean keeps B = T / (T + W / n) of its distance from the overall mean, T and W the variances between and within
+    phases, which costs about the sum of the B degrees of freedom.
     """
     names, rows = np.unique(phases.past, return_inverse=True)
     member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
@@ -140,10 +135,7 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
 
 
 def _find_patterns(values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags) -> tuple[Flags, Floats]:
-    """Which blocks are in alarm, or as far out as the one in alarm of their phase before, and how far out, (blocks, m) each.
-
-    NaN where the mean of the block is not far from what it is in runs without alarm.
-    """
+    """Which blocks are in alarm or as far out as their phase's last one in alarm, and how far (NaN: not far), (blocks, m)."""
     calm = np.where(alarms, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
     distances = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan) - find_median(calm)
@@ -210,9 +202,8 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
 def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
     """Cautious lag-1 correlation of past runs, (m,), in [0, MOST]; ``values`` (runs, m) oldest first, NaN where left out.
 
-    Far-out values are pulled in, pairs with a gap are passed over; the small-sample bias, -(1 + 3 r) / n (Kendall 1954), is
-    taken back, short histories lean on PRIOR, and standard errors are added, the more the smaller the ``chance`` of a false
-    alarm. Negative correlation counts as none.
+    The small-sample bias -(1 + 3 r) / n (Kendall 1954) is taken back, short histories lean on PRIOR, standard errors are added,
+    the more the smaller the ``chance`` of a false alarm. Negative correlation counts as none.
     """
     past = np.asarray(values, dtype=np.float64)
     near = pull_in(past, find_median(past))
@@ -229,11 +220,7 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
 
 
 def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
-    """Surprises that may be added up over runs: z sqrt((1 - r) / (1 + r)) for the lag-1 correlation r >= 0.
-
-    Sums of an autoregressive series vary (1 + r) / (1 - r) times as much as sums of independent runs do; after the discount
-    they vary alike in the long run.
-    """
+    """Surprises that may be added up over runs: z sqrt((1 - r) / (1 + r)), as sums vary for the lag-1 correlation r >= 0."""
     # An approximation, checked by simulation: no promise as that of `update_evidence` is.
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
@@ -242,15 +229,11 @@ def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendEvidence:
-    """What is stored of m series from run to run, each (len(DRIFTS), m).
+    """What is stored of m series from run to run, each (len(DRIFTS), m)."""
 
-    ``mass``: Shiryaev-Roberts evidence for each size of drift; ``rise``: log-likelihood ratio since the likeliest start of such
-    a drift (Page 1954), 0 where none is under way; ``since``: runs since that start.
-    """
-
-    mass: Floats
-    rise: Floats
-    since: Integers
+    mass: Floats  # Shiryaev-Roberts evidence for each size of drift
+    rise: Floats  # log-likelihood ratio since its likeliest start (Page 1954), 0 where none is under way
+    since: Integers  # runs since that start
 
     @property
     def total(self) -> Floats:
@@ -270,10 +253,8 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
 
     For a drift d: M_t = (1 + M_{t-1}) exp(d z_t - d^2 / 2), the average over the sizes d being the evidence; z is capped at
     MOST_Z. Promise: with healthy z that are independent N(0, 1) (or any with E[exp(d z_t) | past] <= exp(d^2 / 2)), firing once
-    the evidence reaches 1 / alpha has an average run length of at least 1 / alpha. Proof (Pollak 1985; Shin, Ramdas and Rinaldo
-    2023, e-detectors): E[M_t | past] <= 1 + M_{t-1}, so M_t - t is a supermartingale from 0, as is the average. At the first
-    time T with M_T >= 1 / alpha optional stopping gives 1 / alpha <= E[M_T] <= E[T]. That is a run length, no error rate over a
-    lifetime.
+    the evidence reaches 1 / alpha has an average run length (no error rate over a lifetime) of at least 1 / alpha: M_t - t is a
+    supermartingale from 0, so 1 / alpha <= E[M_T] <= E[T] (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors).
     """
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
@@ -287,10 +268,9 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
 
 
 def count_suspects(evidence: TrendEvidence, alpha: npt.ArrayLike) -> Integers:
-    """How many of the newest runs of each series to leave out of its reference, (m,), so that a drift is not taken for normal.
+    """How many of the newest runs to leave out of the reference, (m,), so that a drift is not taken for normal.
 
-    Once the log-likelihood ratio of some drift reaches half of log(1 / alpha), the runs since its likeliest start are under
-    suspicion, those without a value included. They come back by themselves when the ratio falls to 0 again.
+    All runs since the likeliest start of a drift whose log-likelihood ratio has reached half of log(1 / alpha), until it is 0.
     """
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]
     rise = np.take_along_axis(evidence.rise, best, axis=0)[0]

@@ -33,11 +33,10 @@ ROUNDING = 1e-9
 
 
 def find_outliers(values: Floats) -> Flags:
-    """Rosner's (1983) generalised extreme studentized deviate test, each column by itself: True where a value is an outlier.
+    """Rosner's (1983) generalised extreme studentized deviate test, column by column: True where a value is an outlier.
 
-    ``values``: (runs, m), NaN where there is none. One after another the value farthest from the mean of those that are left
-    is taken away, up to a quarter of them; the longest such sequence whose last one still lies too far out is rejected. So
-    several bad runs do not hide each other, and a normal history is left whole in 999 of 1,000 cases. Cost: one sort.
+    ``values``: (runs, m), NaN for none. What is farthest from the mean of the rest goes one by one, up to a quarter; the
+    longest such sequence whose last is still too far out is rejected. A normal history stays whole in 999 of 1,000 cases.
     """
     centred = values - find_median(values)
     ordered = np.sort(centred, axis=0)
@@ -98,8 +97,8 @@ class Spread:
 def measure_spread(values: Floats, errors: Floats) -> Spread:
     """Moments of (runs, m) values and their sampling errors, outliers rejected; NaN where a run does not count.
 
-    With weights p that sum to 1: center sum p x; variance sum p (x - center)^2 / (1 - sum p^2), unbiased for weights inverse to
-    the variances; sampling variance weighed as it enters there; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
+    With weights p that sum to 1: center sum p x; unbiased variance sum p (x - center)^2 / (1 - sum p^2), sampling variance
+    likewise; df 1 / sum p^2 - 1 (Kish 1965), n - 1 with equal errors.
     """
     weights = run_weights(values, errors)
     outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
@@ -131,32 +130,23 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAlarms:
-    """What alerts said of past runs, (runs, m) each; all that `find_levels` knows of them.
+    """What alerts said of past runs, (runs, m) each; all that `find_levels` knows of them."""
 
-    ``healthy`` runs teach. ``alarms``: some alert of the segment was pending or firing after the run; ``firing``: that of this
-    series was. ``accepted``: for each level that a person accepted its first row, and the row that was the next one then.
-    ``settled``: runs in alarm at one level, the one that is judged included, that make it the new normal.
-    """
-
-    healthy: Flags
-    alarms: Flags
-    firing: Flags
-    accepted: Sequence[tuple[int, int]] = ()
-    settled: int = SETTLED_RUNS
+    healthy: Flags  # these teach
+    alarms: Flags  # some alert of the segment was pending or firing after the run
+    firing: Flags  # that of this series was
+    accepted: Sequence[tuple[int, int]] = ()  # of each level that a person accepted the first row, and the row next then
+    settled: int = SETTLED_RUNS  # runs in alarm at one level, the present one included, that make it normal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """``shift`` (runs, m) moves all runs to the newest level; those that ``teaches`` (runs, m) has say what is normal.
+    """What moves past runs to the newest level, and which of them say what is normal."""
 
-    Of each series, (m,): ``since``, the row at which the newest level begins, -1 where it is the only one or was accepted;
-    ``doubt``, the variance of this level as a multiple of the variance between runs.
-    """
-
-    shift: Floats
-    teaches: Flags
-    since: Integers
-    doubt: Floats
+    shift: Floats  # (runs, m)
+    teaches: Flags  # (runs, m)
+    since: Integers  # (m,), row at which the newest level begins, -1 where it is the only one or was accepted
+    doubt: Floats  # (m,), variance of this level as a multiple of the variance between runs
 
 
 def find_levels(values: Floats, past: PastAlarms) -> Levels:

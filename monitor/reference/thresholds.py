@@ -28,22 +28,17 @@ _NORMAL_DF = 1e4
 class Budget:
     """A wanted mean time between false pages of one comparison, in runs, over its segments and looks.
 
-    ``looks`` maps what is judged in every segment (such as ``drop mean of extended_tau`` or ``trend p05 of rbo``) to a weight.
-    Half of the budget goes to ``all``, the rest in equal parts to the other segments (each takes the whole where the other is
-    absent); within a segment it follows the weights.
-
+    Half of it goes to ``all``, the rest in equal parts to the other segments (each takes the whole where the other is absent).
     Promise: the shares sum to 1 / (SAFETY runs). A drop rule whose healthy runs breach with at most its share, given the past,
     and a trend rule that fires at evidence 1 / share are both e-detectors with that average run length; their weighted sum is
     one as well (Shin, Ramdas and Rinaldo 2023), so the mean time to the first false page of all together is at least
-    SAFETY * ``runs``, however the series depend on each other. For the same reason trends of several looks may be judged as
-    one: firing once the sum of share * evidence over them reaches 1 keeps the promise and is never later. SAFETY pays for what
-    the model gets wrong: autocorrelation and tails. Not promised: that no page is false, nor any rate while the history is not
-    that of healthy runs.
+    SAFETY * ``runs``, however the series depend on each other; so trends of several looks may fire as one, once the sum of
+    share * evidence reaches 1. SAFETY pays for autocorrelation and tails. Nothing is promised while the history is not healthy.
     """
 
     runs: float
     segments: Sequence[str]
-    looks: Mapping[str, float]
+    looks: Mapping[str, float]  # weights of what is judged in every segment, such as ``drop mean of extended_tau``
 
     def share(self, segment: str, look: str) -> float:
         """Chance of a false alarm that one look at one segment may take in one run; KeyError for an unknown look."""
@@ -55,18 +50,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """A threshold for each of m series, on the scale that is judged; arrays (m,), NaN where the reference is undefined.
+    """Thresholds of m series on the scale that is judged; arrays (m,), NaN where the reference is undefined."""
 
-    A healthy run passes ``limit`` with a chance of at most the share asked for. ``usually`` and ``nearly_always`` are the
-    values that a fault must move the expected value to, to be seen in one run with a chance of 50 % and 95 %. ``least_share``
-    is the least chance that any threshold short of ``worst`` could have: above the share asked for, the history is too short.
-    """
-
-    limit: Floats
+    limit: Floats  # a healthy run passes it with a chance of at most the share asked for
     expected: Floats
-    usually: Floats
-    nearly_always: Floats
-    least_share: Floats
+    usually: Floats  # where a fault must move the expected value to be seen in one run with a chance of 50 %,
+    nearly_always: Floats  # and of 95 %
+    least_share: Floats  # least chance of any threshold short of ``worst``: the history is too short if it is above
 
 
 def propose(
@@ -74,9 +64,8 @@ def propose(
 ) -> Threshold:
     """Thresholds on the side of ``direction``, where ``worst`` is the last possible value, at the ``share`` a run.
 
-    ``reference`` is that of the past runs with their seasons left in; ``errors`` (m,) are the largest sampling errors that it
-    shall bear. The chance is that over histories and runs together: one threshold may page more often than another, all of them
-    together keep the rate (as any prediction limit of Student's t).
+    ``reference`` has its seasons left in; ``errors`` (m,) are the largest sampling errors it shall bear. The chance is over
+    histories and runs together: one threshold may page more often than another, all of them together keep the rate.
     """
     share = np.asarray(share, dtype=np.float64)
     # Seasons are left in the reference, since a fixed threshold must bear every hour and weekday.
@@ -97,18 +86,13 @@ def propose(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropSearch:
-    """How a drop is looked for, on the scale of the statistic.
+    """How a drop is looked for, on the scale of the statistic; InputError where a value is out of range."""
 
-    ``sd``: standard deviation over users; ``wander``: that of the true mean from run to run, which no number of users
-    lessens; ``learned``: healthy runs that define what is normal, infinite where it is known; ``share``: chance of a healthy
-    look to page falsely; ``power``: chance that the drop is seen. InputError where a value is out of range.
-    """
-
-    sd: float
-    wander: float
-    learned: float
-    share: float
-    power: float
+    sd: float  # over users
+    wander: float  # standard deviation of the true mean from run to run, which no number of users lessens
+    learned: float  # healthy runs that define what is normal, infinite where it is known
+    share: float  # chance of a healthy look to page falsely
+    power: float  # chance that the drop is seen
 
     def __post_init__(self) -> None:
         """Check the ranges: NaN is out of all of them."""
@@ -120,10 +104,7 @@ class DropSearch:
 
     @property
     def shift(self) -> float:
-        """The least drop that is seen, in standard deviations of (mean of the runs looked at - center).
-
-        The non-centrality at which Student's t passes its limit with the chance ``power`` (Johnson and Welch 1940).
-        """
+        """The least drop seen with chance ``power``, in standard deviations: Student's non-centrality (Johnson, Welch 1940)."""
         df = min(self.learned - 1, _NORMAL_DF)
         return float(scipy.special.nctdtrinc(df, 1.0 - self.power, -scipy.special.stdtrit(df, self.share)))
 

@@ -135,7 +135,7 @@ class UserSample:
 def log_capital(scores: Tally, mean: float) -> float:
     """Natural logarithm of the capital that bets on a mean below this one, 0 < mean < 1, after these scores; 0 without any.
 
-    The evidence that it lies above is `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
+    That it lies above: `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
     return float(scipy.special.logsumexp([scores.counts @ np.log1p(stake * gains) for stake in STAKES], b=WEIGHTS))
@@ -144,8 +144,8 @@ def log_capital(scores: Tally, mean: float) -> float:
 def follow_capital(scores: Floats, mean: float, population: int | None = None) -> Floats:
     """The same after every score, (..., n), of users in random order, however often one looks.
 
-    With a ``population`` they are drawn from it without replacement: each is held against the mean that those not drawn before
-    it would have (Waudby-Smith and Ramdas 2020). Infinite where no scores of the rest could give all that mean.
+    Drawn from a ``population`` without replacement, each is held against the mean of those not drawn before (Waudby-Smith and
+    Ramdas 2020); infinite where no scores of the rest could give all that mean.
     """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
@@ -166,10 +166,7 @@ def round_ends(count: int) -> list[int]:
 
 
 def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
-    """Whether the rule's verdict on ``total`` users is certain after the scores of some in random order, float64 (..., n).
-
-    NaN for who has none: each has the highest one where the mean shall be below a limit, the lowest where it shall be above.
-    """
+    """Whether the rule's verdict on ``total`` users is certain after each of these in random order, (..., n); NaN: no score."""
     low, high = (0.0, 1.0) if rule.is_share or rule.scores is None else rule.scores
     values = scores if rule.statistic.floor is None else np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
     unit = (values - low) / (high - low)
@@ -184,10 +181,10 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
-    """Lower bound from ``least``, upper from ``most`` (the same tally where nobody is missing), each wrong with at most alpha.
+    """Lower bound from ``least``, upper from ``most`` (the same where nobody is missing), each wrong with at most alpha.
 
-    Means on [0, 1]; (0, 1) without scores. Together they are a confidence sequence of level 1 - 2 alpha. Capital grows with m,
-    so each is found by bisection: to 1e-9, and 2e-5 wider where scores had to be moved. InputError for alpha outside (0, 1).
+    In [0, 1]; together a confidence sequence of level 1 - 2 alpha. Found by bisection to 1e-9, and 2e-5 wider where scores had
+    to be moved. InputError for alpha outside (0, 1).
     """
     require_level(alpha)
     return 1.0 - _upper(least.flipped(), alpha), _upper(most, alpha)
@@ -221,10 +218,8 @@ def _coarse(scores: Tally) -> Tally:
 def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
     """The e-BH procedure: which of K null hypotheses are rejected, given the natural logarithms of their e-values.
 
-    Rejects the k largest for the largest k whose k-th largest is at least K / (alpha k). The expected share of wrong ones
-    among those rejected is at most alpha, however the e-values depend on each other (Wang and Ramdas 2022). All are
-    rejected exactly where every one reaches 1/alpha, and any at all only where one could be wrong with at most alpha.
-    InputError for alpha outside (0, 1).
+    Rejects the k largest for the largest k whose k-th largest is at least K / (alpha k): the expected share of wrong ones among
+    them is at most alpha, however they depend on each other (Wang and Ramdas 2022). InputError for alpha outside (0, 1).
     """
     require_level(alpha)
     evidence = np.asarray(log_evidence, dtype=np.float64)
@@ -245,35 +240,26 @@ class GateVerdict(StrEnum):
 
 
 class GateReason(StrEnum):
-    """Why a verdict is what it is. A closed set.
-
-    ``no_data``: nobody has a score, or what the missing ones would have scored decides. ``too_few``: not enough users yet.
-    """
+    """Why a verdict is what it is. A closed set."""
 
     DECIDED = "decided"
-    NO_DATA = "no_data"
-    TOO_FEW = "too_few"
+    NO_DATA = "no_data"  # nobody has a score, or what the missing ones would have scored decides
+    TOO_FEW = "too_few"  # not enough users yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """One segment held against a margin, in the score's own units.
-
-    ``mean_best`` and ``mean_worst``: mean with every missing score at the low and at the high end of the scale, None without
-    users. ``low`` and ``high``: bounds of the mean, each wrong with at most alpha, with the missing at the low end for ``low``
-    and at the high one for ``high``. Evidence: log10 of the e-value for a mean below the margin with the missing at the high
-    end, and for one above it with the missing at the low end, this look's share of alpha taken off; alpha 0.01 asks for 2.
-    """
+    """One segment held against a margin, in the score's own units."""
 
     segment: str
     users: int
     missing: int
-    mean_best: float | None
-    mean_worst: float | None
-    low: float
-    high: float
-    evidence_safe: float
-    evidence_breach: float
+    mean_best: float | None  # every missing score at the low end of the scale; None without users
+    mean_worst: float | None  # every missing score at the high end
+    low: float  # bound of the mean with the missing at the low end, wrong with at most alpha,
+    high: float  # and with them at the high end
+    evidence_safe: float  # log10 of the e-value, missing at the high end, this look taken off; alpha 0.01 asks for 2
+    evidence_breach: float  # likewise, the missing at the low end
     verdict: GateVerdict
     reason: GateReason
 
@@ -284,12 +270,9 @@ def gate_samples(
     """Judge samples, by segment, together, each verdict by e-BH over the evidence of all: see `reject`.
 
     Margin inside of the ``scale``, alpha in (0, 1) or InputError; ``share`` of alpha is this look's. Each side has the whole
-    alpha, as at most one of the two verdicts can be wrong of one and the same mean: of one sample ``safe`` is wrong with
-    probability at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below grows only where
-    the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
-
-    All are ``safe`` only where each by itself would be, so that the chance of that with any of them beyond the
-    margin is at most alpha, however many they are; the expected share of wrong ones among the ``breach`` is at most alpha.
+    alpha, as at most one of the two verdicts can be wrong of one mean, and they exclude each other on any data. All are
+    ``safe`` only where each by itself would be: with any beyond the margin the chance of that is at most alpha, however many
+    they are; the expected share of wrong ones among the ``breach`` is at most alpha.
     """
     require_level(alpha)
     level, at = alpha * share, scale.margin(margin)
