@@ -34,9 +34,8 @@ def judge_condition(
 ) -> Verdict | None:
     """Judge one segment by the ``verdicts`` of the other rules on it; None where a run decides nothing about the condition.
 
-    ``error``: the run failed. ``no_data``: too little was compared as a whole, or no rule had data to judge by, or nobody asked
-    belongs to the segment any more (``is_unknown``). ``too_few``: some rule had too few users. What a rule has yet to learn is
-    neither. A failed run decides neither of these two. A run only ever ends ``stale``, and only when it is ok.
+    ``error``: the run failed. ``no_data``: too little was compared as a whole, no rule had data, or nobody asked is in the
+    segment (``is_unknown``). ``too_few``: some rule had. A rule still learning is neither. Only an ok run ends ``stale``.
     """
     condition = rule.condition
     unjudged = judge_status(status, run_reason)
@@ -76,19 +75,13 @@ def _clear(condition: Condition) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staleness:
-    """How long a run that succeeds has been waited for.
+    """How long a run that succeeds has been waited for."""
 
-    ``since``: slot of the newest ok run, or where none ever was (``has_succeeded``) the time from which one was waited for.
-    ``overdue_at``: by when the last of the runs that may go without success had to end. ``seen_s``: monotonic seconds for which
-    this process has watched since it began, a run succeeded, the clock jumped or the machine slept; ``needed_s``: how long it
-    takes from then on until another run was due and had to end.
-    """
-
-    since: datetime
+    since: datetime  # slot of the newest ok run, or from when the first one was waited for
     has_succeeded: bool
-    overdue_at: datetime
-    seen_s: float
-    needed_s: float
+    overdue_at: datetime  # by when the last of the runs that may go without success had to end
+    seen_s: float  # monotonic: this process watched, with no success, jump of the clock or sleep
+    needed_s: float  # from then until another run was due and had to end
 
     def is_over(self, now: datetime) -> bool:
         """Whether it has lasted too long, by the clock and by what was seen: a clock that jumps is no run that failed."""
@@ -100,8 +93,7 @@ def judge_stale(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states that change and their transitions while no run succeeds; none before the wait is over.
 
-    The rule on staleness fires; the next ok run ends it, and nothing else does. Where staleness is ignored, pending and firing
-    alerts end instead. The same arguments give the same answer, and what was stored of it changes no more.
+    The rule on staleness fires, and only the next ok run ends it. Where staleness is ignored other alerts end instead.
     """
     # Two clocks must agree: a wall clock that jumps is no run that failed.
     if not wait.is_over(now):
@@ -175,8 +167,8 @@ def judge_standstill(
 ) -> Verdict:
     """Judge whether the arm stands still; the value counts the changes of the other arm since its own last one.
 
-    ``breach`` beyond the limit that was learned, recovered with the arm's next change. ``no_data`` where this run's lists could
-    not be compared with those of the last one, ``too_few`` while it is being learned how often the arm changes.
+    ``breach`` beyond the learned limit, recovered with the arm's next change. ``no_data``: the lists of this run or the last
+    cannot be compared; ``too_few``: still learning.
     """
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged

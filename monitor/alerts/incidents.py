@@ -1,7 +1,4 @@
-"""Incidents: which firings are one fault, how many users they concern, and how often they page.
-
-The rule in words stands in `monitor/alerts/README.md`.
-"""
+"""Incidents: which firings are one fault, how many users they concern, how often they page. In words: README.md beside."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -34,9 +31,8 @@ def assign_incidents(
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
     What begins to fire joins the newest open incident, if the first of its firings that last began at most `MOST_PERIODS` times
-    ``group_for`` before; else what begins in the run makes a new one together. That no run succeeds is a fault of its own: it
-    joins nothing but conditions, lists that fail, and what began since no run succeeds, and drift does not join it. A firing
-    that lasts stays in its incident, with its acknowledgement.
+    ``group_for`` before, else makes a new one together. That no run succeeds is a fault of its own: it joins nothing but
+    conditions, lists that fail and what began since, and drift does not join it. What lasts stays in its incident.
     """
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     conditions = {rule.alert: rule.condition for rule in judging.rules if isinstance(rule, ConditionRule)}
@@ -87,10 +83,9 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
-    """The changes that stand for all of these, in their order: of one alert that on all users, else all of its segments.
+    """The changes that stand for all of these, in order: of one alert that on all users, else all of its segments.
 
-    Where one segment alone carries what was found for all users, it stands for them instead. Starts, acknowledgements and ends
-    stand for themselves.
+    One segment that alone carries what was found stands for all users instead. Starts, ends and so on stand for themselves.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
@@ -119,10 +114,9 @@ def _is_share(change: Transition) -> bool:
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
-    """Users concerned by these firings: as many as alerts on a share of users say, of several the one that says most.
+    """Users concerned: what the alert on a share of users says that says most, segments of a dimension added; else all watched.
 
-    Segments of one dimension are added. Where no alert counts users, they are all of those watched: a count that comes later is
-    no growth then. Nor is one of another order of items, which more users have than items of their own.
+    No growth is a count that comes later, nor another order of items, which more users have than items of their own.
     """
     users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
     for start in find_leads(starts):
@@ -146,9 +140,8 @@ class Paging:
 def count_pages(starts: Sequence[Transition], group_for: timedelta) -> Paging:
     """How often these starts of one incident page: as it begins, whenever its severity rises, and once as its users double.
 
-    They come in the order in which they were sent, what began in one slot at once. Users have doubled where twice as many are
-    concerned as when it paged last. Once is enough for what grows day by day; what doubles when nothing has joined for longer
-    than ``group_for`` pages again.
+    In the order in which they were sent. Double is against the last page; once is enough for what grows day by day, but what
+    doubles after nothing has joined for longer than ``group_for`` pages again.
     """
     paging, last, seen = Paging(), None, list[Transition]()
     for slot, begun in groupby(starts, key=lambda start: start.slot):

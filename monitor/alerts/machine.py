@@ -17,19 +17,14 @@ INSTALLATION = "installation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One evaluation of one rule: of which comparison and segment, for which slot, and at what time.
-
-    ``learned_limit``: the limit that the rule has learned for this run, None where it has learned none. ``installation``: what
-    keys of firings are made of beside these where the rule has no label `INSTALLATION`: no other installation has them,
-    whatever its comparisons are called.
-    """
+    """One evaluation of one rule."""
 
     comparison: str
     segment: str
     slot: datetime
-    at: datetime
-    learned_limit: float | None = None
-    installation: str = ""
+    at: datetime  # when it is judged
+    learned_limit: float | None = None  # for this run
+    installation: str = ""  # part of keys of firings, where the rule has no label `INSTALLATION`: nobody else has them
 
 
 def advance(
@@ -141,9 +136,8 @@ def retire_alerts(
 ) -> tuple[Transition, ...]:
     """Transitions to quiet for every pending or firing state that no rule looks at any more; announced as any other end.
 
-    ``comparisons`` are all that the configuration holds now; under ``segments: each`` a segment is never gone, however long it
-    has had no users. ``causes`` are stored transitions, oldest first: the last one of an alert and segment has the metric and
-    labels under which receivers know it, now that the rule is gone. Such an end belongs to no slot; ``at`` stands for it.
+    ``comparisons``: all there are now; under ``segments: each`` a segment is never gone. ``causes``: stored transitions, oldest
+    first, whose last has the metric and labels that receivers know. Such an end belongs to no slot; ``at`` stands for it.
     """
     # A rule that only changed keeps its alert; only one that is gone ends it.
     rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}

@@ -1,7 +1,4 @@
-"""Which deliveries are sent, held back or dropped: matchers, routes, maintenance windows, silences, inhibition.
-
-Pure; decided anew at each attempt.
-"""
+"""Which deliveries are sent, held back or dropped: matchers, routes, windows, silences, inhibition. Decided at each attempt."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,11 +33,7 @@ _MUTING = ("error", "no_data", "stale")
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``, the regular expression over the whole value.
-
-    A label that an alert does not have counts as empty. Regular expressions are RE2's, as Alertmanager's are: without
-    backreferences and looking around, and in time linear in the value whatever the expression.
-    """
+    """``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex`` (RE2, the whole value); a missing label is empty."""
 
     name: str
     sign: str
@@ -128,18 +121,14 @@ class MaintenanceWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationPolicy:
-    """The configuration of notifications. ``muted``: (comparison, alert) of rules that are dry runs.
-
-    ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently. ``group_for`` by comparison.
-    ``shows_items``: whether messages name items and show lists.
-    """
+    """The configuration of notifications."""
 
     routes: tuple[Route, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
-    muted: frozenset[tuple[str, str]] = frozenset()
-    fallbacks: Mapping[str, str] = field(default_factory=dict)
-    group_for: Mapping[str, timedelta] = field(default_factory=dict)
-    shows_items: bool = True
+    muted: frozenset[tuple[str, str]] = frozenset()  # (comparison, alert) of rules that are dry runs
+    fallbacks: Mapping[str, str] = field(default_factory=dict)  # who gets what a receiver rejects permanently
+    group_for: Mapping[str, timedelta] = field(default_factory=dict)  # by comparison
+    shows_items: bool = True  # whether messages name items and show lists
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""
@@ -189,19 +178,16 @@ class Dispatch:
         ================  ===========================  =============================  ====================================
         of a firing that  start                        acknowledgement                end
         ================  ===========================  =============================  ====================================
-        lasts             sent, or held by `why_held`  sent once the start was sent   (there is none)
-                          or because it was
-                          acknowledged before
+        lasts             sent, or held (`why_held`,   sent once the start was sent   (there is none)
+                          acknowledged before)
         is over:
-        start was sent    (was sent)                   dropped                        sent; held while anything lasts that
-                                                                                      was sent of its incident
+        start was sent    (was sent)                   dropped                        sent; held while its incident lasts
         start may have    dropped                      dropped                        likewise
-        arrived
         never sent        dropped                      dropped                        dropped
         ================  ===========================  =============================  ====================================
 
-        What is routed to others and was not sent before is dropped, unless this receiver is the fallback of one that rejected
-        it. Starts that are sent page if they begin the incident or make it worse, else they update it: `compose_messages`.
+        What is routed to others and was not sent before is dropped, unless this is the fallback of one that rejected it.
+        Whether starts that are sent page or update: `compose_messages`.
         """
         # A start that may have arrived must get its end, or it would stay open there for ever.
         arrived = {each.transition.dedup_key for each in deliveries if each.transition.is_start and each.may_be_known}
@@ -279,7 +265,7 @@ def is_silenced(silence: Silence, start: Transition) -> bool:
 def compose_messages(
     changes: Sequence[Transition], snapshot: FiringSnapshot, group_for: timedelta = GROUP_FOR
 ) -> tuple[Message, ...]:
-    """One message for each incident, in the order of its first change, without briefing.
+    """One message for each incident, by its first change, without briefing.
 
     It pages if the incident begins for the receiver with it, becomes worse (`count_pages`), or is over; else it is an update.
     """

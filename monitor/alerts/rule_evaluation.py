@@ -82,17 +82,14 @@ def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run as rules look at it: what it measured, by segment, by alert and segment.
-
-    ``verdicts`` of the rules on similarity, or else on coverage, by segment: conditions look at these.
-    """
+    """One run as rules look at it: what it measured, by segment, by alert and segment."""
 
     found: Findings
     figures: Figures
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
-    verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
+    verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)  # of rules that measure, for conditions
 
     def is_unknown(self, segment: str) -> bool:
         """Whether nobody asked belongs to the segment, although it is known who was asked."""
@@ -110,8 +107,7 @@ def evaluate_rules(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
-    Rules on conditions come last, for they look at the verdicts of the others. Stored states that no rule looks at are not
-    returned. ``at`` is the time of judging. The same arguments give the same answer, and a slot judged before none.
+    Rules on conditions come last: they look at the verdicts of the others. States that no rule looks at are not returned.
     """
     measured, rules, states = found.measured, comparison.judging.rules, memory.states
     run = _Run(
@@ -226,8 +222,7 @@ def _by_segment(evaluated: Iterable[tuple[Rule, str, Verdict]], kind: RuleKind) 
 def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:
     """Segments that the rule looks at in this run, ``all`` first, then by name; named ones in the rule's order.
 
-    ``each`` is ``all``, every segment in ``measured``, and those that are not measured now but are in alarm or had data when
-    this rule was judged last.
+    ``each``: ``all``, those ``measured``, and those in alarm or with data when this rule was judged last.
     """
     if rule.segments == "all":
         return (ALL,)

@@ -67,9 +67,8 @@ def read_similarity(
 ) -> Reading | Verdict:
     """The value, or a verdict with the reason why there is none to compare.
 
-    ``error`` for a run that did not end well, ``no_data`` when it paired too little as a whole or (then with ``thin_reason``)
-    of this segment, when the segment has no user with a defined score, or when the statistic has no finite value; ``too_few``
-    under ``min_users``.
+    ``error``: the run did not end well. ``no_data``: it paired too little as a whole or (``thin_reason``) of this segment, no
+    user has a defined score, or the statistic no finite value. ``too_few``: under ``min_users``.
     """
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
@@ -92,8 +91,7 @@ def read_coverage(
 ) -> Reading | Verdict:
     """The share, in every run that knows its coverage, also one that failed for lack of lists; or why there is none.
 
-    ``error`` for a run that ended before anybody was asked, ``no_data`` for a segment of which nobody was asked, or of whose
-    lists nothing can be told, ``too_few`` for fewer than ``min_users``.
+    ``error``: it ended before anybody was asked. ``no_data``: nobody of the segment was, or nothing can be told of its lists.
     """
     is_trait = rule.share.lack in TRAITS
     if is_trait and (unjudged := judge_status(status, run_reason)) is not None:
@@ -166,10 +164,7 @@ def unit_of(rule: SeriesRule) -> str:
 
 
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
-    """``no_data`` for a segment that no user asked belongs to: a name mistyped, or a value that has vanished.
-
-    The reason names the largest segments of the same dimension, of which that of the rare values may hold these users.
-    """
+    """``no_data`` for a segment that no user asked belongs to, mistyped or vanished; the reason names its largest siblings."""
     dimension = segment.partition("=")[0]
     kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
     named = ", ".join(row.segment for row in kin[:_MOST_NAMED]) or f"no segment by {dimension}"
@@ -183,10 +178,7 @@ def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: boo
 
 
 def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
-    """The value in words, ``shown`` as it is formatted, with the users behind it.
-
-    ``mean of rbo(p=0.9) is 0.512 over 690 users``, ``the candidate gave no list for 34 of 690 users (4.93 %)``.
-    """
+    """In words: ``mean of rbo(p=0.9) is 0.512 over 690 users``, ``the candidate gave no list for 34 of 690 users (4.93 %)``."""
     users = count_users(reading.users, reading.segment)
     if isinstance(rule, SimilarityRule):
         return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
@@ -243,11 +235,9 @@ def judge_reading(rule: SeriesRule, reading: Reading | Verdict, expectation: Exp
 
 
 def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expectation: Expectation | None) -> Verdict:
-    """The verdict by a learned limit.
+    """The verdict by a learned limit: a value beyond it, or evidence that has reached it; recovered once the value is normal.
 
-    ``too_few`` while fewer than MIN_HEALTHY_RUNS healthy runs were seen ("learning"), ``no_data`` for a value too uncertain to
-    be judged. A drop is a value beyond the limit, a trend is evidence that has reached its own; recovered once the value is
-    normal again.
+    ``too_few`` while learning (under MIN_HEALTHY_RUNS healthy runs), ``no_data`` for a value too uncertain to be judged.
     """
     if expectation is None or expectation.expected is None or expectation.limit is None:
         runs = 0 if expectation is None else expectation.runs
@@ -293,8 +283,7 @@ def _find_trend(direction: Direction, expectation: Expectation) -> tuple[bool, s
 def bound_statistic(rule: SimilarityRule, summary: Summary, missing: float) -> tuple[float, float] | None:
     """Lowest and highest value of the rule's statistic had ``missing`` more users had a score, each the worst or the best.
 
-    Exact for means and shares (Manski 2003, chapter 1); a percentile is read from the stored ones, with straight lines between.
-    None where the statistic has no value, or the scores have no range.
+    Exact for means and shares (Manski 2003, chapter 1), percentiles from the stored ones. None without a value or a range.
     """
     value = summary.value(str(rule.statistic))
     if value is None or rule.scores is None or not all(map(math.isfinite, (value, *rule.scores))):
@@ -323,11 +312,7 @@ def _bound_quantile(summary: Summary, quantile: float, missing: float, scores: t
 def apply_bounds(
     rule: SimilarityRule, verdict: Verdict, summary: Summary, row: CoverageRow | None, expectation: Expectation | None
 ) -> Verdict:
-    """The verdict, or ``no_data`` in its place where those without a score could turn the decision.
-
-    ``row``: the segment's coverage. For a rule with a threshold everybody without a score counts; for one that learns those
-    who are more than usual, since what it learned was learned without the usual ones.
-    """
+    """The verdict, or ``no_data`` where those without a score could turn it: all of them, or beyond the usual if it learns."""
     asked = row.asked if row is not None else summary.n
     if isinstance(rule.limit, FixedLimit):
         limit, missing = rule.limit.value, float(asked - row.paired) if row is not None else 0.0

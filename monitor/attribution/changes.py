@@ -78,17 +78,13 @@ class OwnLists:
 
 @dataclass(frozen=True, kw_only=True)
 class PairChanges:
-    """What changed of n users' pairs since the ``former`` ones; ``is_known`` (n,): whether they had lists of both arms then.
-
-    ``by_arm``: parts of the change of each pair's distance that the arm brought about, positive where lists moved apart, NaN
-    where it is not known. ``is_still``: by arm, whether the list is as it was in the earlier run, or in the last one.
-    """
+    """What changed of n users' pairs since the ``former`` ones."""
 
     former: PairBatch
-    is_known: Flags
+    is_known: Flags  # (n,), whether they had lists of both arms then
     lists: Mapping[Arm, OwnLists]
-    by_arm: Mapping[Arm, Parts]
-    is_still: Mapping[Arm, Flags]
+    by_arm: Mapping[Arm, Parts]  # its part in the change of each pair's distance, > 0 where lists moved apart, or NaN
+    is_still: Mapping[Arm, Flags]  # whether the list is as in that run, or the last one
 
     @cached_property
     def parts(self) -> Parts:
@@ -101,10 +97,9 @@ def compare_pairs(present: PairBatch, former: PairBatch, score: ScoreBatch, *, l
 
     ``former``: the same users' lists then, in the same codes, empty for who had none; ``last``: those of the last run, where
     that is yet another one. From the former pair (B', C') to the present one (B, C) lead two ways, over (B, C') and over
-    (B', C). An arm's share is the mean of what its step costs on the two (Shapley 1953), each step split by `walk_to`. What set
-    the lists apart before counts nowhere: where both lists are as they were all parts are 0, and an arm that lists the same
-    items has a membership of exactly 0. Where a score is undefined all parts of the user are NaN. Only lists are looked at, no
-    scores, weights, grades. Costs two walks and at most 24 scorings, mostly 16.
+    (B', C). An arm's share is the mean of what its step costs on the two (Shapley 1953), each split by `walk_to`: 0 where its
+    list is as it was, NaN where a score is undefined; the same items have a membership of exactly 0. Only lists are looked at,
+    no scores, weights, grades. Costs two walks and at most 24 scorings, mostly 16.
     """
     lists = _own_lists(former, present)
 
@@ -219,10 +214,9 @@ def group_users(
     show: Callable[[int], ExampleLists],
     examples: int = 1,
 ) -> tuple[UserGroup, ...]:
-    """Groups of these rows by kind of change; those that grew most first where ``before`` is known, else those that add most.
+    """Groups of these rows by kind of change, the most grown first (share times mean distance) or, without ``before``, largest.
 
-    Growth is measured in distance: growth of the share times the group's mean distance. Users whose parts are unknown belong to
-    no group, but count among all users. ``show``: the lists of a row, of the ``examples`` most central users of each group.
+    Users whose parts are unknown belong to no group, but count among all. ``show``: lists of a row, of the most central users.
     """
     known = rows[~np.isnan(parts.whole[rows])]
     found = {change: known[kinds[known] == place] for place, change in enumerate(CHANGES)}

@@ -1,7 +1,4 @@
-"""A drop of the mean as what each user adds to it: by part, by segment, and where: which segment fell more than the others.
-
-Beside it the items that gained and lost exposure, weighted by rank.
-"""
+"""A drop of the mean as what each user adds to it, by part and by segment, and what gained and lost exposure beside it."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -41,19 +38,14 @@ _SURE_OF_A_SEGMENT = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanDrop:
-    """A drop of the mean score: the mean distance ``now`` less the one ``before``, which is the sum of ``parts``.
-
-    ``falls`` sum to it over the segments of each dimension, the one that explains most first, and in each who fell most beyond
-    its share. ``leader``: the segment that fell more than the others beyond doubt and by enough, None when it was everywhere.
-    ``noise``: standard error over users of the change of their lists; runs wander beyond it.
-    """
+    """A drop of the mean score: the mean distance ``now`` less the one ``before``, which is the sum of ``parts``."""
 
     before: float
     now: float
-    noise: float
+    noise: float  # standard error over users of the change of their lists; runs wander beyond it
     parts: Mapping[Part, float]
-    falls: tuple[SegmentFall, ...]
-    leader: SegmentFall | None
+    falls: tuple[SegmentFall, ...]  # sum to it over each dimension, the one that explains most and who fell most first
+    leader: SegmentFall | None  # what fell more than the others beyond doubt and by enough, if any
 
     @property
     def whole(self) -> float:
@@ -75,9 +67,8 @@ class MeanDrop:
 def decompose_drop(distance: Floats, changes: PairChanges, segments: Mapping[str, Rows]) -> MeanDrop | None:
     """The drop in what each user adds, summed by part and segment; None where no user's change is known.
 
-    Of n users the ``distance`` of N is known, and of P of these the change by part, too; m is the mean distance of the P. Then
-    each of the P adds a P-th of its change by that part, and by composition a user of distance d adds (d - m) / N, and one of
-    the P less (d - m) / P: who is new to the comparison is held against the others.
+    Of n users the ``distance`` of N is known, and of P of these the change by part; m is the mean distance of the P. Each of
+    the P adds a P-th of its change, and by composition a user of distance d adds (d - m) / N, one of the P less (d - m) / P.
     """
     is_scored, change = ~np.isnan(distance), changes.parts.whole
     is_paired = is_scored & ~np.isnan(change)
@@ -150,8 +141,7 @@ def _explained(falls: Sequence[SegmentFall], noise: float) -> float:
 def _find_leader(falls: Sequence[SegmentFall], parts: Mapping[Part, float], noise: float) -> SegmentFall | None:
     """The segment that fell more than the others beyond doubt and by enough; None when it was everywhere.
 
-    Runs of one day move all segments together, which cancels out here; what one segment wanders by itself does not, and is
-    not in ``noise``: hence `_CONCENTRATED` beside `_SURE`.
+    What one segment wanders by itself is not in ``noise``: hence `_CONCENTRATED` beside `_SURE`.
     """
     first, others = falls[0], 1 - falls[0].share_before
     is_sure = first.excess > _SURE * noise * math.sqrt(first.share_before * others)
@@ -164,11 +154,10 @@ def _find_leader(falls: Sequence[SegmentFall], parts: Mapping[Part, float], nois
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
-    """The segment that tells best who was hit, ``all`` where none does.
+    """The segment that tells best who was hit (n,), ``all`` where none does; a share ``usual`` of all would be hit anyhow.
 
-    ``hit`` (n,), of whom a share ``usual`` of all users would be hit anyhow. The best one has the greatest F1 of the share of
-    those hit that it holds and the share of its users that were hit, if it holds `_HELD` of them and more than users drawn at
-    random would beyond doubt. Two segments of different dimensions are named when their common users tell them better still.
+    The one of the greatest F1 (share of the hit that it holds, share of it that is hit), if it holds `_HELD` of them and more
+    than chance beyond doubt; two of different dimensions when their common users tell better still.
     """
     n, total = len(segments[ALL]), _beyond(hit, usual, segments[ALL])
     if total <= 0:
@@ -225,10 +214,9 @@ class ExposureShift:
 def compare_exposure(before: Codes, after: Codes, top: int, name: Callable[[int], str] = str) -> ExposureShift:
     """The ``top`` items that gained and that lost most exposure from one set of lists to another; equals go by code.
 
-    ``before`` (n, k), ``after`` (m, j): codes >= 0, padding -1 at the end, distinct within a row, with one meaning in both;
-    ``name``: a code's id. Hand in both arms of the same users, or one arm's last run and this one; numbers of lists may differ.
-    An item at rank r (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A side without
-    lists exposes nothing. O(places + items).
+    ``before`` (n, k), ``after`` (m, j): codes >= 0, padding -1 at the end, distinct within a row, of one meaning; ``name``: a
+    code's id. An item at rank r (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A
+    side without lists exposes nothing. O(places + items).
     """
     ours, theirs, items = compact_codes(before, after)
     # Per list, so that sets of different size can be compared.

@@ -1,7 +1,4 @@
-"""Kinds of fault, each a hypothesis about whose lists broke and how: tested on every arm, and the best of them.
-
-Users without a list among them.
-"""
+"""Kinds of fault, each a hypothesis about whose lists broke and how, tested on every arm; and users without a list."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,10 +40,7 @@ _MOSTLY = 0.9
 
 
 def find_missing(coverage: Sequence[CoverageRow], usual: float) -> Finding | None:
-    """Users who got no list, by the arm that owes it to most of them; None where no more do than a ``usual`` share of them.
-
-    A segment is named when it holds most of them and more of its users than of all got none.
-    """
+    """Users who got no list, by the arm that owes it to most of them; None where no more than a ``usual`` share did."""
     rows = {row.segment: row for row in coverage}
     if ALL not in rows or not rows[ALL].asked:
         return None
@@ -79,22 +73,17 @@ def _count_lost(row: CoverageRow, arm: Arm) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """All that hypotheses are tested on: n pairs, rows by segment, coverage, and what is known of the past.
-
-    ``changes`` None where no earlier lists are known; ``is_older``: whether runs lie between. ``habits``: usual shares of users
-    by arm, habit and bin, empty where none are known; ``usually_missing``: the usual share without a list, None likewise.
-    ``drop`` of the mean, None where it is not beyond doubt.
-    """
+    """All that hypotheses are tested on: n pairs, rows by segment, coverage, and what is known of the past."""
 
     batch: PairBatch
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
-    changes: PairChanges | None = None
-    is_older: bool = False
-    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    changes: PairChanges | None = None  # None where no earlier lists are known
+    is_older: bool = False  # runs lie between
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # usual shares by arm, habit, bin
     worst: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    usually_missing: float | None = None
-    drop: float | None = None
+    usually_missing: float | None = None  # usual share without a list, None: unknown
+    drop: float | None = None  # of the mean, None where it is not beyond doubt
 
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
@@ -106,32 +95,27 @@ class Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class Suspicion:
-    """A fault that one arm may have, and whose lists have it: ``hit`` (n,), of those who are ``judged``, None: of all.
-
-    Where ordinary lists look alike, ``usual`` is the share of users that is hit anyhow, ``bins`` (n,) where each user lies, and
-    ``ordinary`` the usual shares by bin.
-    """
+    """A fault that one arm may have, and whose lists have it."""
 
     kind: FaultKind
     arm: Arm
-    hit: Flags
-    judged: Flags | None = None
-    usual: float = 0.0
-    bins: Integers | None = None
-    ordinary: tuple[float, ...] = ()
+    hit: Flags  # (n,), of those who are judged
+    judged: Flags | None = None  # None: all
+    usual: float = 0.0  # share of users that is hit anyhow, where ordinary lists look alike,
+    bins: Integers | None = None  # (n,), where each lies,
+    ordinary: tuple[float, ...] = ()  # and the usual shares by bin
     worst: tuple[float, ...] = ()
     segment: str | None = None  # that they were searched for in, where it is not everybody
     detail: Mapping[str, float] = field(default_factory=dict)
 
 
 def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
-    """The fault that explains best what happened, and whether the other arm stood still; None where no hypothesis holds.
+    """The fault that explains best what happened; None where no hypothesis holds.
 
-    The other arm stood still (True), changed no more than usual (False), or it is not known or not so (None).
-
-    Kinds are tried from the most specific to the least; the first one is told that explains at least half of what the best
-    one explains of the drop, or where there is no drop beyond doubt has at least half as many users as any. Counts alone decide
-    whether a kind is there: what is usual comes from the arm's own past, else from the other arm.
+    Beside it whether the other arm stood still (True) or changed no more than usual (False); None: not known, or neither.
+    The first of the kinds, from most to least specific, that explains at least half of what the best one explains of the drop,
+    or without a drop beyond doubt has half as many users as any. Counts alone decide whether a kind is there: what is usual
+    comes from the arm's own past, else from the other arm.
     """
     suspected = list(_suspect(scene))
     found = [_tell(each, scene) for each in suspected]

@@ -1,7 +1,4 @@
-"""How an arm changes its own lists from run to run: shares of users by how much they changed, and what is beyond it.
-
-Lists beyond it may not be their users' own: they are shared by many, those of other users, or nobody's.
-"""
+"""How an arm changes its own lists from run to run: shares of users by how much they changed, and what is beyond it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,23 +64,19 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outliers:
-    """Users beyond what is usual: those in bin ``least`` and above, and the share of all that this is more than usual.
+    """Users beyond what is usual."""
 
-    ``usual``: share of ordinary users that may lie there, too. ``concerned``: estimated share of users that were hit.
-    """
-
-    least: int
-    usual: float
-    concerned: float
+    least: int  # their least bin
+    usual: float  # share of ordinary users that may lie there, too
+    concerned: float  # estimated share of users that were hit
 
 
 def find_excess(bins: Integers, usual: Sequence[float], worst: Sequence[float] = ()) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
-    ``bins`` from `bin_lists`, ``usual`` shares by bin, ``worst`` those of the farthest usual runs where these are known. With
-    p and r the shares now and usual from a bin on, it is the bin of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins;
-    of the users that were not hit r lie there as well, so that (p - r) / (1 - r) were hit, or more where more lie beyond the
-    worst. Where hardly anybody is left in the most ordinary bins, all were.
+    ``bins`` from `bin_lists`, ``usual`` shares by bin, ``worst`` of the farthest usual runs. With p and r the shares now and
+    usual from a bin on, it is that of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins; (p - r) / (1 - r) were hit,
+    or more where more lie beyond the worst, and all where hardly anybody is left in the most ordinary bins.
     """
     known = bins[bins >= 0]
     if not len(known):

@@ -19,14 +19,11 @@ _DUST = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What each of n users' distance from identical lists is made of: three float64 (n,), all NaN where one is undefined.
+    """What each of n users' distance from identical lists is made of: three float64 (n,), all NaN where one is undefined."""
 
-    ``membership``: items replaced; ``order``: items moved; ``length``: one list is shorter than the other.
-    """
-
-    membership: Floats
-    order: Floats
-    length: Floats
+    membership: Floats  # items replaced
+    order: Floats  # items moved
+    length: Floats  # one list is shorter than the other
 
     def __len__(self) -> int:
         return len(self.membership)
@@ -40,10 +37,8 @@ class Parts:
 def split_distances(batch: PairBatch, score: ScoreBatch) -> Parts:
     """Split score(B, B) - score(B, C) of each pair exactly, by the walk from the baseline's list B to the candidate's C.
 
-    Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
-    measures that never prefer a wrong order or item, membership and order are at least 0. A positive part drives lists apart.
-    Where score(B, B) is no number, as with an empty baseline, or any step's is none, all parts are NaN. Relevance is not
-    looked at. At most six scorings, O(n k).
+    Positive parts drive lists apart; negative ones come from measures that forgive short lists, such as ``rbo``, or that may
+    prefer a wrong order or item. All NaN where any score is, as with an empty baseline. Relevance is not looked at. O(n k).
     """
     return share_steps(walk_to(_with_baseline_twice(batch), batch), score)
 
@@ -56,12 +51,10 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
         L'  --length-->  L' cut to s  --membership-->  H  --order-->  L cut to s  --length-->  L
 
     H holds the items of L cut to s; those of L' cut to s, too, stand in the order of L' on the places that L gives them, the
-    others where L has them. So order is what common items do among themselves, and an item put on top moves nobody. One of the
-    two steps of length is always empty. Lists of the same items have H = L': membership is exactly 0.
-
-    J, the last of the six, has the common items on the places of L' and the new ones on those left. Scores and weights follow
-    the walk: a weight goes with its item, a tie stays where L has it. The walk is one of several; another would
-    share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
+    others where L has them: order is what common items do among themselves, membership exactly 0 for the same items.
+    J, the last of the six, has the common items on the places of L' and the new ones on those left. A weight goes with its
+    item, a tie stays where L has it. Other walks would share out interactions otherwise (sequential decomposition: Oaxaca 1973;
+    DiNardo, Fortin and Lemieux 1996).
     """
     short = np.minimum(before.candidate_lengths, after.candidate_lengths)
     start, end = _cut(before, short), _cut(after, short)
@@ -78,9 +71,8 @@ def walk_to(before: PairBatch, after: PairBatch) -> tuple[PairBatch, ...]:
 def share_steps(walk: Sequence[PairBatch], score: ScoreBatch) -> Parts:
     """What the steps of `walk_to` cost, by part; at most six scorings, fewer where steps are one.
 
-    A new item that stands higher than the one whose place it takes is both replaced and moved. L' to J is what replacing alone
-    costs, H to L what moving common items alone costs, and what is left, J to H, goes to membership and order in proportion to
-    these two: an item put on top of lists that keep their order is replaced, lists turned upside down have moved.
+    L' to J is what replacing alone costs, H to L what moving common items alone costs; the rest, J to H, is shared between them
+    in proportion: an item put on top of lists that keep their order is replaced, lists turned upside down have moved.
     """
     by_step = {id(step): _finite(score(step)) for step in {id(step): step for step in walk}.values()}
     start, shortened, replaced, moved, end, alone = (by_step[id(step)] for step in walk)

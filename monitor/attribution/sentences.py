@@ -42,10 +42,9 @@ MOST_ITEMS = 3
 
 
 def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
-    """What happened, to how many and whom, in which arm, and how much of the drop it explains.
+    """What happened, to whom, in which arm, and how much of the drop (None: no earlier lists) it explains.
 
-    ``drop`` None where no earlier lists are known. ``has_stood``: whether the other arm did not change at all (True) or no
-    more than usual (False), None where nothing can be said of it.
+    ``has_stood``: the other arm did not change at all (True), no more than usual (False), or nothing can be said (None).
     """
     tail: list[str] = []
     if drop is None:
@@ -157,10 +156,7 @@ def _join(sentences: Sequence[str]) -> str:
 
 
 def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str:
-    """A few sentences on one line for an alert on this metric and segment: the cause, that segment's fall, and items.
-
-    Names the metric where it is another one. Bounded, whatever ids and titles hold.
-    """
+    """One bounded line for an alert on this metric and segment: the cause (and its metric if another), that fall, items."""
     by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
     return " ".join([*by, *write_falls(explanation, segment), *_write_items(explanation)])
 
