@@ -18,17 +18,14 @@ _CHUNK_CELLS = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodedPairs:
-    """All pairs of lists of one call, coded once, and what is known of their items and users.
-
-    ``rows``: which list of each arm makes each pair; ``graded_rows``: its user's graded items, -1 for none.
-    """
+    """All pairs of lists of one call, coded once, and what is known of their items and users."""
 
     arms: tuple[CodedLists, CodedLists]
-    rows: tuple[Rows, Rows]
+    rows: tuple[Rows, Rows]  # which list of each arm makes each pair
     k: int | None
     vocabulary: pd.Index | None
     known: CodedKnowledge
-    graded_rows: Rows | None
+    graded_rows: Rows | None  # its user's graded items, -1 for none
 
     @property
     def lengths(self) -> Offsets:

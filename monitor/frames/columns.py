@@ -35,15 +35,12 @@ Rankings = Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | npt.NDArr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameColumns:
-    """Column names of frames: ``item``, ``rank`` and ``score`` of long ones, ``items`` and ``scores`` of wide ones.
-
-    With rank None the rows of a long frame stand best first.
-    """
+    """Column names of frames."""
 
     user: Hashable
-    item: Hashable
-    rank: Hashable | None
-    items: Hashable
+    item: Hashable  # of long ones, as ``rank`` and ``score``
+    rank: Hashable | None  # None: rows stand best first
+    items: Hashable  # of wide ones, as ``scores``
     score: Hashable | None
     scores: Hashable | None
 

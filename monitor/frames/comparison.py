@@ -159,10 +159,7 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
 
 
 def plot_pair(a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None) -> Plot:
-    """Both lists side by side as `compare` measures them: what stayed, moved, went and came.
-
-    ``titles``: item -> title, shown in place of the id. A notebook shows the result; its ``html`` can be saved.
-    """
+    """Both lists side by side as `compare` measures them, for a notebook or as ``html``; ``titles``: item -> title, shown."""
     found = compare(a, b, k=k)
     return draw_pair(*found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words)
 

@@ -1,7 +1,7 @@
 """Lists, ids, scores and users from Python's sequences and arrays: what is no list, id, number or user is refused here.
 
-Tables and record batches of pyarrow keep their list columns as they are, without a Python object a row. Whatever else has
-the Arrow PyCapsule protocol (polars, duckdb, nanoarrow) is read through pandas. Nothing here imports Arrow.
+Arrow tables keep list columns, without a Python object a row; others with its PyCapsule protocol are read through pandas.
+Nothing here imports Arrow.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -65,10 +65,7 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
 
 
 def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None) -> None:
-    """InputError unless every listed item has a weight that may be; the message has how many have none, and which.
-
-    ``listed``: both arms' codes; ``weighted``: those of the items that have weights.
-    """
+    """InputError, with how many and which, unless every listed item (both arms' codes) has a weight that may be."""
     good = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
     missing = pd.unique(np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed]))
     if not len(missing):
@@ -85,8 +82,7 @@ def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
     """Graded items of each user, from any of the shapes; of an item graded twice the highest grade counts.
 
-    A frame has them in the columns ``user`` and ``item``, grades in ``grade`` or ``relevance``, and without either all are 1.
-    InputError for any other shape, or a grade below 0.
+    A frame's grades are in ``grade`` or ``relevance``, else 1. InputError for any other shape, or a grade below 0.
     """
     if isinstance(data, Mapping):
         graded = _read_mapping(data)

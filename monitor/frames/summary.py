@@ -61,8 +61,7 @@ def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame
 def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
     """How the scores of `compare_many` are distributed over users: a chart a metric, or a metric and segment (``by``).
 
-    Means and values by chance are drawn in. A notebook shows the result; its ``html`` can be saved. The frame does not draw
-    itself: whatever pandas makes of it, a filter or a join, would still show charts of scores.
+    A notebook shows it; ``html`` can be saved. The frame does not draw itself: a filter or join of it would be drawn too.
     """
     columns, segments = _read(frame, by)
     chance: Mapping[Hashable, float | None] = frame.attrs.get("by_chance", {})

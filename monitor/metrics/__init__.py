@@ -25,20 +25,15 @@ METRICS: Registry[type[Metric]] = Registry(
 
 
 def parse(text: str) -> Metric:
-    """Read a metric's name, parameters left out taking their defaults: ``rbo`` is ``rbo(p=0.9)``.
-
-    ``p=0.90`` and ``p=0.9`` give the same metric. MetricError, with a suggestion, for an unknown name or parameter or a value
-    out of range.
-    """
+    """Read a metric's name: ``rbo`` is ``rbo(p=0.9)``, as is ``rbo(p=0.90)``. MetricError, with a suggestion, for any other."""
     return read_name(text, METRICS)
 
 
 def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:
     """Mean score of two lists of k items, each drawn at random, in random order, from ``catalogue`` items; exact.
 
-    Pairs for which the metric is undefined are left out of the mean. None for a metric that needs more than the lists, that is
-    undefined for all pairs, or whose mean would take too long. MetricError unless both are whole numbers and
-    1 <= k <= catalogue. A metric of a ``depth`` sees no more of the lists than that.
+    Over pairs for which the metric is defined. None for a metric that needs more than lists, is undefined for all pairs, or
+    would take too long. MetricError unless 1 <= k <= catalogue, whole numbers.
     """
     measured = metric if isinstance(metric, Metric) else parse(metric)
     for name, value in (("k", k), ("catalogue", catalogue)):

@@ -53,13 +53,9 @@ class KendallDistanceNormalized(metric.OrderDistance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopkPairs(metric.Distance, ABC):
-    """A distance over the pairs of items of either list.
+    """A distance over the pairs of items of either list."""
 
-    ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
-    0.5 neutral.
-    """
-
-    penalty: float = 0.0
+    penalty: float = 0.0  # p in [0, 1], for two items of one list, neither in the other; 0 optimistic, 0.5 neutral
 
     uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"

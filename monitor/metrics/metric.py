@@ -1,7 +1,4 @@
-"""Metric: the contract that every measure of two lists keeps, and the grammar of its name.
-
-What computes it lives in `monitor.kernels`.
-"""
+"""Metric: the contract that every measure of two lists keeps, and the grammar of its name. `monitor.kernels` computes it."""
 
 import math
 import re
@@ -42,17 +39,14 @@ class Need(StrEnum):
 class Metric(ABC):
     """A named measure with its parameters; equal to another of the same name, parameters and depth.
 
-    ``depth``: lists are cut to their first ``depth`` items before measuring; None for as long as they are. ``str(metric)`` is
-    the canonical name: all parameters written out, then ``@depth``. Later duplicates in a list never reach a metric.
-
+    ``str(metric)`` is the canonical name: all parameters written out, then ``@depth``. Later duplicates never reach a metric.
     Every metric declares its ``kernel``, whose docstring has the formula and every corner, and whose name it goes by unless it
     declares a ``name``; ``low`` and ``high``, the range over all parameters and lists (infinite where it grows with the lists;
     `bounds` narrows it for lists of at most k); and its exact value on ``identical`` and ``disjoint`` lists of one length, on
-    ``one_empty`` and ``both_empty``: NaN where undefined, None where it depends on the lists or parameters. ``uneven`` and
-    ``ties`` say what lists of unequal length and items of equal score mean to it.
+    ``one_empty`` and ``both_empty``: NaN where undefined, None where it depends on the lists or parameters.
     """
 
-    depth: int | None = None
+    depth: int | None = None  # lists are cut to their first ``depth`` items before measuring
 
     name: ClassVar[str]
     kernel: ClassVar[Callable[..., Floats]]
@@ -64,8 +58,8 @@ class Metric(ABC):
     disjoint: ClassVar[float | None]
     one_empty: ClassVar[float | None]
     both_empty: ClassVar[float | None] = math.nan
-    uneven: ClassVar[str]
-    ties: ClassVar[str] = STRICT
+    uneven: ClassVar[str]  # what lists of unequal length mean to it,
+    ties: ClassVar[str] = STRICT  # and items of equal score
     need: ClassVar[Need | None] = None
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     source: ClassVar[str]
@@ -162,13 +156,9 @@ class WeightedOrderDistance(OrderDistance, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionWeighted(OrderDistance, ABC):
-    """One in which ranks have weights, and where a measure needs them items, too.
+    """One in which ranks have weights, and where a measure needs them items, too."""
 
-    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
-    costs the difference.
-    """
-
-    discount: str = "dcg"
+    discount: str = "dcg"  # a rank's worth, 1 / log2(rank + 1) or 1 / rank for ``hyperbolic``; a move costs the difference
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"

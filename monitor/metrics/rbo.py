@@ -16,13 +16,9 @@ from monitor.metrics.metric import Need, Similarity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent(Similarity, ABC):
-    """A measure that weighs depth d with (1-p) p^(d-1).
+    """A measure that weighs depth d with (1-p) p^(d-1)."""
 
-    ``p``: chance that a reader who looked at one rank looks at the next; at 0.9 the first ten ranks carry 86 % of the weight.
-    `rbo_persistence` gives the p at which a share of the weight lies in the top ranks.
-    """
-
-    p: float = 0.9
+    p: float = 0.9  # chance to look at the next rank; at 0.9 the top ten carry 86 % of the weight, see `rbo_persistence`
 
     def __post_init__(self) -> None:
         """MetricError unless 0 < p < 1."""

@@ -23,12 +23,9 @@ def score_all(
 ) -> dict[str, Floats]:
     """Scores of every pair by canonical metric name, in the order of ``metrics``: float64 (n,), NaN where undefined.
 
-    MetricError for a metric that needs scores, weights or relevance which the batch does not hold; and for one that a package
-    brings and that fails, but where ``failed`` is given: there a sentence about it is kept by name, and its scores are NaN, as
-    are those of metrics that have failed already.
-
-    Rows do not depend on each other, nor on how a batch is cut into blocks, nor on ``threads``, by default as many as this
-    process may use processors. Memory: the scores, and one block a thread.
+    MetricError for a metric that needs what the batch does not hold; and for one that a package brings and that fails, unless
+    ``failed`` is given: there a sentence about it is kept by name, and its scores are NaN, as are those of earlier failures.
+    Rows do not depend on each other, nor on ``threads`` (default: the processors). Memory: the scores, and one block a thread.
     """
     for metric in metrics:
         if not can_score(metric, batch):

@@ -34,15 +34,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a rule with a learned limit expected of one segment's run, from the ``runs`` healthy ones before it.
-
-    What it expected is None where these are too few. From ``series`` on it is what later runs learn from.
-    """
+    """What a rule with a learned limit expected of one segment's run; from ``series`` on it is what later runs learn from."""
 
     alert: str
     segment: str
-    runs: int
-    expected: float | None = None
+    runs: int  # healthy ones before it
+    expected: float | None = None  # None where ``runs`` are too few
     limit: float | None = None  # the last value on the rule's side that is normal, or from which one counts for a trend
     opposite: float | None = None  # the last one on the other side that is as normal
     z: float | None = None  # how far out this run's value lies, standard normal in healthy runs, large on the rule's side
@@ -74,10 +71,7 @@ def normal_band(expected: float | None, limit: float | None, opposite: float | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """How long the lists of one arm have stood still as of one run, counted in changes of the other arm.
-
-    Counted is not time, so that nothing is missed where neither arm is trained.
-    """
+    """How long an arm's lists have stood still, in changes of the other arm, not in time: neither may be trained."""
 
     alert: str
     arm: Arm

@@ -10,16 +10,12 @@ from monitor.model.statistics import NoiseFloor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSize:
-    """How many users a panel holds: ``fixed`` ones, the same each run, and ``rotating`` ones, fresh each run.
+    """How many users a panel holds."""
 
-    ``minimum``: so many users at least of every segment, those added for it the same each run. ``stops_early``: fewer are asked
-    where that makes the rules' verdicts certain.
-    """
-
-    fixed: int = 0
-    rotating: int = 0
-    minimum: int = 0
-    stops_early: bool = False
+    fixed: int = 0  # the same each run
+    rotating: int = 0  # fresh each run
+    minimum: int = 0  # of every segment, those added for it the same each run
+    stops_early: bool = False  # fewer are asked where that makes the rules' verdicts certain
 
 
 class Keep(StrEnum):

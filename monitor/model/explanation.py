@@ -45,24 +45,17 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What happened, to whose lists and in which arms: the hypothesis that explains most of the drop.
-
-    ``users`` of the ``compared`` have it, or of those asked where they are missing; estimated where healthy users look alike.
-    ``segment``: where most of them are, ``all`` where they are everywhere; ``segment_share``: how many of its users have it;
-    ``is_exact``: whether these are all that have it, and all of the segment.
-    ``explained``: share of the drop that would not be there, had their lists changed like others'; None without a drop.
-    ``detail``: figures of the kind, such as the items that are gone.
-    """
+    """What happened, to whose lists and in which arms: the hypothesis that explains most of the drop."""
 
     kind: FaultKind
     arms: tuple[Arm, ...]
-    segment: str
-    segment_share: float
-    users: int
-    compared: int
-    explained: float | None = None
-    detail: Mapping[str, float] = field(default_factory=dict)
-    is_exact: bool = False
+    segment: str  # where most of them are, ``all`` where they are everywhere
+    segment_share: float  # how many of its users have it
+    users: int  # who have it; estimated where healthy users look alike
+    compared: int  # of how many, or asked where they are missing
+    explained: float | None = None  # share of the drop that would not be there otherwise; None without a drop
+    detail: Mapping[str, float] = field(default_factory=dict)  # figures of the kind, such as items gone
+    is_exact: bool = False  # whether ``users`` are all that have it, and all of the segment
 
     @property
     def share(self) -> float:
@@ -87,15 +80,12 @@ class PartMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What a run keeps for later ones: how many users were ``asked``, and how far lists lie apart by ``metric``.
-
-    ``habits``: how much each arm's lists changed since the run before, as shares of users by bin, by arm and habit.
-    """
+    """What a run keeps for later ones: how far lists lie apart by ``metric``."""
 
     metric: str
-    asked: int
+    asked: int  # users
     means: PartMeans
-    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # shares by arm, habit, bin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +98,11 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFall:
-    """What one segment adds to the drop, by part.
-
-    ``share`` of the users that were scored, ``share_before`` of those among them who are held against their earlier lists.
-    """
+    """What one segment adds to the drop, by part."""
 
     segment: str
-    share: float
-    share_before: float
+    share: float  # of the users that were scored
+    share_before: float  # of those among them who are held against their earlier lists
     parts: Mapping[Part, float]
     excess: float  # what it adds beyond its share of what all segments lost, composition apart
 
@@ -167,9 +154,8 @@ class UserGroup:
 class Explanation:
     """What sets lists apart by one metric, or why its mean fell, in one sentence and all that stands behind it.
 
-    With ``paired`` users the drop is that of their lists since their own lists of an earlier run, beside what users add who are
-    new to the comparison; items are those that ``arm`` showed then and shows now. Without, nothing earlier is known: there is
-    no drop, and items are those of baseline and candidate. Items and groups are those of ``segment``.
+    With ``paired`` users the drop is that of their lists since an earlier run, beside what new users add; items are those that
+    ``arm`` showed then and shows now. Without there is no drop, and items are those of baseline and candidate.
     """
 
     metric: str

@@ -17,21 +17,16 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-PARTS = 5  # numbers of each segment
+PARTS = 5  # of each segment: value and sampling error on the judged scale, z, share without a score, what z added to evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lesson:
-    """One rule's series in one run.
+    """One rule's series in one run."""
 
-    ``series``: what was measured, as `describe_series` has it. ``numbers`` (PARTS, segments) float64, NaN for none: value and
-    sampling error on the scale that is judged, how far out the value lay (z), the share of users without a score, and what it
-    added to evidence over runs.
-    """
-
-    series: str
+    series: str  # what was measured, as `describe_series` has it
     segments: tuple[str, ...]
-    numbers: npt.NDArray[np.float64]
+    numbers: npt.NDArray[np.float64]  # (PARTS, segments), NaN for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,15 +18,12 @@ under way, and the model stays what it was, so that it does not go back and fort
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmModel:
-    """The model of one arm as of one run: the version ``now``, since the run of ``since`` in place of ``before``.
-
-    Each is None where it is not known. ``users``: how many each version answered in this run.
-    """
+    """The model of one arm as of one run; each is None where it is not known."""
 
     now: str | None = None
     before: str | None = None
-    since: datetime | None = None
-    users: Mapping[str, int] = field(default_factory=dict)
+    since: datetime | None = None  # of the run that first saw ``now`` in place of ``before``
+    users: Mapping[str, int] = field(default_factory=dict)  # that each version answered in this run
 
     def followed_by(self, users: Mapping[str, int], slot: datetime) -> ArmModel:
         """The model as of the next run, of this slot, in which versions answered so many users; with none it stays."""

@@ -10,17 +10,13 @@ from monitor.model.rules import Severity
 
 
 class DeliveryStatus(StrEnum):
-    """Where an outbox row stands.
+    """Where an outbox row stands."""
 
-    ``pending``: to be sent; ``held``: not now (silenced, in maintenance, muted), looked at again and again; ``sent``; ``dead``:
-    rejected permanently; ``dropped``: no longer worth sending.
-    """
-
-    PENDING = "pending"
-    HELD = "held"
+    PENDING = "pending"  # to be sent
+    HELD = "held"  # not now (silenced, in maintenance, muted), looked at again and again
     SENT = "sent"
-    DEAD = "dead"
-    DROPPED = "dropped"
+    DEAD = "dead"  # rejected permanently
+    DROPPED = "dropped"  # no longer worth sending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +86,13 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one receiver is sent at once: changes of one incident of one comparison.
-
-    ``firing``: the starts of all firings of the incident that last and that the receiver knows of once it has this message,
-    oldest first; none once the incident is over. It or ``changes`` holds at least one. Receivers that know a deduplication key
-    use ``incident``, or the ``dedup_key`` of each change where they distinguish firings.
-    """
+    """What one receiver is sent at once: changes of one incident of one comparison. ``changes`` or ``firing`` holds some."""
 
     incident: str  # shared by all messages of the incident and by nothing else
     comparison: str
     severity: Severity
     changes: tuple[Transition, ...]  # starts, acknowledgements, ends in the order they were stored; none in a repetition
-    firing: tuple[Transition, ...] = ()
+    firing: tuple[Transition, ...] = ()  # starts of all firings that last and it then knows of, oldest first; none at the end
     first: tuple[Transition, ...] = ()  # the starts that the incident was first told by, as far as they are known
     is_repetition: bool = False
     briefing: Briefing | None = None

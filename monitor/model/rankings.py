@@ -33,16 +33,12 @@ class Arm(StrEnum):
 
 
 class CoverageReason(StrEnum):
-    """Why a user's list is absent or imperfect. A closed set: it becomes a metric label.
-
-    ``short`` and ``duplicated`` lists are still compared; a list with any other reason is not. ``too_slow``: no fault of the
-    arm, rankwatch or its machine had no time, or no request, left for the user.
-    """
+    """Why a user's list is absent or imperfect. A closed set: it becomes a metric label."""
 
     MISSING = "missing"
     EMPTY = "empty"
-    SHORT = "short"
-    DUPLICATED = "duplicated"
+    SHORT = "short"  # still compared
+    DUPLICATED = "duplicated"  # still compared
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
     RATE_LIMITED = "rate_limited"
@@ -53,23 +49,17 @@ class CoverageReason(StrEnum):
     WRONG_USER = "wrong_user"
     DUPLICATE_USER = "duplicate_user"
     UNAVAILABLE = "unavailable"
-    TOO_SLOW = "too_slow"
+    TOO_SLOW = "too_slow"  # no fault of the arm: rankwatch or its machine had no time, or no request, left for the user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingTable:
-    """Lists of n users from one arm: user ``i`` has ``items[offsets[i]:offsets[i + 1]]``, best first.
+    """Lists of n users from one arm, as the source gave them: longer than k, with duplicates, or empty."""
 
-    ``users`` are n unique ids, from sources pandas ``str``; ``offsets`` n + 1 ascending int64 starting at 0; ``items`` are
-    int32, int64 or pandas ``str`` from sources. Lists are as the source gave them: longer than k, with duplicates, or empty.
-    ``scores``, where the source has them, are the model's own float64 scores, one an item, NaN where there is none; neighbours
-    with equal scores are tied.
-    """
-
-    users: pd.Index
-    offsets: Offsets
-    items: Ids
-    scores: Floats | None = None
+    users: pd.Index  # n unique ids, from sources pandas ``str``
+    offsets: Offsets  # n + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
+    items: Ids  # int32, int64 or pandas ``str`` from sources
+    scores: Floats | None = None  # the model's own, one an item, NaN for none; neighbours with equal scores are tied
 
     def __len__(self) -> int:
         return len(self.users)
@@ -117,26 +107,20 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWeights:
-    """A weight for each of n unique items, such as popularity or price, from `LEAST_WEIGHT` to `MOST_WEIGHT`.
+    """A weight for each of n unique items, such as popularity or price, from `LEAST_WEIGHT` to `MOST_WEIGHT`."""
 
-    Ids as in RankingTable.
-    """
-
-    items: Ids
+    items: Ids  # as in RankingTable
     weights: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceTable:
-    """What n users found relevant: user ``i`` graded ``items[offsets[i]:offsets[i + 1]]``, each once, order without meaning.
-
-    Columns as in RankingTable; ``grades`` are finite, at least 0, one an item. An item that is not listed has grade 0.
-    """
+    """What n users found relevant, each item once, order without meaning; columns as in RankingTable."""
 
     users: pd.Index
     offsets: Offsets
     items: Ids
-    grades: Floats
+    grades: Floats  # finite, at least 0, one an item; an item that is not listed has grade 0
 
     def __len__(self) -> int:
         return len(self.users)
@@ -152,15 +136,12 @@ class AskedUsers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserBatch:
-    """Some of the users that a run asks, with the segments that they belong to, and what both arms answered for them.
-
-    ``again``: the baseline's second lists; it, ``weights`` and ``relevance`` are None where there is no source, or it failed.
-    """
+    """Some users that a run asks, with their segments, and what both arms answered; None where no source, or it failed."""
 
     panel: Panel
     baseline: Pull
     candidate: Pull
-    again: Pull | None = None
+    again: Pull | None = None  # the baseline's second lists
     weights: ItemWeights | None = None
     relevance: RelevanceTable | None = None
 
@@ -194,18 +175,17 @@ class Labels:
 class PairBatch:
     """Both arms' rankings of n users as item codes >= 0: two int32 arrays (n, k) padded with -1 at the end, and their lengths.
 
-    Codes are shared by both arms, distinct within a row, and may be any non-negative integers. Where known, (n, k) too:
-    the models' own ``scores``, the items' ``weights`` and the users' ``labels``. Items tied by their scores stand in the order
-    of their ids, in both arms, so that no measure sees an accident of order.
+    Codes are shared by both arms, distinct within a row, and may be any non-negative integers. Items tied by their scores stand
+    in the order of their ids, in both arms, so that no measure sees an accident of order.
     """
 
     baseline: Codes
     candidate: Codes
     baseline_lengths: Codes
     candidate_lengths: Codes
-    scores: ByArm | None = None
-    weights: ByArm | None = None
-    labels: Labels | None = None
+    scores: ByArm | None = None  # the models' own, (n, k) where known,
+    weights: ByArm | None = None  # the items', likewise,
+    labels: Labels | None = None  # the users', likewise
 
     def __len__(self) -> int:
         return len(self.baseline_lengths)

@@ -94,17 +94,14 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRule:
-    """What rules of every kind have.
-
-    An alert fires after ``for_runs`` consecutive breaches and resolves after ``resolve_after`` consecutive recovered runs.
-    """
+    """What rules of every kind have."""
 
     kind: ClassVar[RuleKind]
 
     alert: str
     segments: Literal["all", "each"] | tuple[str, ...] = "all"  # each: every segment, `all` included
-    for_runs: int = 1
-    resolve_after: int = 1
+    for_runs: int = 1  # fires after so many breaches in a row
+    resolve_after: int = 1  # and resolves after so many recovered runs
     min_users: int = 1
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None

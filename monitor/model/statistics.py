@@ -20,13 +20,10 @@ CHURN = "self_churn"
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``: the share of users scoring strictly under ``x``.
+    """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``: the share of users scoring strictly under ``x``."""
 
-    At most one of ``quantile`` (0.01 to 0.99) and ``floor`` is set; both are None for the mean.
-    """
-
-    quantile: float | None = None
-    floor: float | None = None
+    quantile: float | None = None  # 0.01 to 0.99; None for the mean
+    floor: float | None = None  # x; None for others
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -52,27 +49,18 @@ class Statistic:
 
 
 class NoiseFloor(StrEnum):
-    """What the baseline is held against to see how similar it is to itself.
+    """What the baseline is held against to see how similar it is to itself."""
 
-    ``serve``: asked twice at the same moment; ``temporal``: its lists of the last run; ``retrain``: a second training of the
-    same model, which is a source of its own.
-    """
-
-    SERVE = "serve"
-    TEMPORAL = "temporal"
-    RETRAIN = "retrain"
+    SERVE = "serve"  # asked twice at the same moment
+    TEMPORAL = "temporal"  # its lists of the last run
+    RETRAIN = "retrain"  # a second training of the same model, a source of its own
 
 
 class DerivedMetric(StrEnum):
-    """Series of a metric M beside its scores of baseline and candidate.
+    """Series of a metric M beside its scores of baseline and candidate, over compared users with a second baseline list."""
 
-    ``floor``: the scores of the baseline and itself, over those compared users for whom it has a second list. ``over_floor``:
-    of the same users, how much farther the candidate is from the baseline than the baseline from itself: floor less score
-    where more is more alike, else score less floor; above 0 is drift beyond noise.
-    """
-
-    FLOOR = "floor"
-    OVER_FLOOR = "over_floor"
+    FLOOR = "floor"  # scores of the baseline and itself
+    OVER_FLOOR = "over_floor"  # how much farther the candidate is than the baseline from itself; above 0 is drift beyond noise
 
     def of(self, metric: str) -> str:
         """Name of this series of a metric: ``floor(tau_ext@10)``."""
@@ -87,21 +75,17 @@ def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
 
 
 class Lack(StrEnum):
-    """What users are counted for: a list that cannot be served or compared as it should, or, from ``shared_list`` on, a trait.
-
-    ``short`` and ``duplicated`` lists are compared all the same. Traits are arm metrics of these names, measured of the users
-    that are compared; the last two hold both arms together, and are the candidate's.
-    """
+    """What users are counted for: no list as it should be, or, from ``shared_list`` on, a trait of those compared."""
 
     MISSING = "missing"
     EMPTY = "empty"
-    SHORT = "short"
-    DUPLICATED = "duplicated"
-    FAILED = "failed"
-    UNPAIRED = "unpaired"
+    SHORT = "short"  # compared all the same
+    DUPLICATED = "duplicated"  # compared all the same
+    FAILED = "failed"  # every failure to answer: timeout, errors, what cannot be read
+    UNPAIRED = "unpaired"  # of no single arm
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
-    REVERSED = "top_reversed"
+    REVERSED = "top_reversed"  # holds both arms together, as the next, and is the candidate's
     FIRST_DIFFERS = "first_differs"
 
 
@@ -113,10 +97,7 @@ _REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_L
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of the users for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` concerns no single arm.
-
-    ``failed`` counts every reason that is a failure to answer: timeout, errors, answers that cannot be read.
-    """
+    """The share of the users for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` concerns no single arm."""
 
     lack: Lack
     arm: Arm | None

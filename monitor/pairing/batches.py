@@ -117,11 +117,7 @@ def make_batch(baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Ind
 
 
 def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
-    """The batch with weights and labels where they are known.
-
-    An item without a weight has NaN: missing data is never a weight. ``graded_rows``: the graded list of each pair's user, -1
-    for a user who graded nothing.
-    """
+    """The batch with weights (NaN for none, never a number) and labels; ``graded_rows``: each user's graded list, -1: none."""
     if known.weights is not None:
         weights = [place_weights(codes, *known.weights, np.nan) for codes in (batch.baseline, batch.candidate)]
         batch = replace(batch, weights=ByArm(baseline=weights[0], candidate=weights[1]))
@@ -133,8 +129,7 @@ def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) ->
 def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Codes:
     """Padded lists (n, k) with tied items in the order of their ids as text; the very same array where nothing is tied.
 
-    Tied are neighbours with equal scores; NaN, as behind a list's end, ties with nothing. Nothing else moves, nor any score, as
-    those of tied items are equal.
+    Neighbours with equal scores are tied; NaN, as behind a list's end, ties with nothing. Scores stay as they are.
     """
     tied = np.zeros(codes.shape, dtype=np.bool_)
     np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])

@@ -1,8 +1,8 @@
 """Ids of items and users as integer codes, and the one rule that says which ids are equal.
 
-Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text that spells it: 42 and "42" are
-one item, because one side may speak JSON and the other CSV. Text that spells it otherwise ("042", "42.0", " 42") is another id.
-A UUID equals its text. Sources spell whole numbers as integers and all other ids as text, which changes no id for another.
+Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text that spells it: 42 and "42",
+as one side may speak JSON and the other CSV; "042", "42.0", " 42" are others. A UUID equals its text. Sources spell whole
+numbers as integers and all other ids as text, which changes no id for another.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def equality_key(item: object) -> object:
 def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     """Codes from 0 to 2**31 - 1 of each arm's ids, equal where the ids are equal, and the ids by code.
 
-    Integers that can be codes already are taken as they are; then there is no vocabulary (None). Otherwise codes follow the
-    first appearance. Each arm is coded by itself, in threads where that pays, and only the distinct ids meet.
+    Integers that can be codes are taken as they are, without a vocabulary (None). Otherwise codes follow the first appearance;
+    arms are coded apart, in threads where that pays, and only distinct ids meet.
     """
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
         return [np.asarray(ids) for ids in arms], None

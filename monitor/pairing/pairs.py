@@ -1,7 +1,4 @@
-"""Pair both arms' lists by user, count what became of every user of the panel, keep the lists with the run.
-
-Also count the items that either arm lists.
-"""
+"""Pair both arms' lists by user, count what became of each user and which items are listed, keep the lists with the run."""
 
 from __future__ import annotations
 
@@ -60,9 +57,8 @@ def pair(
 ) -> Pairing:
     """Pair the panel's users whose lists both arms gave.
 
-    Lists are cut to k, then duplicates are dropped keeping the first, then items tied by their scores are put in the order of
-    their ids. A user counts as paired when both lists hold at least one item; every other user is counted under the reason and
-    arm that stood in the way (under both, if both did). An arm without scores has NaN where the other has them.
+    Lists are cut to k, duplicates dropped keeping the first, then items tied by their scores are put in the order of their
+    ids. A user is paired when both lists hold an item; any other one is counted under the reason and arm (or both) in the way.
     """
     pulls = (baseline, candidate)
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
@@ -163,10 +159,7 @@ def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]
 
 
 def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
-    """Both arms' lists of these users, one a row of the pairing, with ids in place of codes and scores where known.
-
-    ``segments`` hold rows of the pairing.
-    """
+    """Both arms' lists of these users, one a row of the pairing, as ids, scores where known; ``segments`` hold such rows."""
     batch = pairing.batch
     scores = (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
     return KeptLists(
