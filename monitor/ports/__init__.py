@@ -1,7 +1,7 @@
 """What the pipeline and the service ask of the world, as Protocols. The docstrings are the contract of every implementation.
 
-All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge:
-those of sources into SourceError, and sources hold nothing that would have to be closed.
+All instants are aware UTC. Vendors' errors become those of `monitor.errors` at the edge, SourceError for sources, which hold
+nothing that would have to be closed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,10 +26,7 @@ class Clock(Protocol):
 
 
 class Receiver(Protocol):
-    """Somebody who is notified; it holds nothing that would have to be closed.
-
-    Sending the same message twice must be harmless there (same incident, same dedup keys).
-    """
+    """Somebody who is notified; it holds nothing that would have to be closed. The same message twice must be harmless."""
 
     @property
     def name(self) -> str:
@@ -42,8 +39,7 @@ class Receiver(Protocol):
     def send(self, message: Message, *, now: datetime) -> None:
         """Deliver this message. DeliveryError when it was not accepted.
 
-        ``permanent`` if it never will be, ``of_message`` if that is due to its content, ``may_be_known`` if it may have
-        arrived all the same.
+        ``permanent`` if it never will be, ``of_message`` if due to its content, ``may_be_known`` if it may have arrived.
         """
 
 
@@ -51,11 +47,7 @@ class DeliveryCounter(Protocol):
     """Counts what became of attempts to deliver. Never raises, never blocks on I/O."""
 
     def count(self, name: str, *labels: str) -> None:
-        """Count an attempt in ``notifications_total`` (receiver, outcome), one that failed in ``delivery_errors_total`` too.
-
-        There the second label is what kept it from arriving. ``watchdog_restarts_total``: a loop that hung or died, and was
-        replaced.
-        """
+        """Add one to ``notifications_total`` (receiver, outcome), ``delivery_errors_total`` or ``watchdog_restarts_total``."""
 
 
 class Source(Protocol):
@@ -71,10 +63,7 @@ class Source(Protocol):
 
 
 class Answered(Protocol):
-    """Both arms' lists of everybody, read in one go; to be closed by who asked.
-
-    Of an arm that cannot be read as a whole everybody's list is ``unavailable``, with a note that says why.
-    """
+    """Both arms' lists of everybody, to be closed by who asked; of an arm that cannot be read all are ``unavailable``."""
 
     @property
     def asked(self) -> AskedUsers:
@@ -121,10 +110,7 @@ class UserSource(Protocol):
     """Where the users of a panel come from."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users that may be asked for this slot with the named segment dimensions; a user listed twice counts once.
-
-        SourceError when it cannot be read, when a dimension is missing, or when there is not one user.
-        """
+        """All users for this slot with these dimensions, each once; SourceError for a dimension missing, or not one user."""
 
 
 class ItemWeightSource(Protocol):
@@ -145,10 +131,7 @@ class RelevanceSource(Protocol):
     """Where it is known what users found relevant."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """What is known of this slot's users; None when nothing has arrived yet, such as a file that is not there.
-
-        SourceError when what is there cannot be read.
-        """
+        """What is known of this slot's users; None when nothing has arrived yet. SourceError when it cannot be read."""
 
 
 class ScoreSink(Protocol):
@@ -157,18 +140,15 @@ class ScoreSink(Protocol):
     def open(
         self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]
     ) -> AbstractContextManager[Callable[[Scores], object]]:
-        """Take the scores of the run of this slot in these metrics: what is yielded is called with each batch of users.
+        """Take the scores of this slot's run in these metrics: what is yielded is called with each batch of users.
 
-        When the block ends they stand in place of what an earlier run of the slot left, whole, with ``about`` beside them. With
-        an exception nothing has changed and nothing is left over. OutputError when they cannot be written.
+        At the end they replace, whole, what an earlier run left, with ``about`` beside them; with an exception nothing has
+        changed. OutputError when they cannot be written.
         """
 
 
 class ScoreSpool(Protocol):
-    """Scores of one run that wait outside of memory until they are stored. Called from one thread; nothing is left when closed.
-
-    OutputError when they cannot be taken or given back, as when the disk is full.
-    """
+    """A run's scores outside of memory until they are stored; one thread. OutputError when they cannot be taken or read."""
 
     def add(self, scores: Scores) -> None:
         """Take scores of users who have not come before."""

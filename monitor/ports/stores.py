@@ -1,7 +1,6 @@
-"""What is stored, cut by who uses it.
+"""What is stored, cut by who uses it: runs, history, alerts, the outbox, pages, maintenance. Docstrings are the contract.
 
-Runs, history, alerts, the outbox, pages and maintenance. The docstrings are the contract. Every method is one
-transaction unless it says otherwise; DatabaseError when it cannot be done, and then nothing was changed.
+Every method is one transaction unless it says otherwise; DatabaseError when it cannot be done, and then nothing was changed.
 All are safe to share between threads, and several processes may work on one database.
 """
 
@@ -51,7 +50,7 @@ class PageStore(Protocol):
     ) -> tuple[SeriesPoint, ...]:
         """Finished runs of these slots, oldest first, with what the rule ``alert`` expected of them.
 
-        Of more than ``most`` runs: the newest, and of each group of neighbours the one that failed or has the lowest mean.
+        Beyond ``most``: the newest, and of each group of neighbours the one that failed or has the lowest mean.
         """
 
     def histograms(self, run_ids: Sequence[int], metric: str, segment: str) -> Mapping[int, Histogram]:
@@ -82,17 +81,11 @@ class PageStore(Protocol):
         """Slot and lists of the last run before this slot, and before the alerts that last, that kept the user's lists."""
 
     def incident(self, key: str) -> IncidentHistory:
-        """What belongs to the incident, or to the firing, of this key; empty for a key that is not known.
-
-        Of very many transitions the first ones.
-        """
+        """What belongs to this incident or firing, of very many transitions the first; empty for an unknown key."""
 
 
 class Leases(Closable, Protocol):
-    """The right to lead, for one daemon among those that share a database. Called from one thread.
-
-    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
-    """
+    """The right to lead, for one daemon; one thread. DatabaseError: nothing is known, and what was held may be held still."""
 
     def acquire(self) -> Lease | Occupied:
         """Take it when it is free, ran out, or was given back; of several callers one wins, and the epoch grows by one."""
@@ -112,9 +105,8 @@ class RunStore(Protocol):
     ) -> Claim | None:
         """Claim the slot for one run; exactly one caller wins. None when it cannot be claimed.
 
-        A slot that was never run is claimed; one that is ``running`` past its ``until`` or ``abandoned`` is taken over; one
-        that is finished is claimed only with ``rerun``, and keeps its status and results until ``finish`` replaces them;
-        ``has_ok`` says whether these are of an ok run. ``attempt`` grows by one each time.
+        Can be: one never run, ``running`` past its ``until``, ``abandoned``, or with ``rerun`` finished, which keeps its status
+        and results until ``finish`` replaces them; ``has_ok``: they are of an ok run. ``attempt`` grows by one each time.
         """
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
@@ -127,37 +119,29 @@ class RunStore(Protocol):
         """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot; the run's number.
 
         Where the claim keeps the earlier attempt, that one keeps its number, which is the claim's, and the run gets a new one.
-
-        Also stores one pending delivery for each start of a firing and each of ``receivers``, also of a firing that lasts and
-        that a receiver has no delivery of yet; ends are delivered to the receivers that have a delivery of the start. States
-        are written only where the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or
-        their transition, started from; the transitions of others are left out. Doing it again with the same result changes
-        nothing. None, and nothing is stored, when the claim has been taken over meanwhile.
-
-        A result with lists deletes those of earlier slots, but for runs that still wait for relevance.
+        Stores one pending delivery for each firing and each of ``receivers``, also of one that lasts and that a receiver has no
+        delivery of yet; ends go to the receivers that have a delivery of the start. States are written only where the stored
+        ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or their transition, started from;
+        the transitions of others are left out. A result with lists deletes those of earlier slots, but for runs that still wait
+        for relevance. Again changes nothing. None, and nothing is stored, when the claim has been taken over.
         """
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         """Take a slot from the holder of this claim, who hangs: what he stores later is refused, and the slot is free.
 
-        A first attempt is ``abandoned`` with the reason, a rerun shows its earlier results again. False when the claim is not
-        held any more.
+        A first attempt is ``abandoned``, a rerun shows its earlier results. False when the claim is not held any more.
         """
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         """Mark runs whose claim expired as abandoned, but those of the ids in ``sparing``, which the caller runs; how many."""
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        """Ok runs of this slot and later ones with kept lists whose measures of relevance are still missing, oldest first.
-
-        A run that is being run again at this moment is not among them.
-        """
+        """Ok runs since this slot with kept lists that wait for relevance, oldest first; none that is being run again."""
 
     def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         """Add measures of relevance to a stored run, in place of its summaries and scores of the same metrics.
 
-        Doing it again changes nothing but the time. False, and nothing is stored, when the run has been run anew since it was
-        read, or is being.
+        Again changes the time only. False, and nothing is stored, when the run has been run anew since it was read.
         """
 
 
@@ -168,16 +152,12 @@ class History(Protocol):
         """What a run needs of earlier ones; what is stored but damaged is left out and named in ``unreadable``."""
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
-        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
-
-        With ``until`` of slots up to then: what a clock that ran ahead has stored does not hide the present.
-        """
+        """Newest finished run of each named comparison, of slots up to ``until``: one of a clock ahead hides nothing."""
 
     def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
-        """Of which comparisons `latest` may show something else than at the watermark ``seen``, and the one of now.
+        """Comparisons of which `latest` may show something else than at the watermark ``seen``, and the one of now.
 
-        Found without reading results, by their newest run and by changes of alerts; not what was deleted or labelled of older
-        runs.
+        Found by newest runs and changes of alerts, not what was deleted or labelled of older runs.
         """
 
     def runs(
@@ -200,8 +180,7 @@ class History(Protocol):
     def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
         """Every user's scores of these metrics in one run, users ascending by code point, undefined ones NaN.
 
-        Metrics that the run stored no score of are left out of ``by_metric``; no users when that leaves none. A user who has
-        a score of one metric only is NaN in the others.
+        A metric that the run stored no score of is left out of ``by_metric``; no users when none is left.
         """
 
 
@@ -212,10 +191,7 @@ class AlertStore(Protocol):
         """The id of this database, random and the same for good; before it has one it is made with ``create``, else empty."""
 
     def states(self, comparison: str | None = None, *, state: State | None = None) -> tuple[AlertState, ...]:
-        """All alerts of the comparison, or of every comparison ever run, quiet ones too, or those in this state alone.
-
-        By alert and segment.
-        """
+        """All alerts of the comparison or of every one, quiet ones too, or those in this state, by alert and segment."""
 
     def firing(self) -> tuple[Transition, ...]:
         """For each state that is firing, the transition that started it, oldest first."""
@@ -226,24 +202,13 @@ class AlertStore(Protocol):
     def store_states(
         self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]
     ) -> None:
-        """Store states that were judged outside a run, their transitions, and the deliveries of these to ``receivers``.
-
-        As in `RunStore.finish`: states are written only where the stored ``judged_slot`` is older and the stored state is the
-        one that they, or their transition, started from; the transitions of others are left out.
-        """
+        """Store states judged outside a run, their transitions and deliveries, on the terms of `RunStore.finish`."""
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
-        """End states outside a run, because rule or comparison were removed from the configuration.
-
-        Removes the states these transitions end, stores the transitions and their deliveries. One whose state is gone, or
-        has moved meanwhile, is left out.
-        """
+        """End states whose rule or comparison was removed; with transitions and deliveries. A state that moved is left out."""
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """After a clock was set back: let ``slot`` move states that were judged in slots later than ``now``.
-
-        No state changes, nothing is announced.
-        """
+        """A clock was set back: let ``slot`` move states judged in slots later than ``now``. Nothing changes yet."""
 
     def acknowledge(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
@@ -282,8 +247,8 @@ class Outbox(Protocol):
     ) -> tuple[Delivery, ...]:
         """Lease what waits for this receiver, held or not, of the comparison whose delivery is due longest; oldest first.
 
-        A comparison of which somebody else is delivering to it now is passed over. Of more than ``limit`` what is due comes
-        first. Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
+        None that somebody else delivers to it now; of more than ``limit`` what is due comes first. Exactly one caller gets a
+        row. So nothing overtakes an older delivery of the same alert and segment.
         """
 
     def firing_snapshot(
@@ -292,22 +257,13 @@ class Outbox(Protocol):
         """What fires in the comparison, and what the receiver was sent of it, of these changes, and of their incidents."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """What is stored of the run of this slot beside its figures; empty where there is nothing.
-
-        Lists are of users that the explanation shows, one of each leading group, else of the two with the lowest scores.
-        """
+        """What is stored of the slot's run beside figures; lists of users the explanation shows, else of the two worst."""
 
     def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
-        """Note that these are about to be sent: if nothing is recorded of them later, the receiver may know them.
-
-        What the owner has leased for the same receiver stays leased until then.
-        """
+        """Note that these are about to be sent, and may be known if nothing is recorded; the owner's leases last until then."""
 
     def record(self, *notifications: Notification) -> None:
-        """Store the outcome of deliveries and move them; one that still waits is due again at ``next_attempt_at``.
-
-        An attempt that ended as the one before leaves no row of its own.
-        """
+        """Store outcomes and move deliveries; what still waits is due at ``next_attempt_at``. The same outcome: no new row."""
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Starts of firings that last, that nobody has acknowledged, and that this receiver is to be sent again now."""
@@ -325,16 +281,10 @@ class Outbox(Protocol):
         """Give up deliveries to receivers that are not among the known ones; how many are dead now."""
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
-        """Deliveries that wait for this receiver (for all with None), the oldest ``limit`` in the order they were stored.
-
-        Before these the newest ``settled`` that were given up or dropped, oldest first.
-        """
+        """Deliveries that wait for this receiver (None: all), the oldest ``limit``, after the ``settled`` newest given up."""
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """Pending deliveries by receiver, or those ``held`` back: how many, and the age of the oldest in seconds.
-
-        Of what is held only starts: an end that waits for its incident keeps nothing from anybody.
-        """
+        """Pending deliveries by receiver: how many, and the oldest's age in seconds; or starts that are ``held`` back."""
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""
@@ -353,9 +303,8 @@ class Maintenance(Protocol):
         """Delete what is older, by slot. In many small transactions.
 
         Refused, see ``Pruned.refused``, while neither runs nor a server's own clock confirm ``now``. Transitions with waiting
-        deliveries and states are never deleted. Days that are over are rolled up first, so that the daily figures outlive their
-        runs. Explanations go with the evidence; before their age go kept lists, but each comparison's newest and those that
-        may still get relevance. Scores on PostgreSQL go by whole days.
+        deliveries and states stay. Days that are over are rolled up first. Explanations go with the evidence; before their age
+        go kept lists, but each comparison's newest and those that may get relevance. PostgreSQL's scores go by whole days.
         """
 
     def sizes(self, *, anew: bool = True) -> Mapping[DataKind, int]:
