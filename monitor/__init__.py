@@ -1,7 +1,4 @@
-"""rankwatch: watches how far two recommenders drift apart.
-
-What compares and measures is loaded when first used, so that the command line starts without pandas.
-"""
+"""rankwatch: how far two recommenders drift apart. What compares is loaded when first used: the command line starts early."""
 
 from __future__ import annotations
 

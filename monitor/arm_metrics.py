@@ -1,7 +1,4 @@
-"""Measures of what one arm lists to all users together, each an `ArmMetric` by name: how much, how evenly, how new.
-
-What is measured pair by pair lives in `monitor.metrics`.
-"""
+"""Measures of what one arm lists to all users together, each an `ArmMetric` by name: how much, how evenly, how new."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,42 +19,27 @@ from monitor.model.statistics import CHURN, Lack
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastLists:
-    """What one arm listed in its last run, in the codes of the batch of this run's n users.
+    """What one arm listed in its last run, in the codes of the batch of this run's n users; any negative number: not in it."""
 
-    ``codes`` (n, any width): row i is the list that user i had then, any negative number an item that this run's batch does
-    not hold; what stands below the present k is left out. ``lengths`` (n,): lengths of these lists, 0 for a user who was not in
-    that run. ``exposed``: codes of all items that the arm listed to anybody then; order, repeats and negative numbers do not
-    matter.
-    """
-
-    codes: Codes
-    lengths: Codes
-    exposed: Codes
+    codes: Codes  # (n, any width), cut to this run's k
+    lengths: Codes  # (n,), 0 for a user who was not in that run
+    exposed: Codes  # what the arm listed to anybody, in any order, repeated or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmLists:
-    """One arm's lists of n users.
+    """One arm's lists of n users."""
 
-    ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. ``known`` by name: what
-    is known of the users, float64 (n,), or of the places of their lists (n, k), NaN where it is not. ``is_new`` (items,),
-    whether an item was listed to nobody in the last run. ``repeated`` (n,): a number for each list that several users have, -1
-    for others.
-    """
-
-    codes: Codes
+    codes: Codes  # (n, k) >= 0, below ``items``, padded with -1
     items: int
-    catalogue: int
-    repeated: Integers
-    known: Mapping[str, Floats]
-    is_new: Flags | None
+    catalogue: int  # how many items could be listed
+    repeated: Integers  # (n,), a number for each list that several users have, -1 for others
+    known: Mapping[str, Floats]  # by name, (n,) of users or (n, k) of places, NaN where not known
+    is_new: Flags | None  # (items,), listed to nobody in the last run
 
 
 class Listing:
-    """What one arm lists to the users of one segment, cut from the whole only when a metric asks for it.
-
-    ``rows``: those of the segment's users. ``catalogue`` and ``is_new`` are of all users, as in `ArmLists`.
-    """
+    """What an arm lists to a segment's users (``rows``), cut on demand; ``catalogue`` and ``is_new`` stay those of all."""
 
     def __init__(self, whole: ArmLists, rows: Rows) -> None:
         self._whole = whole
@@ -102,13 +84,10 @@ class ArmNeed(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMetric:
-    """A named measure of what one arm lists to all users of a segment. Without parameters; ``str`` is its name.
-
-    It describes an arm and does not judge it: ``meaning`` explains a high value.
-    """
+    """A named measure of what one arm lists to all users of a segment. Without parameters; ``str`` is its name."""
 
     name: str
-    meaning: str
+    meaning: str  # of a high value; nothing is judged
     source: str
     measure: Callable[[Listing], float | None]  # of at least one item; None where undefined or what it needs is not known
     count: Callable[[Listing], int] = lambda listing: listing.n  # lists behind the value
@@ -270,11 +249,8 @@ def measure_arms(
     """Each metric of each arm over each segment, in the order segment, metric, arm.
 
     ``segments`` hold rows of the batch. ``catalogue_size`` counts the items that could be listed; without it, and where more
-    are listed than that, it is the number of items that either arm lists to anybody. ``last`` holds the arms' last runs.
-
-    Where a value is undefined (nobody in the segment) or cannot be known (no weights, no scores, no last run), it is None and
-    ``n`` is 0. Cost: a pass over the places of each segment for all that counts items, and one each for popularity and score
-    shift, which sorts; memory for a copy of them.
+    are, it is what either arm lists to anybody. None, and ``n`` 0, where a value is undefined or cannot be known. Cost: a pass
+    over the places of each segment, one each for popularity and score shift, which sorts; memory for a copy of them.
     """
     # What the catalogue costs is paid once, before the segments.
     whole = _arm_lists(batch, catalogue_size, last or {})

@@ -1,7 +1,6 @@
 """Deadlines: a point in time by which work must be over, and calls that are given up when it has passed.
 
-Everything that may hang is bounded here: calls to vendors run in a daemon thread of their own and are waited for until their
-deadline; what they loop over (chunks of an answer, rows, files) asks the same deadline between its steps.
+Calls to vendors run in a daemon thread of their own; what they loop over asks the same deadline between its steps.
 """
 
 import queue
@@ -136,10 +135,7 @@ def signals_handled(handle: Callable[[SignalHandler, int, FrameType | None], obj
 
 
 def interrupted_by_signals(interrupt: Callable[[], object]) -> AbstractContextManager[None]:
-    """What the main thread does inside is interrupted by SIGINT and SIGTERM too.
-
-    For libraries that drop what a signal's handler raises, or wait for their own threads before they pass it on.
-    """
+    """SIGINT and SIGTERM interrupt the main thread inside, in libraries that would drop or delay what handlers raise."""
 
     def handle(before: SignalHandler, number: int, frame: FrameType | None) -> None:
         _interrupt(interrupt)

@@ -81,17 +81,14 @@ class SlotTakenError(RunError):
 
 
 class DatabaseTrouble(StrEnum):
-    """What kept the database from doing what it was asked for; a closed set, a label of metrics.
-
-    ``conflict`` is everyday life among many writers; ``hung``: it neither did it nor refused.
-    """
+    """What kept the database from doing what it was asked for; a closed set, a label of metrics."""
 
     UNREACHABLE = "unreachable"
-    HUNG = "hung"
+    HUNG = "hung"  # it neither did it nor refused
     DENIED = "denied"
     DISK = "disk"
     LOCKED = "locked"
-    CONFLICT = "conflict"
+    CONFLICT = "conflict"  # everyday life among many writers
     READ_ONLY = "read_only"
     OVERLOADED = "overloaded"
     SCHEMA = "schema"
@@ -134,8 +131,7 @@ class DeliveryTrouble(StrEnum):
 class DeliveryError(MonitorError):
     """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
 
-    ``may_be_known``: it may have taken it all the same, as after a time-out. ``of_message``: it refused what the message says,
-    so that another one, or a part of it, may be taken.
+    ``may_be_known``: it may have taken it, as after a time-out. ``of_message``: another one, or a part, may be taken.
     """
 
     exit_code = 5

@@ -21,10 +21,9 @@ _NO_FILE = "it is no file"
 
 
 def read_bounded(path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S) -> bytes:
-    """Content of a regular file of at most ``most`` bytes; of a pipe too where that may be, read within ``pipe_s`` seconds.
+    """At most ``most`` bytes of a regular file; of a pipe too where that may be, read within ``pipe_s`` seconds.
 
-    OSError, whose ``strerror`` is the reason in words, when none can be read: FileNotFoundError when nothing is there,
-    ``errno`` EFBIG when there is more. Directories, devices and sockets are no files; nothing of them is waited for.
+    OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more, and whatever is no file.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -90,9 +89,8 @@ def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None
 def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) -> Iterator[IO[bytes]]:
     """What is written becomes the file when the block ends: a reader finds all of the old one or all of the new.
 
-    ``mode``: its permissions; None for those that it has, of a new one by the umask. ``is_lasting``: it is on disk by then, and
-    outlives a power cut. A symbolic link is itself replaced, never followed. OSError, also for what is no file; any exception
-    leaves the old file and nothing beside it; what a process that was killed left beside it goes the next time.
+    ``mode``: permissions; None for those it has. ``is_lasting``: it outlives a power cut. A symbolic link is itself replaced.
+    OSError; any exception leaves the old file alone, and what a killed process left beside it goes the next time.
     """
     found = _mode_at(path)
     kept = found if mode is None else mode

@@ -1,7 +1,4 @@
-"""Plugins: what installed packages bring by entry points. Looked for where a name is not built in, so that nobody else waits.
-
-What a plugin imports is `monitor.plugin_v1`; what an entry point of a group holds stands with its family.
-"""
+"""Plugins: what installed packages bring by entry points, looked for where a name is not built in: see `monitor.plugin_v1`."""
 
 import os
 import re
@@ -28,10 +25,9 @@ class PluginError(MetricError, ConfigError, ValueError):
 
 
 class Registry(dict[str, T]):
-    """What is built in, by name; another name is looked for among the entry points of installed packages.
+    """What is built in, by name, as when iterating; other names are looked for among entry points of installed packages.
 
-    Iterating gives what is built in. ``read`` makes of what an entry point holds, its name and how errors call it what stands
-    here; PluginError where it cannot.
+    ``read`` makes of what an entry point holds, its name and how errors call it what stands here; PluginError if it cannot.
     """
 
     def __init__(self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]) -> None:
@@ -43,10 +39,7 @@ class Registry(dict[str, T]):
         return self.installed(name)[name]
 
     def installed(self, name: str | None = None) -> dict[str, T]:
-        """What a package brings of that name, empty where none does; or all that can be used.
-
-        PluginError where what is named cannot be used.
-        """
+        """What a package brings of that name, empty where none does, or all usable; PluginError if a named one is not."""
         offered = _entry_points(self._group)
         for each in sorted(offered.names) if name is None else {name} & offered.names:
             if each not in self._found:
@@ -92,10 +85,7 @@ def _one_line(text: str) -> str:
 
 
 class Guard:
-    """Calls one plugin. What it raises of this kind is cut to one line; anything else becomes one, with these fields.
-
-    Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and no more.
-    """
+    """Calls one plugin, each error cut to one line, any other class without text (secrets); a hang costs a few threads."""
 
     def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
         self._who, self._kind, self._fields = who, kind, fields

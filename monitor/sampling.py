@@ -23,17 +23,14 @@ _LONGEST = 120
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
-    """Panel of the comparison for this slot, sorted by user.
+    """Panel of the comparison for this slot, sorted by user; everybody without a sample size.
 
-    Every user gets a keyed hash; those with the smallest are drawn. The key of the ``fixed`` users holds seed and family,
-    that of the ``rotating`` ones also the slot. So a draw depends on nothing but these and the user: not on the order or
-    number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
-
-    Where the sample has a minimum, each segment also holds the so many of all its users whose hash is smallest. By themselves
-    those drawn from all are drawn evenly from each segment too, and so are those of smallest hash: within a segment, and in
-    ``all``, everybody had the same chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977, ch. 2).
-    Whoever is added weighs 1 in that segment and 0 elsewhere. Weights of their own (Horvitz and Thompson 1952) would lower the
-    variance in ``all`` by no more than the share of users in segments so small, and make quantiles and bets inexact.
+    Those with the smallest keyed hash are drawn; the key of the ``fixed`` users holds seed and family, that of the ``rotating``
+    ones also the slot: a draw depends on nothing else, and a user who joins displaces at most one.
+    Where the sample has a minimum, each segment also holds the so many of its users whose hash is smallest. Within a segment
+    and in ``all`` everybody had the same chance, and plain means are unbiased (equal inclusion probabilities; Cochran 1977,
+    ch. 2). Whoever is added weighs 1 in that segment and 0 elsewhere: weights of their own (Horvitz and Thompson 1952) would
+    lower the variance in ``all`` by little, and make quantiles and bets inexact.
     """
     size = comparison.measuring.sample
     order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
@@ -65,10 +62,9 @@ def _top_up(everybody: Panel, drawn: npt.NDArray[np.intp], minimum: int, salt: s
 def kept_among(users: pd.Index[str], keep: Keep | int, comparison: Comparison) -> npt.NDArray[np.bool_]:
     """Which of these users a run keeps scores or lists of: bool (n,).
 
-    A number of them is drawn by the hash that draws the fixed users, so that it is the same users in each run: where one cannot
-    be compared, the next takes the place. What is drawn of several batches, drawn once more, is what is drawn of all at once.
-    ``PANEL`` are a run's fixed users, nobody without a sample. Where some users are left out, such as those without a score,
-    every fixed one is still found, and for each one left out at most one rotating user is taken for one, by its hash.
+    A number of them is drawn by the hash that draws the fixed users: the same ones in each run, and drawn of batches and once
+    more the same as drawn of all. ``PANEL`` are a run's fixed users, nobody without a sample. Where users are left out, every
+    fixed one is still found, and for each left out at most one rotating user is taken for one.
     """
     sample = comparison.measuring.sample
     if keep is Keep.PANEL:
@@ -121,8 +117,7 @@ def split(
 ) -> dict[str, npt.NDArray[np.intp]]:
     """Positions of n users by segment name, ``all`` first, then by dimension and value; no segment is empty.
 
-    ``kept`` are the codes of each dimension that have a segment of their own; the users of the others are
-    ``dimension=other``, those without a value ``dimension=unknown``.
+    ``kept``: codes of each dimension that are segments; others are ``dimension=other``, no value ``dimension=unknown``.
     """
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():

@@ -27,8 +27,7 @@ def scratch_database(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that takes so much memory, reads these files only, and loads nothing. Nothing of it is left behind.
 
-    ``threads``: as many as there are processors where it is not given; memory that is small is too small for many of them.
-    ``stores``: fsspec file systems through which some of the paths are read. ``in_order``: whether rows keep their order.
+    ``threads``: all processors, fewer where memory is small. ``stores``: fsspec file systems that paths are read through.
     """
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory,

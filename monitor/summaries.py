@@ -46,10 +46,9 @@ def summarize_one(segment: str, metric: str, values: Floats, bounds: Bounds, wan
 
 
 class SummaryAccumulator:
-    """Summaries for every segment and every metric, from scores that come in parts.
+    """Summaries for every segment and metric, from scores in parts, whose order and number change not a bit of the result.
 
-    Neither the order nor the number of the parts changes a bit of the result. ``segments`` are the names to summarize, in
-    their order; ``wanted`` the statistics that rules ask of a metric beyond the usual quantiles.
+    ``segments``: names in their order; ``wanted``: the statistics that rules ask of a metric beyond the usual quantiles.
     """
 
     def __init__(self, segments: Iterable[str], wanted: Mapping[str, Sequence[Statistic]]) -> None:
@@ -58,10 +57,7 @@ class SummaryAccumulator:
         self._found: dict[str, dict[str, ScoreAccumulator]] = {}
 
     def add(self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]) -> None:
-        """Take scores of some users: one float64 (n,) a metric, NaN where undefined; ``segments`` are rows of them.
-
-        ``ranges``: the bounds of each metric's scores, infinite where it has none.
-        """
+        """Take users' scores, float64 (n,), NaN undefined; ``segments``: rows of them; ``ranges``: bounds, maybe infinite."""
         for metric, values in scores.items():
             if metric not in self._found:
                 wanted = self._wanted.get(metric, ())
@@ -98,9 +94,8 @@ class SummaryAccumulator:
 class ScoreAccumulator:
     """The scores of one metric over one segment, gathered in parts; equal scores give equal summaries to the last bit.
 
-    Quantiles interpolate linearly (Hyndman and Fan 1996, type 7) and are exact up to `EXACT` scores; the standard error is
-    s / sqrt(n) with n - 1 in s. Where ``bounds`` are infinite the histogram ends at what was seen, beyond `EXACT` scores at a
-    power of two.
+    Quantiles are Hyndman and Fan's (1996) type 7, exact up to `EXACT` scores; the standard error is s / sqrt(n), n - 1 in s.
+    With infinite ``bounds`` the histogram ends at what was seen, beyond `EXACT` scores at a power of two.
     """
 
     def __init__(self, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> None:
