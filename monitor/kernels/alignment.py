@@ -27,13 +27,11 @@ _FEW_PAIRS = 128
 class Alignment:
     """Where the baseline's items of n users stand in the candidate's lists. Never changes; what is derived is kept.
 
-    ``positions`` (k, n): position from 0 in the candidate's list of the item at each baseline rank, k where absent.
-    ``baseline_lengths``, ``candidate_lengths`` (n,): lengths, at most k. ``is_full``: every list has length k.
-    ``scores``, ``weights``, ``labels``: what the batch holds of them, rank by rank like ``positions``: (k, n), or None.
+    Each of ``scores``, ``weights``, ``labels`` is what the batch holds, rank by rank like ``positions``: (k, n), or None.
     """
 
-    positions: Ranks
-    baseline_lengths: Codes
+    positions: Ranks  # (k, n), from 0, in the candidate's list of each baseline rank's item, k where absent
+    baseline_lengths: Codes  # (n,), at most k
     candidate_lengths: Codes
     scores: ByArm | None = field(default=None, kw_only=True)
     weights: ByArm | None = field(default=None, kw_only=True)
@@ -166,8 +164,8 @@ def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal
 def align(batch: PairBatch) -> Alignment:
     """Align a batch as a whole; memory grows with it, so that `blocks` is the way to go through a large one.
 
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond; `monitor.kernels.engines.choice` says when
-    machine code does it, which hashes long lists. Columns of nothing but padding are left out.
+    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond, or machine code's. All-padding columns are left
+    out.
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
     found: AlignedRanks | None = None
@@ -209,16 +207,12 @@ def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """The items in common at the baseline's ranks, arrays (k, n) that hold 0 (False) where an item is absent or padding.
-
-    ``baseline`` and ``candidate``: the item's rank from 0 among the items in common, in either list. ``count`` (n,): how many
-    there are.
-    """
+    """The items in common at the baseline's ranks, arrays (k, n) that hold 0 (False) where an item is absent or padding."""
 
     is_common: npt.NDArray[np.bool_]
-    baseline: Integers
+    baseline: Integers  # its rank from 0 among the items in common, in either list
     candidate: Integers
-    count: Integers
+    count: Integers  # (n,), how many there are
 
 
 @derive_once
@@ -250,10 +244,7 @@ def pairs(count: Integers) -> Integers:
 
 @derive_once
 def count_discordant(alignment: Alignment) -> Integers:
-    """Pairs of items in common that stand in opposite order: int64 (n,).
-
-    `Alignment.inversions` counts an absent item ahead of a common one as well: those are taken off.
-    """
+    """Pairs of items in common in opposite order: int64 (n,), `Alignment.inversions` less those of absent items."""
     is_common = alignment.positions < alignment.k
     places = np.add.reduce(is_common * np.arange(alignment.k, dtype=np.int64)[:, None], axis=0)
     absent_ahead: Integers = places - pairs(np.add.reduce(is_common, axis=0, dtype=np.int64))

@@ -1,7 +1,4 @@
-"""Items of one arm's lists: how often each is listed, how evenly, and how much of a list was replaced since last time.
-
-Lists as wholes, too: which users have one and the same, who has the list of the last run, and how first items are ordered.
-"""
+"""Items of one arm's lists: how often and how evenly they are listed; whole lists that are shared, kept or turned round."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,10 +19,9 @@ _DENSE = 4
 
 
 def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
-    """Both arms' codes as places in the ascending, distinct codes that either arm lists, and these codes; padding stays -1.
+    """Both arms' codes as places in the ascending, distinct codes that either arm lists, and these; padding stays -1.
 
-    O(places) by a table while codes are dense, O(places log places) by sorting where they are not, such as ids up to 2**31.
-    Memory: the results, and a block.
+    O(places) by a table while codes are dense, O(places log places) by sorting else. Memory: the results, and a block.
     """
     items = distinct_items(baseline, candidate)
     top = int(items[-1]) if len(items) else PAD
@@ -74,10 +70,7 @@ def _search(codes: Codes, items: Codes) -> Codes:
 
 
 def count_items(codes: Codes, rows: npt.NDArray[np.intp], items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
-    """Items that stand in these rows' lists, ascending, and how often each does; codes below ``items``, -1 for padding.
-
-    O(places + items) by counting where places are many, O(p log p) by sorting where they are few.
-    """
+    """Items in these rows' lists, ascending, and how often; codes below ``items``, -1 padding. O(places + items), or a sort."""
     # A small segment must not pay for a large catalogue.
     if items >= _DENSE * len(rows) * codes.shape[1]:
         found, counts = np.unique(codes[rows], return_counts=True)
@@ -102,10 +95,8 @@ def gini(counts: Integers, catalogue: int) -> float:
 
         G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
 
-    0 when all items are listed equally often, 1 - 1/N when one item has every place. ``counts`` are the m exposures above 0, at
-    least one. Cost: O(m log m), however large the catalogue. Not corrected for small samples: a few lists cannot reach many
-    items, so that G falls as users are added, down to its true value.
-
+    0: all listed equally often. ``counts``: the m exposures above 0, at least one. O(m log m). Not corrected for small samples:
+    a few lists cannot reach many items, so that G falls as users are added, down to its true value.
     Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management Science, 2009.
     """
     # The N - m zeros shift each of the others by so many places, and need not be written out.
@@ -116,12 +107,7 @@ def gini(counts: Integers, catalogue: int) -> float:
 
 
 def entropy(counts: Integers) -> float:
-    """Shannon entropy of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N].
-
-    2**entropy is the number of items that, listed equally often, would be as varied. Items never listed add nothing.
-
-    Shannon, A mathematical theory of communication, 1948, section 6.
-    """
+    """Shannon entropy (1948, section 6) of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N]."""
     share = counts / counts.sum()
     return max(0.0, float(-(share @ np.log2(share))))
 
@@ -129,9 +115,8 @@ def entropy(counts: Integers) -> float:
 def kolmogorov_smirnov(baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]) -> float:
     """Largest distance between the two samples' distribution functions, in [0, 1]: 0 for equal samples, 1 for separate ones.
 
-    sup_x |F_b(x) - F_c(x)|, F(x) the share of values <= x. Two samples of at least one value each, without NaN; O(n log n).
-
-    Smirnov (1939); scipy.stats.ks_2samp's statistic.
+    sup_x |F_b(x) - F_c(x)|, F(x) the share of values <= x, of at least one value each, without NaN. Smirnov (1939), as scipy's
+    ks_2samp; O(n log n).
     """
     values = np.concatenate((np.sort(baseline), np.sort(candidate)))
     # A stable sort merges two sorted runs in one pass.
@@ -149,7 +134,6 @@ def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) 
 
     ``codes`` (n, k) padded with -1. ``last_codes`` (n, any width): any negative number above ``last_lengths`` is an item that
     cannot be in this run's list; what stands below the first k places is left out. Distinct items within a list.
-
     Equal sets: 0, in any order. Nothing kept: 1. Either list empty: NaN. A list that shrank or grew churns by what is missing.
     """
     k = codes.shape[1]
@@ -179,10 +163,7 @@ _SEED = 16
 
 
 def number_repeated(codes: Codes) -> Integers:
-    """A number for each list that two users have or more, -1 for a list that nobody else has and for an empty one, (n,).
-
-    ``codes`` (n, k) padded with -1. Lists are the same with equal items in equal places. O(n k + n log n).
-    """
+    """A number for each list that two users or more have, place by place, -1 for others and empty ones, (n,). O(n log n)."""
     # Distinct lists meet in a hash of 64 bits once in 10^9 times even where 100,000 users are looked at.
     keys = np.frombuffer(np.random.default_rng(_SEED).bytes(8 * codes.shape[1]), dtype="<u8")
     hashes = np.zeros(len(codes), dtype=np.uint64)
@@ -202,10 +183,7 @@ def largest_group(numbers: Integers) -> int:
 
 
 def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
-    """1 for a user with the last list, item by item, 0 for another list, NaN where either is empty: float64 (n,).
-
-    Arguments are those of `exposure.churn`; a last list is cut to k.
-    """
+    """1 for a user with the last list (cut to k), item by item, else 0, NaN where either is empty: float64 (n,)."""
     k = codes.shape[1]
     before = np.minimum(last_lengths, k)
     last = np.full(codes.shape, -1, dtype=codes.dtype)
@@ -216,9 +194,9 @@ def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: 
 
 
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
-    """Of users with the same FIRST items in both arms, 1 where more than half of their pairs stand the other way round, else 0.
+    """1 where most pairs of the FIRST items, the same in both arms, stand the other way round, else 0: float64 (n,).
 
-    Float64 (n,), NaN for users whose first items differ and for shorter lists. Codes (n, k), padded with -1.
+    NaN for users whose first items differ and for shorter lists.
     """
     one, other = baseline[:, :FIRST], candidate[:, :FIRST]
     if one.shape[1] < FIRST:

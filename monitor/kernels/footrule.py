@@ -23,10 +23,8 @@ Weigh = Callable[[Alignment, Shared], Floats]
 def footrule(alignment: Alignment) -> Floats:
     """Sum over the items in common of how far each moves, ranks counted among them: float64 (n,), even whole numbers.
 
-    With z common items, from 0 to floor(z² / 2). Identical: 0. Reversed: floor(z² / 2). Fewer than two items in common: NaN,
-    since there is no order to compare. What only one list holds plays no part; `topk_footrule` counts it. Symmetric.
-    Ties are not known to it. Cost: O(k) a pair.
-
+    With z common items, from 0 to floor(z² / 2). Identical: 0. Reversed: floor(z² / 2). Fewer than two in common: NaN.
+    What only one list holds plays no part. Symmetric. Ties are not known to it. Cost: O(k) a pair.
     Source: Spearman (1906); Diaconis and Graham, Spearman's footrule as a measure of disarray (JRSS B 39, 1977).
     """
     shared = rank_shared(alignment)
@@ -36,10 +34,9 @@ def footrule(alignment: Alignment) -> Floats:
 
 
 def footrule_normalized(alignment: Alignment) -> Floats:
-    """`footrule` divided by its largest value, floor(z² / 2) for z common items: float64 (n,) in [0, 1].
+    """`footrule` divided by its largest value, floor(z² / 2) for z common items: float64 (n,) in [0, 1]. Symmetric.
 
     Identical: 0. Reversed: 1, as any order in which every item crosses the middle. Fewer than two items in common: NaN.
-    Symmetric.
     """
     return divide(footrule(alignment), rank_shared(alignment).count ** 2 // 2)
 
@@ -51,9 +48,7 @@ def topk_footrule(alignment: Alignment) -> Floats:
     l that it is absent from. Identical: 0. Disjoint, s the shorter length and t the longer: s t + s + C(t - s, 2), which is
     l (l + 1) for one length l, and the largest value of such lengths. One or both empty: NaN. Unequal lengths: l is each
     list's own, so that a list that lacks only the last item of the other has distance 0. Symmetric. Ties are not known to it.
-    Cost: O(k) a pair.
-
-    Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l = k + 1.
+    Cost: O(k) a pair. Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l = k + 1.
     """
     k = alignment.k
     a, b = alignment.baseline_lengths, alignment.candidate_lengths
@@ -67,10 +62,7 @@ def topk_footrule(alignment: Alignment) -> Floats:
 
 
 def topk_footrule_normalized(alignment: Alignment) -> Floats:
-    """`topk_footrule` divided by its value on disjoint lists of the same lengths: float64 (n,) in [0, 1].
-
-    Identical: 0. Disjoint or one empty: exactly 1. Both empty: NaN. Symmetric.
-    """
+    """`topk_footrule` by its value on disjoint lists of such lengths: float64 (n,) in [0, 1]; one empty: 1, both: NaN."""
     short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
     share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
@@ -82,9 +74,8 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 
     An item stands, in either list, where the weight of the common items ahead of it has summed up to; w times the distance
     between its two places is added up. Identical: 0. Fewer than two items in common: NaN. All weights 1: `footrule`. Symmetric.
-    Ties are not known to it. Cost: O(k) a pair.
-
-    Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010), element weights.
+    Ties are not known to it. Cost: O(k) a pair. Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW
+    2010), element weights.
     """
     return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way, weigh_shared)[0], alignment))
 
@@ -92,9 +83,9 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """`element_weighted_footrule` divided by the mean of what reversing either list would cost: float64 (n,) in [0, 1].
 
-    An item of weight w whose middle stands c into a list of weight W can move 2 |c - W / 2| by a reversal; what the two
-    lists let it move, |c - c'|, is at most |c - W / 2| + |c' - W / 2|, so 1 is the most, reached when every item crosses the
-    middle. Identical: 0. Reversed: 1. Fewer than two items in common: NaN. All weights alike: `footrule_normalized`. Symmetric.
+    An item of weight w whose middle stands c into a list of weight W can move 2 |c - W / 2| by a reversal; |c - c'| is at most
+    |c - W / 2| + |c' - W / 2|, so 1 is the most, reached when every item crosses the middle. Identical: 0. Reversed: 1. Fewer
+    than two items in common: NaN. All weights alike: `footrule_normalized`. Symmetric.
     """
 
     def measure(one_way: Alignment) -> Floats:
@@ -107,9 +98,8 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
 def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
     """Element and position weights together: `element_weighted_footrule` with weights w p: float64 (n,), at least 0.
 
-    p is what the item pays on average for a step, as in `position_weighted_kendall_distance`.
-    Identical: 0. Fewer than two items in common: NaN. Symmetric.
-    Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
+    p as in `position_weighted_kendall_distance`. Identical: 0. Fewer than two items in common: NaN. Symmetric. Source: Kumar
+    and Vassilvitskii (2010), both kinds of weights combined.
     """
 
     def by_element_and_position(one_way: Alignment, shared: Shared) -> Floats:

@@ -22,11 +22,9 @@ def place_grades(
 ) -> Labels:
     """Grades at the places of n pairs of lists, and each user's ideal, from a table of graded items.
 
-    ``baseline``, ``candidate``: codes (n, k), padded with -1, as they will be compared. ``rows`` (n,): the table's row of each
-    pair's user, -1 where it has none. Row r graded ``items[offsets[r]:offsets[r + 1]]``, codes as in the lists and any negative
-    number for an item that no list holds, which still counts for the ideal and among the relevant. Grades are at least 0, and a
-    row grades no item >= 0 twice (`best_of_each`).
-
+    ``baseline``, ``candidate``: codes (n, k), padded with -1, as compared. ``rows`` (n,): the table's row of each pair's user,
+    -1 for none. Row r graded ``items[offsets[r]:offsets[r + 1]]``, codes as in the lists or negative for an item that no list
+    holds, which still counts for the ideal and among the relevant. Grades are at least 0, no item >= 0 twice (`best_of_each`).
     O(g log g) for g grades of the users asked for, O(k log g) a pair, memory for the result and one block.
     """
     n, k = baseline.shape
@@ -56,8 +54,7 @@ def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
 def place_weights(codes: Codes, items: Codes, weights: Floats, otherwise: float) -> Floats:
     """Weights at the places of lists: float64 in the shape of ``codes``, NaN at padding (-1).
 
-    ``items`` are unique codes as in the lists, or negative for an item that no list holds; ``otherwise`` is the weight of a
-    listed item that is not among them. O(1) a place by a table while codes are dense, O(log m) by search where they are not.
+    ``items``: unique codes as in the lists, or negative; ``otherwise``: weight of others. O(1) a place by a table, or O(log m).
     """
     is_listed = items >= 0
     items, weights = items[is_listed], weights[is_listed]

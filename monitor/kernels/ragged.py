@@ -18,11 +18,8 @@ def pad(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64
     """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
 
     List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``, codes from 0 to 2**31 - 1. Returns the matrix (n, k), the lengths (n,)
-    after dropping, and whether a list's first k items held a duplicate (n,). A list whose duplicates stand below k counts as
-    clean. An empty list becomes a row of -1 of length 0.
-
-    Cost: memory for the result and one block; time O(n k) apart from lists with duplicates, which are sorted.
-    Raises ValueError for k < 1 or offsets that do not describe ``codes``.
+    after dropping (0 for an empty list), and whether a list's first k items held a duplicate (n,). O(n k), but lists with
+    duplicates are sorted; memory for the result and one block. ValueError for k < 1 or offsets that do not describe ``codes``.
     """
     _check(codes, offsets, k)
     n = len(offsets) - 1

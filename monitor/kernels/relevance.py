@@ -21,8 +21,8 @@ Gain: TypeAlias = Callable[[Floats, Labels], Floats]
 def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
     """``score(grades, labels)`` of one arm's lists, or the candidate's less the baseline's: float64 (n,).
 
-    NaN for a user of whom no relevant item is known, and where both lists are empty. One empty list is a list without relevant
-    items. Identical lists differ by exactly 0, whatever the score.
+    NaN for a user without a known relevant item, and where both lists are empty; one empty list holds none. Identical lists
+    differ by exactly 0.
     """
     labels = alignment.labels
     if labels is None:
@@ -37,10 +37,7 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
 
 
 def cg(grades: Floats) -> Floats:
-    """Cumulative gain: the sum of the grades, float64 (n,), at least 0 and without upper end. Order plays no part.
-
-    Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002, equation 1.
-    """
+    """Sum of the grades, float64 (n,), at least 0, in any order: Järvelin and Kekäläinen, TOIS 20(4), 2002, equation 1."""
     return sum_ranks(grades)
 
 
@@ -50,9 +47,8 @@ def dcg(grades: Floats, gain: str) -> Floats:
     ``linear``: the grade g itself. ``exponential``: 2**g - 1 (Burges et al., Learning to rank using gradient descent, ICML
     2005), which is infinite from g = 1024 on. The discount is the one used today; Järvelin and Kekäläinen (2002), equation 2,
     leave rank 1 and 2 undiscounted and divide by log2(r) from there on.
-
-    Grades 3 2 3 0 1 2 give 6.861, and with exponential gain 13.848 = 7 + 1.893 + 3.5 + 0 + 0.387 + 1.069. A widely copied table
-    sums to 16.047: it shows 2.585 at rank 5, which is log2(6), the discount, where (2**1 - 1) / 2.585 = 0.387 belongs.
+    Grades 3 2 3 0 1 2 give 6.861, and 13.848 exponentially; a widely copied table sums to 16.047, since it adds 2.585, the
+    discount at rank 5, in place of (2**1 - 1) / 2.585.
     """
     if gain == LINEAR:
         return sum_ranks(grades * rank_discounts(len(grades))[:, None])
@@ -64,13 +60,10 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     """DCG divided by the DCG of the ideal list: float64 (n,) in [0, 1]; NaN where nothing is relevant.
 
     ``ideal`` (depth, n): the user's highest grades in descending order, *whether listed or not*, so that a list which left out
-    the best items is not called perfect, and both arms are measured by one ideal. ``depth`` is the depth of the metric and may
-    exceed that of ``grades``: a list too short is no better for it.
-
-    Grades 3 2 3 0 1 2 give 0.961 when these six are all that is known; with a 3 and a 2 left out, the ideal is 3 3 3 2 2 2, and
-    the same list scores 0.785.
-
-    Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear.
+    the best items is not called perfect, and both arms are measured by one ideal. ``depth``, that of the metric, may exceed
+    that of ``grades``: a list too short is no better for it. Grades 3 2 3 0 1 2 give 0.961 when these six are all that is
+    known; with a 3 and a 2 left out, the ideal is 3 3 3 2 2 2, and the same list scores 0.785. Järvelin and Kekäläinen (2002),
+    section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear.
     """
     if gain == EXPONENTIAL:
         # Scaled by 2**-(highest grade), so that no grade is too large.
@@ -79,18 +72,12 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
 
 
 def recall(grades: Floats, relevant: Codes) -> Floats:
-    """Relevant items listed, by the number of relevant items R: float64 (n,) in [0, 1]; NaN where R = 0.
-
-    A list of k items cannot exceed k / R.
-    """
+    """Relevant items listed, by their number R: float64 (n,) in [0, 1]; NaN where R = 0, at most k / R with k items."""
     return divide((grades > 0).sum(axis=0), relevant)
 
 
 def reciprocal_rank(grades: Floats) -> Floats:
-    """1 / rank of the first relevant item, 0 where none is listed: float64 (n,) in [0, 1].
-
-    Its mean over users is the mean reciprocal rank. Voorhees, The TREC-8 question answering track report, 1999.
-    """
+    """1 / rank of the first relevant item, else 0: float64 (n,) in [0, 1]. Voorhees, TREC-8 question answering, 1999."""
     is_relevant = grades > 0
     return np.where(is_relevant.any(axis=0), 1.0 / (is_relevant.argmax(axis=0) + 1), 0.0)
 
@@ -98,10 +85,8 @@ def reciprocal_rank(grades: Floats) -> Floats:
 def average_precision(grades: Floats, relevant: Codes) -> Floats:
     """Sum of the precision at the rank of each relevant item listed, by the number of relevant items R: float64 (n,) in [0, 1].
 
-    Its mean over users is the mean average precision. Divided by R as trec_eval's map and map_cut do: a list of k items cannot
-    exceed k / R. The other convention divides by min(R, k), so that the best list of k items scores 1: it is this value times
+    Divided by R as trec_eval's map and map_cut do: k items cannot exceed k / R. The other convention is this value times
     R / min(R, k). NaN where R = 0. Grades above 0 count alike.
-
     Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000; trec_eval, m_map_cut.c.
     """
     is_relevant = grades > 0
@@ -112,12 +97,10 @@ def average_precision(grades: Floats, relevant: Codes) -> Floats:
 def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
     """NDCG of the candidate's list when the baseline's ranks are the grades: float64 (n,) in [0, 1].
 
-    The item at rank r of a baseline's list of l items has grade l - r + 1: l down to 1; any other item has 0. The ideal is the
-    baseline's own list. Gains are ``linear`` (the grade) or ``exponential`` (2**grade - 1: the top alone counts, each rank half
-    as much as the one above); discounts are those of `dcg`.
-
-    Identical: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. *Asymmetric*: the baseline is the judge. What the
-    candidate lists beyond the baseline's length counts only where it pushes other items down.
+    The item at rank r of a baseline's list of l items has grade l - r + 1, any other item 0; the ideal is the baseline's own
+    list. Gains are ``linear`` (the grade) or ``exponential`` (2**grade - 1); discounts are those of `dcg`. Identical: exactly
+    1. Disjoint or one empty: exactly 0. Both empty: NaN. *Asymmetric*: the baseline is the judge. What the candidate lists
+    beyond the baseline's length counts only where it pushes other items down.
     """
     lengths = np.array([alignment.k]) if alignment.is_full else alignment.baseline_lengths
     gains = _gains_by_rank(lengths, alignment.k, gain)

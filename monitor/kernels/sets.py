@@ -21,11 +21,9 @@ def overlap(alignment: Alignment) -> Floats:
 def jaccard(alignment: Alignment) -> Floats:
     """Common items divided by the different items of both lists together: float64 (n,) in [0, 1].
 
-    For two lists of k items with overlap o that is o / (2 - o): half the items in common score 1/3. Order plays no part. A
-    prefix of s of l items scores s / l. Identical: 1. Disjoint or one empty: 0. Both empty: NaN. Symmetric. 1 - jaccard is a
-    metric.
-
-    Source: Jaccard (1901), Étude comparative de la distribution florale.
+    For two lists of k items with overlap o that is o / (2 - o); a prefix of s of l items scores s / l. Order plays no part.
+    Identical: 1. Disjoint or one empty: 0. Both empty: NaN. Symmetric; 1 - jaccard is a metric. Source: Jaccard (1901), Étude
+    comparative de la distribution florale.
     """
     common = alignment.common.astype(np.int64)
     return divide(common, alignment.short.astype(np.int64) + alignment.long - common)
@@ -38,10 +36,8 @@ def average_overlap(alignment: Alignment) -> Floats:
     Moffat and Zobel, the average accuracy of Wu and Crestani, and 1 less the intersection metric of Fagin, Kumar and Sivakumar.
     Those papers ask for lists of one length. Here a list that has ended holds nothing more, just as `overlap` has it, so that a
     prefix scores under 1; nothing is extrapolated, and unlike RBO the score depends on where the lists were cut.
-
-    Linear in the common items: one whose larger position (from 0) is m adds sum_{d=m+1..l} 1/d / l. Identical: exactly 1.
-    Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric. Cost: O(k) a pair.
-
+    A common item whose larger position (from 0) is m adds sum_{d=m+1..l} 1/d / l. Identical: exactly 1. Disjoint or one empty:
+    exactly 0. Both empty: NaN. Symmetric. Cost: O(k) a pair.
     Source: Webber, Moffat and Zobel (2010), section 3.3; Wu and Crestani, Methods for ranking information retrieval systems
     without relevance judgments (2003); Fagin, Kumar and Sivakumar (2003), section 3.1.
     """
@@ -77,10 +73,7 @@ def common_by_chance(k: int, catalogue: int) -> Floats:
 
 
 def expect_over_shared(k: int, catalogue: int, values: Floats, least: int = 0) -> float | None:
-    """Mean of ``values[z]`` over the number z of items that two random k-subsets of a catalogue share, given z >= ``least``.
-
-    ``values``: k + 1 of them. None where z cannot reach ``least``.
-    """
+    """Mean of ``values[z]`` (k + 1) over the z >= ``least`` items that two random k-subsets share; None where none can."""
     odds = common_by_chance(k, catalogue)[least:]
     return float(odds @ values[least:] / odds.sum()) if odds.any() else None
 
@@ -93,8 +86,8 @@ def draw_twice(k: int, catalogue: int) -> float:
 def expect_extended_surplus(k: int, catalogue: int) -> float:
     """Mean of S, the concordant less the discordant pairs of extended tau, for two random lists of k items.
 
-    Over the whole catalogue tau of two random orders is 0. The universe has z dummies where the catalogue has N - 2 k + z other
-    items, each concordant with each of the z common ones: E[S] = E[z] (2 k - N), E[z] = k² / N.
+    Tau over the whole catalogue is 0; z dummies stand for N - 2 k + z other items, each concordant with each of the z common
+    ones: E[S] = E[z] (2 k - N), E[z] = k² / N.
     """
     return math.fsum([2 * k**3 / catalogue, -(k**2)])
 
@@ -102,8 +95,8 @@ def expect_extended_surplus(k: int, catalogue: int) -> float:
 def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
     """Mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
 
-    K0 = (k² + z (z - 1) / 2 - S) / 2, S as in `expect_extended_surplus`; a pair of one list is missing from the other with the
-    chance that both are among the N - k items not drawn.
+    K0 = (k² + z (z - 1) / 2 - S) / 2, S as in `expect_extended_surplus`; a pair of one list is missing from the other if both
+    are among the N - k items not drawn.
     """
     shared = k * (k - 1) * draw_twice(k, catalogue) / 2
     missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)

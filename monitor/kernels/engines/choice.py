@@ -1,14 +1,12 @@
 """Which engine goes over pairs and texts: numpy and Arrow, or machine code by numba. Both give the same; only speed differs.
 
-The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
-``auto``, the default. Numba is the extra ``[fast]``. To load its machine code takes 0.8 s of one processor, to make it, once a
-machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
-take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled`, in the
-user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the code loaded: nobody waits
-longer than that. Where numba is absent, where nothing can be cached, or where the system forbids
-to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
-
-To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
+``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or ``auto``, the default. Numba
+is the extra ``[fast]``. Its machine code takes 0.8 s of a processor to load, ten to twenty to make, once a machine and version,
+so ``auto`` starts with numpy. When numpy has worked for about as long as loading would take, a child process of low priority
+makes sure that the code lies in numba's cache (beside `compiled`, in the user's cache directory, or where ``NUMBA_CACHE_DIR``
+says), and only when it has ended well is it loaded: nobody waits longer than that. Where numba is absent, nothing can be
+cached, or the system forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged. To fill the
+cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
 
 import mmap
@@ -54,10 +52,7 @@ class Engines:
         self._compiled: ModuleType | None = None
 
     def compiled(self, comparisons: int = 0) -> ModuleType | None:
-        """`compiled` where it is to be used now, None for numpy; ``comparisons`` are about to be made.
-
-        ConfigError for an engine that there is not, or not here.
-        """
+        """`compiled` where it is to be used for so many comparisons, None for numpy; ConfigError for an engine not here."""
         engine = asked()
         if engine is Engine.NUMPY:
             return None

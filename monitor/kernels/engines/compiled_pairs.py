@@ -1,13 +1,10 @@
 """The pass over pairs of lists as machine code, by numba: to the last bit what numpy finds, several times as fast.
 
-Why a compiler: numpy goes through memory once an operation, which k**2 operations a pair cannot afford. Compiled, a tile of
+Why a compiler: numpy goes through memory once an operation, which k**2 operations a pair cannot afford; a compiled tile of
 users stays in the first-level cache. Millions of pairs a second for {extended tau, RBO} on one core of an EPYC, numpy and
-machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Two ways, each where it was
-measured to be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of hashes, one user after another, beyond.
-Ranks beyond 255 take two bytes, and their inversions are counted in sets of bits.
-
-To compile takes ten to twenty seconds, to load what was compiled 0.8 s, numba's own import included:
-`monitor.kernels.engines.choice` decides who waits for that and when.
+machine code: 13 and 27 at k = 10, 0.30 and 1.6 at k = 100, 0.005 and 0.06 at k = 1000. Two ways, each where it was measured to
+be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of hashes, one user after another, beyond. Ranks beyond 255
+take two bytes, and their inversions are counted in sets of bits. Who waits for compiling: `monitor.kernels.engines.choice`.
 """
 
 from collections.abc import Callable
@@ -132,10 +129,7 @@ def _write_places(theirs: Array, row: int, length: int, shift: np.uint32, table:
 
 @step
 def _read_places(ours: Array, theirs: Array, row: int, length: int, shift: np.uint32, table: Array, found: Array) -> None:
-    """Read each baseline item's rank; a place counts only if the item looked for stands there.
-
-    So neither hashes that meet nor what earlier pairs left in the table do harm, and no branch depends on the items.
-    """
+    """Read each baseline item's rank; a place counts only if its item stands there, so meeting hashes do no harm."""
     absent = found.dtype.type(len(found))
     for i in range(np.uint32(length)):
         code = ours[row, i]

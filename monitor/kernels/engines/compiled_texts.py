@@ -1,10 +1,9 @@
 """Texts to codes as machine code, by numba: a table of hashes with open addressing, read a block of texts at a time.
 
-Each text has a key of two words. Up to 15 bytes are their own key, with their length; longer text has its hash and its length,
-and in the end its bytes are held against those where its code was first, so no hash is trusted. A block goes in passes (keys
-and homes, codes found there, keys of these codes), so that the processor waits for many cells at once; only texts that are new,
-or not at home, are settled one by one. Nanoseconds a text on one core of a Xeon, catalogues of 10,000, 100,000 and a million,
-for ``item-<number>``: 5, 13 and 39; Arrow's dictionary encoding takes 15, 42 and 149.
+Up to 15 bytes are their own key, with their length; of longer text the bytes are held against those where its code was first,
+so no hash is trusted. A block goes in passes, so that the processor waits for many cells at once. Nanoseconds a text on one
+core of a Xeon, catalogues of 10,000, 100,000 and a million, for ``item-<number>``: 5, 13 and 39; Arrow's dictionary: 15, 42 and
+149.
 """
 
 import secrets
@@ -29,8 +28,8 @@ _TEXTS = "Array(int64, 1, 'C', readonly=True), Array(uint8, 1, 'C', readonly=Tru
 def code_texts(offsets: Offsets, data: Array, seed: int | None = None) -> tuple[Codes, Offsets] | None:
     """Codes of the texts ``data[offsets[i]:offsets[i + 1]]`` by order of first appearance, and where each appears first.
 
-    The offsets must ascend within the data. None in the one case in 2**64 or so that the hashes of two long texts meet. Hashes
-    depend on a ``seed`` that is drawn anew for each call, so nobody can prepare texts that meet.
+    The offsets must ascend within the data. None in the one case in 2**64 that two long texts' hashes meet; they depend on a
+    ``seed`` drawn anew for each call, so nobody can prepare texts that meet.
     """
     count = len(offsets) - 1
     codes, firsts = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int64)

@@ -38,21 +38,14 @@ def rank_dtype(k: int) -> np.dtype[np.unsignedinteger[Any]]:
 
 
 def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
-    """Positions (k, n) from 0, best first, of each baseline item in the candidate's list; k where absent or padding.
-
-    Takes codes (n, k), distinct within a row, padded with -1.
-    """
+    """Positions (k, n) from 0 of each baseline item in the candidate's list, k where absent; codes (n, k), -1 as padding."""
     if baseline.shape[1] <= ALL_PAIRS_MAX_K:
         return find_by_all_pairs(baseline, candidate)
     return find_by_sorting(baseline, candidate)
 
 
 def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
-    """`find` in k**2 comparisons a pair, for k up to 255.
-
-    With ``seen[i]`` = 1 once the candidate's ranks so far hold item i, k minus the sum of ``seen[i]`` over all ranks is the
-    item's position, and k if it never comes: two byte-wide additions a comparison, and no branch.
-    """
+    """`find` in k**2 comparisons a pair, for k up to 255: ``seen`` additions a byte wide, and no branch."""
     n, k = baseline.shape
     ours, theirs = _by_rank(baseline, candidate)
     equal = np.empty((k, n), dtype=np.bool_)
@@ -120,10 +113,7 @@ def inversions(ranks: Ranks) -> Integers:
 
 
 def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
-    """Number of j < i with ``ranks[j] > ranks[i]``, for each i of each column of (k, n): integers (k, n).
-
-    Cost: k (k - 1) / 2 comparisons a column, O(k log² k) where lists are long.
-    """
+    """Number of j < i with ``ranks[j] > ranks[i]`` in each column: integers (k, n). O(k²), O(k log² k) for long lists."""
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:
         return _merge(ranks, np.ones((k, n))).astype(np.int64)
@@ -136,10 +126,7 @@ def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
 
 
 def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
-    """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``, for each i of each column: float64 (k, n).
-
-    Exactly 0 where no such j has weight.
-    """
+    """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``: float64 (k, n), exactly 0 where no such j has weight."""
     k = len(ranks)
     if k > SUM_ALL_PAIRS_MAX_K:
         return _merge(ranks, weights)

@@ -19,19 +19,16 @@ DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
 def element_weighted_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau in which an item of weight w counts as w items, scaled to [-1, 1]: float64 (n,).
 
-    `extended_tau` of lists in which each item is replaced by w copies, the copies of one item tied
-    among themselves, so that the order of two items counts w_i w_j times (the element weights of Kumar and
-    Vassilvitskii). With A, B, Z the weight of the lists and of the items in common, e(X) the sum of w_i w_j over the pairs
-    of X, and K0 the same sum over the pairs that the lists order in opposite ways::
+    `extended_tau` of lists in which each item is replaced by w copies, tied among themselves, so that the order of two items
+    counts w_i w_j times. With A, B, Z the weight of the lists and of the items in common, e(X) the sum of w_i w_j over the
+    pairs of X, and K0 the same sum over the pairs that the lists order in opposite ways::
 
         S = A B + e(Z) - 2 K0        D = sqrt((A B + e(A)) (A B + e(B)))        scaled = (2 S + A B - D) / (D + A B)
 
-    Weights need not be whole: only their ratios count, all of them times 7 change nothing. All equal: `extended_tau`.
-    Identical: exactly 1. Disjoint or one empty: exactly -1. Both empty: NaN. A proper prefix scores under 1. Symmetric.
-    Ties are not known to it. Cost: k² / 2 multiplications a pair, k log² k in long lists, and both twice.
-
-    Source: van der Geer (2016) for the universe; Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010)
-    for the weights.
+    Only ratios of weights count, and they need not be whole. All equal: `extended_tau`. Identical: exactly 1. Disjoint or one
+    empty: exactly -1. Both empty: NaN. A proper prefix scores under 1. Symmetric. Ties are not known to it. Cost: k² / 2
+    multiplications a pair, k log² k in long lists, and both twice. Source: van der Geer (2016) for the universe; Kumar and
+    Vassilvitskii, Generalized distances between rankings (WWW 2010) for the weights.
     """
     tau = np.clip(measure_both_ways(_extended_one_way, alignment), -1.0, 1.0)
     tau[alignment.short == 0] = -1.0
@@ -42,7 +39,7 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
 def element_weighted_kendall_distance(alignment: Alignment) -> Floats:
     """Sum of w_i w_j over the pairs of common items in opposite order: float64 (n,), at least 0.
 
-    Identical: 0. Reversed: the sum over all pairs. Fewer than two items in common: NaN. All weights 1: `kendall_distance`.
+    Identical: 0. Reversed: that over all pairs. Fewer than two items in common: NaN. All weights 1: `kendall_distance`.
     Symmetric. Ties are not known to it. Source: Kumar and Vassilvitskii (2010), element weights.
     """
     distance = measure_both_ways(lambda one_way: _distance(one_way, weigh_shared(one_way, rank_shared(one_way))), alignment)
@@ -68,12 +65,9 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
     Moving an item between the neighbouring ranks r - 1 and r costs delta_r, how much less the lower rank is worth
     (`DISCOUNTS`), the cost between the first two ranks being 1. An item at ranks a and b among the common items pays on
     average p = (sum of delta between a and b) / |a - b| a step, and 1 if it keeps its rank; the distance is the sum of p_i p_j
-    over the pairs in opposite order.
-
-    Identical: 0. Fewer than two items in common: NaN. All delta 1: `kendall_distance`. Symmetric. Ties are not known to it.
-
-    Source: Kumar and Vassilvitskii (2010), position weights; 1 for an item that keeps its rank as in van
-    Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
+    over the pairs in opposite order. Identical: 0. Fewer than two items in common: NaN. All delta 1: `kendall_distance`.
+    Symmetric. Ties are not known to it. Source: Kumar and Vassilvitskii (2010), position weights; 1 for an item that keeps its
+    rank as in van Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
     """
 
     def measure(one_way: Alignment) -> Floats:
@@ -84,11 +78,10 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
 
 
 def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
-    """Element and position weights together: the sum of w_i w_j p_i p_j over pairs of common items in opposite order.
+    """The sum of w_i w_j p_i p_j over pairs of common items in opposite order: float64 (n,), at least 0.
 
-    float64 (n,), at least 0. w as in `element_weighted_kendall_distance`, p as in `position_weighted_kendall_distance`, which
-    it equals where the other's weights are 1. Identical: 0. Fewer than two items in common: NaN. Symmetric.
-    Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
+    w as in `element_weighted_kendall_distance`, p as in `position_weighted_kendall_distance`. Identical: 0. Fewer than two
+    items in common: NaN. Symmetric. Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
 
     def measure(one_way: Alignment) -> Floats:
@@ -138,8 +131,8 @@ def sum_pairs(weights: Floats) -> Floats:
 def expect_position_weighted(most: int, discount: str) -> Floats:
     """Mean `position_weighted_kendall_distance` of z = 0 to ``most`` common items in random order: float64 (most + 1,).
 
-    What an item pays depends on its two ranks alone, and two items at ranks i < j go to ranks a > b in one of z (z - 1) ways:
-    the sum over all of these of p(i, a) p(j, b) grows with z by a row and a column. Cost: O(most²), in memory too.
+    An item's ranks alone say what it pays, and two at ranks i < j go to ranks a > b in one of z (z - 1) ways: the sum of
+    p(i, a) p(j, b) grows with z by a row and a column. Cost: O(most²), in memory too.
     """
     ranks = np.arange(most)
     costs = average_step_costs(ranks[:, None], ranks[None], discount)

@@ -17,17 +17,16 @@ def extended_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau of each pair, scaled to [-1, 1]: float64 (n,).
 
     Lists of lengths a and b are rankings of a universe of a + b members, in which every absent member ranks tied last; tau-b of
-    the two rankings, mapped linearly so that disjoint lists give -1 and identical ones 1. With z common items and K0 the
-    strictly discordant pairs of Fagin, Kumar and Sivakumar's top-k distance (p = 0)::
+    the two rankings, mapped linearly so that disjoint lists give -1 and identical ones 1. With z common items and K0 as in
+    `count_misordered`::
 
         S = a b + z (z - 1) / 2 - 2 K0        D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
         tau_b = S / D        disjoint: -a b / D        scaled = (2 S + a b - D) / (D + a b)
 
-    Identical lists: exactly 1. Disjoint: exactly -1. One empty: -1. Both empty: NaN. A proper prefix scores under 1.
-    Symmetric. Lists of one length l: D = l (3 l - 1) / 2, disjoint -2 l / (3 l - 1) before scaling.
-
-    Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14 July 2016); Fagin, Kumar,
-    Sivakumar, Comparing Top k Lists (2003), section 3.
+    Identical: exactly 1. Disjoint or one empty: exactly -1. Both empty: NaN. A proper prefix scores under 1. Symmetric. Lists
+    of one length l: D = l (3 l - 1) / 2, disjoint -2 l / (3 l - 1) before scaling. Source: Rogier van der Geer, Using Kendall's
+    tau to compare recommendations (GoDataDriven, 14 July 2016); Fagin, Kumar, Sivakumar, Comparing Top k Lists (2003), section
+    3.
     """
     if alignment.is_full:
         k = alignment.k
@@ -64,10 +63,9 @@ def _scale(surplus: npt.NDArray[Any], product: float | Floats, norm: float | Flo
 
 @derive_once
 def count_misordered(alignment: Alignment) -> Integers:
-    """K0, Fagin, Kumar and Sivakumar's top-k Kendall distance with p = 0: int64 (n,).
+    """K0, Fagin, Kumar and Sivakumar's top-k Kendall distance with p = 0, pairs in opposite order: int64 (n,).
 
-    Pairs that the lists order in opposite ways: both items in common; one in common and behind the other, which only one list
-    holds; one only here and the other only there.
+    Both items in common; one in common and behind the other, which only one list holds; one only here, the other only there.
     """
     a, b, z = _lengths(alignment)
     misordered: Integers = (2 * a * b + z * (z - 1) - _surplus(alignment, a * b)) // 4
@@ -77,15 +75,9 @@ def count_misordered(alignment: Alignment) -> Integers:
 def extended_tau_unscaled(alignment: Alignment) -> Floats:
     """Extended Kendall tau as published: float64 (n,) in [-1, 1], but the lowest value depends on the lengths.
 
-    Lists of lengths a and b are rankings of a universe of a + b members, in which every absent member (a dummy is absent from
-    both) ranks tied last; tau-b of the two rankings. With z common items and K0 as in `count_misordered`::
-
-        tau = S / D    S = a b + z (z - 1) / 2 - 2 K0    D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
-
-    Identical: exactly 1. Disjoint: -a b / D, for lists of one length l -2 l / (3 l - 1): -0.69 at 10, -2/3 for long ones, which
-    is why `extended_tau` scales it. A list or both empty: NaN, tau-b of a ranking that is one tie.
+    S / D of `extended_tau`. Identical: exactly 1. Disjoint: -a b / D, for lists of one length l -2 l / (3 l - 1): -0.69 at 10,
+    -2/3 for long ones, which is why `extended_tau` scales it. A list or both empty: NaN, tau-b of a ranking that is one tie.
     A proper prefix scores under 1. Symmetric. Cost: that of the inversions.
-
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14 July 2016).
     """
     a, b, z = _lengths(alignment)
@@ -104,7 +96,6 @@ def appended_tau(alignment: Alignment) -> Floats:
     Identical: 1, NaN for lists of one item. Reversed: -1, below disjoint lists (-2 l / (3 l - 1) for lists of one length l):
     that, and the universe that shrinks as lists grow alike, is why van der Geer went on to add dummies. A list that lacks only
     the last item of the other scores 1, since it is appended right there. A list or both empty: NaN. Symmetric.
-
     Source: van der Geer (2016), as `extended_tau_unscaled`, section Appending mismatches.
     """
     a, b, z = _lengths(alignment)
@@ -127,11 +118,8 @@ def kendall_tau(alignment: Alignment) -> Floats:
 
     Where the lists come with scores, items that hold a run of equal scores in a list are tied in it; without scores, or
     with NaN for a score, nothing is tied and tau is 1 - 2 D / n0. What only one list holds plays no part: lists that share
-    their two last items may score 1.
-
-    Identical: 1. Reversed: -1. Fewer than two items in common, or all of them tied in a list: NaN. Symmetric. Cost: that of the
-    inversions, and a sort where there are ties.
-
+    their two last items may score 1. Identical: 1. Reversed: -1. Fewer than two items in common, or all tied in a list: NaN.
+    Symmetric. Cost: that of the inversions, and a sort where there are ties.
     Source: Kendall, The treatment of ties in ranking problems (Biometrika 33, 1945); scipy.stats.kendalltau.
     """
     n0 = pairs(count_shared(alignment))
@@ -183,13 +171,11 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
 
     Over all pairs of distinct items of either list: 1 where both lists hold both in opposite order (case 1); 1 where one list
     holds both and the other only the one it ranks lower (case 2); 1 where each list holds one of them only (case 3);
-    ``penalty`` where one list holds both and the other neither (case 4), as nothing is known of the order there. p = 0 is
-    the optimistic view, p = 1/2 the neutral one, what is to be expected of a random order.
+    ``penalty`` where one list holds both and the other neither (case 4): p = 0 is the optimistic view, p = 1/2 the neutral one.
 
     Identical: 0. Disjoint, lengths a and b: a b + p (C(a,2) + C(b,2)), the largest value of such lengths. One or
     both empty: NaN, since by the cases an empty list would be near to anything. Unequal lengths: the cases as they stand; at
     p = 0 a prefix has distance 0. Symmetric. Ties are not known to it. Cost: that of the inversions.
-
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (SIAM J. Discrete Math. 17, 2003), K^(p).
     """
     z = count_shared(alignment)
@@ -200,10 +186,10 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
 
 
 def topk_kendall_normalized(alignment: Alignment, penalty: float) -> Floats:
-    """`topk_kendall` divided by its value on disjoint lists of the same lengths: float64 (n,) in [0, 1].
+    """`topk_kendall` divided by its value on disjoint lists of the same lengths: float64 (n,) in [0, 1]. Symmetric.
 
-    Identical: 0. Disjoint or one empty: exactly 1. Both empty: NaN. Symmetric. Some packages divide by the square of the
-    number of distinct items instead, which disjoint lists do not reach.
+    Identical: 0. Disjoint or one empty: exactly 1. Both empty: NaN. Some packages divide by the square of the number of
+    distinct items instead, which disjoint lists do not reach.
     """
     a, b = (lengths.astype(np.int64) for lengths in (alignment.baseline_lengths, alignment.candidate_lengths))
     share = divide(topk_kendall(alignment, penalty), a * b + float(penalty) * (pairs(a) + pairs(b)))

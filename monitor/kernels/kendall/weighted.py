@@ -12,14 +12,11 @@ from monitor.model.arrays import Floats, Integers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tied:
-    """Places from 0 of n pairs' items in either list, equal where tied, at the baseline's ranks: int64 (k, n), k where absent.
-
-    ``count`` (n,): items in common.
-    """
+    """Places from 0 of n pairs' items in either list, equal where tied: int64 (k, n), k where absent."""
 
     baseline: Integers
     candidate: Integers
-    count: Integers
+    count: Integers  # (n,), items in common
 
     def sort(self) -> Integers:
         """Both places in one number, baseline * (k + 1) + candidate, ascending down each column; absent items last."""
@@ -63,7 +60,7 @@ def _number(values: Floats | Integers) -> Integers:
 
 
 def weighted_tau_of_ties(tied: Tied) -> Floats:
-    """`monitor.kernels.kendall.weighted.weighted_tau` where items are tied: float64 (n,) in [-1, 1].
+    """`weighted_tau` where items are tied: float64 (n,) in [-1, 1].
 
     A pair that is tied in a list is in neither order; with W the weight of all pairs in the same order less that of those in
     opposite order, W1 and W2 the weight of the pairs not tied in either list, tau = W / sqrt(W1 W2). Ranks follow the one list,
@@ -112,12 +109,8 @@ def weighted_tau(alignment: Alignment) -> Floats:
 
         tau = 1 - sum_i d_i (1 / (a_i + 1) + 1 / (b_i + 1)) / ((z - 1) H_z)        a, b the item's two ranks
 
-    Where the lists come with scores, items that hold a run of equal scores are tied, as in
-    `monitor.kernels.kendall.weighted.weighted_tau_of_ties`.
-
-    Identical: 1. Reversed: -1. Fewer than two items in common, or all of them tied in a list: NaN. Symmetric.
-    Cost: k² / 2 comparisons a pair, k log² k beyond `monitor.kernels.engines.positions.COUNT_ALL_PAIRS_MAX_K`.
-
+    Where the lists come with scores, equal ones are tied, as in `weighted_tau_of_ties`. Identical: 1. Reversed: -1. Fewer than
+    two items in common, or all of them tied in a list: NaN. Symmetric. Cost: k² / 2 comparisons a pair, k log² k in long lists.
     Source: Vigna, A weighted correlation index for rankings with ties (WWW 2015).
     """
     shared = rank_shared(alignment)
@@ -144,7 +137,6 @@ def tau_ap(alignment: Alignment) -> Floats:
 
     Identical: 1. Reversed: -1. Fewer than two items in common: NaN. NOT symmetric: errors at the top of the candidate's list
     cost most; `tau_ap_symmetric` is the mean of both directions. Ties are not known to it. Cost as `weighted_tau`.
-
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (SIGIR 2008).
     """
     shared = rank_shared(alignment)
@@ -152,11 +144,7 @@ def tau_ap(alignment: Alignment) -> Floats:
 
 
 def tau_ap_symmetric(alignment: Alignment) -> Floats:
-    """Mean of `tau_ap` with either list as the truth: float64 (n,) in [-1, 1].
-
-    Identical: 1. Reversed: -1. Fewer than two items in common: NaN. Symmetric.
-    Source: Yilmaz, Aslam and Robertson (2008), symmetric tau_ap.
-    """
+    """Mean of `tau_ap` with either list as the truth: float64 (n,) in [-1, 1]; NaN with fewer than two items in common."""
     shared = rank_shared(alignment)
     ahead = _count_ahead_in_both(alignment)
     there = _map(by_candidate_rank(alignment, _share(ahead, shared.candidate)), shared)

@@ -19,10 +19,8 @@ def rbo_w(alignment: Alignment, p: float) -> Floats:
 
     An item tied at ranks t to b is in the top d as a whole from d = t on, so that the top d may hold more than d items, and the
     agreement is ``A_d = 2 X_d / (|S_d| + |T_d|)``: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024),
-    RBO^w. For ties that mean equality.
-
-    A list with itself, ties and all: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric. Without ties:
-    `rbo`, on lists of any lengths. What the three treatments share stands in `_extrapolate`.
+    RBO^w. For ties that mean equality. A list with itself, ties and all: exactly 1. Disjoint or one empty: exactly 0. Both
+    empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in `_extrapolate`.
     """
     return _extrapolate(alignment, p, _mean_size, is_shared=True)
 
@@ -36,7 +34,6 @@ def rbo_a(alignment: Alignment, p: float) -> Floats:
     On lists of one length this is exactly the mean of `rbo` over all orders of the tied items, each list's as likely and apart
     from the other's. On unequal lengths it is so unless a tied group of the longer list reaches over a depth below the shorter
     list: there, unlike equation 32, an item assumed to be in common counts by its chance to have come yet, as they define it.
-
     A list with itself: 1 without ties, less with them, since two orders of one tie differ. Disjoint or one empty: exactly 0.
     Both empty: NaN. Symmetric. Without ties: `rbo`. What the three treatments share stands in `_extrapolate`.
     """
@@ -47,25 +44,19 @@ def rbo_b(alignment: Alignment, p: float) -> Floats:
     """RBO_ext corrected for what ties leave unknown, as tau-b is: float64 (n,) in [0, 1], never below `rbo_a`.
 
     The chances c of `rbo_a` with a norm of their own: ``A_d = sum c_S c_T / sqrt(sum c_S^2 sum c_T^2)``: Corsi and Urbano
-    (2024), RBO^b. For ties that mean "order unknown" where agreeing on the ties shall count as agreement.
-
-    A list with itself, ties and all: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric. Without ties:
-    `rbo`. What the three treatments share stands in `_extrapolate`.
+    (2024), RBO^b. For ties that mean "order unknown" where agreeing on the ties shall count as agreement. Values as `rbo_w`,
+    symmetric; without ties `rbo`.
     """
     return _extrapolate(alignment, p, _geometric_size, is_shared=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arm:
-    """One arm's tied groups by depth, (k, n).
+    """One arm's tied groups by depth, (k, n)."""
 
-    Items of groups that end ``before`` the depth, items of all groups that begin ``through`` it, all of the list once it has
-    ended; and how much of an item of the group at the depth belongs to the top, its ``share``.
-    """
-
-    before: _Counts
-    through: _Counts
-    share: Floats
+    before: _Counts  # items of groups that end before the depth
+    through: _Counts  # items of all groups that begin through it; all of the list once it has ended
+    share: Floats  # how much of an item of the group at the depth belongs to the top
     length: Codes
 
 
@@ -88,7 +79,6 @@ def _extrapolate(alignment: Alignment, p: float, norm: _Norm, *, is_shared: bool
     ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``: below the longer list, of length l, agreement is taken to stay. Below the
     shorter one, of length s, the d - s places that it lacks are taken to hold items of the other list, untied, at the rate A_s,
     each adding the mean share of those items of the longer list's top d that are not in common (Corsi and Urbano, section 5).
-
     Neighbours with equal scores are tied; NaN ties with nothing. A tied group that the end of a list cuts through is the part
     that the list holds: what stands below is as unknown as any unseen item. Cost: O(k) a pair, all counts being integers.
     """
@@ -155,10 +145,7 @@ def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
 
 
 def _unseen(depth: _Counts, gone: _Arm, going: _Arm, common: _Common, begun: _Counts) -> Floats:
-    """Overlap of the places that the arm ``gone`` lacks, were all of them to hold items of the other arm.
-
-    ``begun``: common items whose group has begun in ``going``, and ended in ``gone``, as all have below its end.
-    """
+    """Overlap of the places that ``gone`` lacks, were all to hold items of ``going``, with ``begun`` items in common."""
     lacks = (depth > gone.length) & (depth <= going.length)
     ended = going.before - common.ended
     candidates = going.through - begun

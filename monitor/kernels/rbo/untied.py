@@ -30,8 +30,7 @@ def to_units(values: Floats) -> Floats:
 def rbo_weight(p: float, d: int) -> float:
     """Share of RBO's weight that the top ``d`` ranks carry at persistence ``p``: 0 to 1, falling in p, rising in d.
 
-    Webber, Moffat and Zobel (2010), equation 21. Rank i takes part in the agreement at every depth from i on, a share of
-    1/e in depth e, so that with h_e = (1-p) p^(e-1) / e it weighs sum_{e>=i} h_e, and the top d weigh::
+    Webber, Moffat and Zobel (2010), equation 21, with h_e = (1-p) p^(e-1) / e, of which rank i carries sum_{e>=i} h_e::
 
         1 - p^d + d ((1-p)/p ln(1/(1-p)) - sum_{e=1..d} h_e)
 
@@ -48,10 +47,9 @@ def rbo_weight(p: float, d: int) -> float:
 
 @lru_cache(maxsize=32)
 def rbo_persistence(top: float, share: float) -> float:
-    """The p at which the top ``top`` ranks carry this ``share`` of RBO's weight: the inverse of `rbo_weight`.
+    """The p at which the top ``top`` ranks carry this ``share`` of RBO's weight: the inverse of `rbo_weight`, by halving.
 
-    Found by halving down to neighbouring floats. MetricError unless 0 < share < 1, ``top`` is a whole number from 1 to
-    `DEEPEST`, and such a p differs from 1 as a float.
+    MetricError unless 0 < share < 1, ``top`` is whole and from 1 to `DEEPEST`, and such a p differs from 1 as a float.
     """
     _check_depth(top)
     if not 0 < share < 1:
@@ -76,11 +74,9 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
 
         (1-p) sum_{d=1..s} p^(d-1) X_d/d
 
-    The depths below s carry p^s of the weight and count as no agreement at all, not even of the items seen: identical lists
-    score 1 - p^s and not 1, and so does a prefix; the score is no bound of RBO, though it never exceeds `rbo_min`. What the
-    longer list holds below s plays no part. Disjoint or one empty: 0. Both empty: NaN. Symmetric.
-
-    Cost: O(k) a pair.
+    The depths below s carry p^s of the weight and count as no agreement at all: identical lists score 1 - p^s and not 1, and so
+    does a prefix; no bound of RBO, though never above `rbo_min`. What the longer list holds below s plays no part. Disjoint or
+    one empty: 0. Both empty: NaN. Symmetric. Cost: O(k) a pair.
     """
     # Exact in units of 2**-52, so that every order of summing gives the same.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
@@ -97,14 +93,14 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
 def rbo_min(alignment: Alignment, p: float) -> Floats:
     """The least RBO that the lists can have, however they go on: float64 (n,) in [0, `rbo_weight` (p, k)].
 
-    Webber, Moffat and Zobel (2010), equation 11, and the same for lists of unequal length: no item below either list is in the
-    other, and those in common stay so at every depth. With X_d the overlap of the top d's and l the length of the longer list::
+    Webber, Moffat and Zobel (2010), equation 11, also for lists of unequal length: no item below either list is in the other.
+    With X_d the overlap of the top d's and l the length of the longer list::
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + X_l sum_{d>l} p^d/d),    sum_{d>=1} p^d/d = ln(1/(1-p))
 
-    Tight: lists that go on with items of their own attain it. Linear in the common items: one whose larger position (from 0)
-    is m adds sum_{d>m} (1-p) p^(d-1) / d, whatever the lengths. Identical lists: `rbo_weight` (p, length). Disjoint or one
-    empty: exactly 0. Both empty: NaN. Symmetric. Cost: O(k) a pair.
+    Tight: lists that go on with items of their own attain it. A common item whose larger position (from 0) is m adds
+    sum_{d>m} (1-p) p^(d-1) / d. Identical lists: `rbo_weight` (p, length). Disjoint or one empty: exactly 0. Both empty: NaN.
+    Symmetric. Cost: O(k) a pair.
     """
     table = _tables(p, alignment.k)
     score = np.minimum(alignment.sum_by_depth(table.below[: alignment.k]), 1.0)
@@ -117,10 +113,8 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
 
     Webber, Moffat and Zobel (2010), equation 30. At depth d at most ``min(d - X_l, (d-s)+ + (d-l)+)`` items are in common
     beyond those seen, s and l the lengths of the shorter and longer list, X_l their common items; from depth f = l + s - X_l on
-    agreement may be whole. It depends on the lengths and the number of common items alone, and falls in all three.
-
-    One empty: exactly 1. Both empty: NaN. Identical: the weight below the lists, 1 - `rbo_weight` (p, length); disjoint: more.
-    Symmetric. Good to about k times 1e-16. Cost: O(1) a pair once the common items are counted.
+    agreement may be whole. It falls in s, l and X_l, and depends on nothing else. One empty: exactly 1. Both empty: NaN.
+    Identical: 1 - `rbo_weight` (p, length); disjoint: more. Symmetric. Good to about k times 1e-16. Cost: O(1) a pair.
     """
     room = 1.0 - rbo_min(alignment, p)
     common = alignment.common.astype(np.int64)
@@ -148,15 +142,12 @@ def residual_by_common(p: float, k: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tables:
-    """By depth d = 0 to 2k: ``power`` p^d, ``h`` sum_{e<=d} (1-p) p^(e-1) / e, and ``below``, the same over e > d.
+    """By depth d = 0 to 2k."""
 
-    ``residue[s]``: what rounding leaves between 1 and the most that identical lists of length s can have.
-    """
-
-    power: Floats
-    h: Floats
-    below: Floats
-    residue: Floats
+    power: Floats  # p^d
+    h: Floats  # sum_{e<=d} (1-p) p^(e-1) / e,
+    below: Floats  # the same over e > d
+    residue: Floats  # [s]: what rounding leaves between 1 and the most that identical lists of length s can have
 
 
 @lru_cache(maxsize=32)
@@ -200,10 +191,9 @@ def rbo(alignment: Alignment, p: float) -> Floats:
 
         (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d) + ((X_l - X_s)/l + X_s/s) p^l
 
-    This is linear in the common items: one whose larger position (from 0) is m adds ``g[s if m < s else l] - h[m]``, where
-    h[d] = (1-p)/p sum_{e=1..d} p^e/e and g[d] = p^d/d + h[d].
-
-    Identical lists and a prefix against its whole: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric.
+    A common item whose larger position (from 0) is m adds ``g[s if m < s else l] - h[m]``, where h[d] = (1-p)/p sum_{e=1..d}
+    p^e/e and g[d] = p^d/d + h[d]. Identical lists and a prefix against its whole: exactly 1. Disjoint or one empty: exactly 0.
+    Both empty: NaN. Symmetric.
     """
     # Weights are multiples of 2**-52 and partial sums stay below 2, so that every sum is exact, and the same in any order.
     table = _weights(p, alignment.k)
@@ -221,16 +211,13 @@ def rbo(alignment: Alignment, p: float) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Weights:
-    """``g`` and ``h`` for d = 0 to k; ``seen[m]`` = h[k] - h[m]; ``even[m]`` = g[k] - h[m], for pairs of two full lists.
-
-    ``residue[s]``: what rounding leaves between 1 and the score of identical lists of length s; the first rank carries it.
-    """
+    """Weights for d = 0 to k."""
 
     g: Floats
     h: Floats
-    seen: Floats
-    even: Floats
-    residue: Floats
+    seen: Floats  # [m]: h[k] - h[m]
+    even: Floats  # [m]: g[k] - h[m], for pairs of two full lists
+    residue: Floats  # [s]: what rounding leaves between 1 and identical lists of length s; the first rank carries it
 
 
 @lru_cache(maxsize=32)
