@@ -21,9 +21,10 @@ _NO_FILE = "it is no file"
 
 
 def read_bounded(path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S) -> bytes:
-    """At most ``most`` bytes of a regular file; of a pipe too where that may be, read within ``pipe_s`` seconds.
+    """Content of a regular file of at most ``most`` bytes; of a pipe too where that may be, within ``pipe_s`` seconds.
 
-    OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more, and whatever is no file.
+    OSError, whose ``strerror`` is the reason in words: FileNotFoundError, EFBIG when there is more, and for directories,
+    devices and sockets, of which nothing is waited for.
     """
     try:
         number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -286,7 +286,10 @@ Kinds = Mapping[str, tuple[type[Options], str | None]]
 
 
 class OneOf(Options):
-    """Options of which exactly one field, beside those of ``also``, is given; what packages bring: see `with_installed`."""
+    """Options of which exactly one field is given, ``http: {...}`` or ``file: {...}``, beside those of ``also``.
+
+    Kinds that installed packages bring are fields of a class that is made when one is named: see `with_installed`.
+    """
 
     also: ClassVar[frozenset[str]] = frozenset()  # fields that are no choices
     installed: ClassVar[Callable[[str | None], Kinds]] = lambda _: {}  # as `Registry.installed`
@@ -308,7 +311,10 @@ class OneOf(Options):
 
     @classmethod
     def with_installed(cls, name: object = None) -> type[Self]:
-        """The class with what a package brings of that name, or all that can be used; PluginError where a named one cannot."""
+        """The class with what a package brings of that name, or with all that can be used.
+
+        PluginError where what is named cannot be used.
+        """
         kinds = {} if name in cls.model_fields or not isinstance(name, str | None) else cls.installed(name)
         further = tuple((kind, found) for kind, found in kinds.items() if kind not in cls.model_fields)
         return _add_kinds(cls, further) if further else cls

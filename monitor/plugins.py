@@ -25,9 +25,9 @@ class PluginError(MetricError, ConfigError, ValueError):
 
 
 class Registry(dict[str, T]):
-    """What is built in, by name, as when iterating; other names are looked for among entry points of installed packages.
+    """What is built in, by name; another name is looked for among the entry points of installed packages.
 
-    ``read`` makes of what an entry point holds, its name and how errors call it what stands here; PluginError if it cannot.
+    ``read`` makes of what an entry point holds, its name and how errors call it what stands here; PluginError where it cannot.
     """
 
     def __init__(self, family: str, built_in: Mapping[str, T], read: Callable[[Any, str, str], T]) -> None:
@@ -85,7 +85,10 @@ def _one_line(text: str) -> str:
 
 
 class Guard:
-    """Calls one plugin, each error cut to one line, any other class without text (secrets); a hang costs a few threads."""
+    """Calls one plugin. What it raises of this kind is cut to one line; anything else becomes one, with these fields.
+
+    Of anything else no text is shown, which may hold secrets. What hangs costs a few threads, and no more.
+    """
 
     def __init__(self, who: str, kind: type[MonitorError], **fields: Any) -> None:  # noqa: ANN401 - of its errors
         self._who, self._kind, self._fields = who, kind, fields

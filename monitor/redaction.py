@@ -17,7 +17,10 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def display_url(url: str | SecretStr) -> str:
-    """Scheme, host and port of an unchecked URL, a database's name or file too; less where it is open what is a password."""
+    """An unchecked URL: scheme, host and port, for a database its name or file too; no user, password, path or query.
+
+    Where an unescaped character leaves it open what is host and what password, neither is shown.
+    """
     text = url if isinstance(url, str) else url.get_secret_value()
     scheme, separator, rest = text.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):

@@ -57,7 +57,10 @@ class SummaryAccumulator:
         self._found: dict[str, dict[str, ScoreAccumulator]] = {}
 
     def add(self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]) -> None:
-        """Take users' scores, float64 (n,), NaN undefined; ``segments``: rows of them; ``ranges``: bounds, maybe infinite."""
+        """Take scores of some users: one float64 (n,) a metric, NaN where undefined; ``segments`` are rows of them.
+
+        ``ranges``: the bounds of each metric's scores, infinite where it has none.
+        """
         for metric, values in scores.items():
             if metric not in self._found:
                 wanted = self._wanted.get(metric, ())

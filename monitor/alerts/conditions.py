@@ -35,7 +35,8 @@ def judge_condition(
     """Judge one segment by the ``verdicts`` of the other rules on it; None where a run decides nothing about the condition.
 
     ``error``: the run failed. ``no_data``: too little was compared as a whole, no rule had data, or nobody asked is in the
-    segment (``is_unknown``). ``too_few``: some rule had. A rule still learning is neither. Only an ok run ends ``stale``.
+    segment any more (``is_unknown``). ``too_few``: some rule had too few users; one that still learns is neither. A failed
+    run decides neither of these two. A run only ever ends ``stale``, and only when it is ok.
     """
     condition = rule.condition
     unjudged = judge_status(status, run_reason)
@@ -80,8 +81,8 @@ class Staleness:
     since: datetime  # slot of the newest ok run, or from when the first one was waited for
     has_succeeded: bool
     overdue_at: datetime  # by when the last of the runs that may go without success had to end
-    seen_s: float  # monotonic: this process watched, with no success, jump of the clock or sleep
-    needed_s: float  # from then until another run was due and had to end
+    seen_s: float  # monotonic: this process has watched since it began, success, a jump of the clock or sleep
+    needed_s: float  # what that must be until another run was due and had to end
 
     def is_over(self, now: datetime) -> bool:
         """Whether it has lasted too long, by the clock and by what was seen: a clock that jumps is no run that failed."""

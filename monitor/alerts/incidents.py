@@ -83,9 +83,9 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
 
 
 def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
-    """The changes that stand for all of these, in order: of one alert that on all users, else all of its segments.
+    """The changes that stand for all of these, in their order: of one alert that on all users, else all of its segments.
 
-    One segment that alone carries what was found stands for all users instead. Starts, ends and so on stand for themselves.
+    A segment that alone carries what was found for all stands for them. Starts, acknowledgements and ends stay apart.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
@@ -114,9 +114,10 @@ def _is_share(change: Transition) -> bool:
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
-    """Users concerned: what the alert on a share of users says that says most, segments of a dimension added; else all watched.
+    """Users concerned by these firings: as many as alerts on a share of users say, of several the one that says most.
 
-    No growth is a count that comes later, nor another order of items, which more users have than items of their own.
+    Segments of one dimension are added. Where no alert counts users, they are all of those watched: a count that comes later
+    is no growth then, nor is another order of items.
     """
     users: dict[tuple[bool, str, str], dict[str, float]] = defaultdict(dict)
     for start in find_leads(starts):

@@ -214,9 +214,10 @@ def group_users(
     show: Callable[[int], ExampleLists],
     examples: int = 1,
 ) -> tuple[UserGroup, ...]:
-    """Groups of these rows by kind of change, the most grown first (share times mean distance) or, without ``before``, largest.
+    """Groups of these rows by kind of change; those that grew most first where ``before`` is known, else those that add most.
 
-    Users whose parts are unknown belong to no group, but count among all. ``show``: lists of a row, of the most central users.
+    Growth is that of the share times the group's mean distance. Users whose parts are unknown belong to no group, but count
+    among all users. ``show``: the lists of a row, of the ``examples`` most central users of each group.
     """
     known = rows[~np.isnan(parts.whole[rows])]
     found = {change: known[kinds[known] == place] for place, change in enumerate(CHANGES)}

@@ -154,10 +154,10 @@ def _find_leader(falls: Sequence[SegmentFall], parts: Mapping[Part, float], nois
 
 
 def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
-    """The segment that tells best who was hit (n,), ``all`` where none does; a share ``usual`` of all would be hit anyhow.
+    """The segment that tells best who was hit, ``all`` where none does; ``usual``: share of all that would be hit anyhow.
 
-    The one of the greatest F1 (share of the hit that it holds, share of it that is hit), if it holds `_HELD` of them and more
-    than chance beyond doubt; two of different dimensions when their common users tell better still.
+    It has the greatest F1 of the share of those hit that it holds and the share of its users that were hit, if it holds `_HELD`
+    of them and more than chance beyond doubt. Two of different dimensions are named when their common users tell better still.
     """
     n, total = len(segments[ALL]), _beyond(hit, usual, segments[ALL])
     if total <= 0:

@@ -159,7 +159,7 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
 
 
 def plot_pair(a: Ranking, b: Ranking, k: int | None = None, *, titles: Mapping[Hashable, str] | None = None) -> Plot:
-    """Both lists side by side as `compare` measures them, for a notebook or as ``html``; ``titles``: item -> title, shown."""
+    """Both lists side by side as `compare` measures them; ``titles`` by item replace ids. ``html`` of it can be saved."""
     found = compare(a, b, k=k)
     return draw_pair(*found.lists, {str(item): title for item, title in (titles or {}).items()}, found.words)
 

@@ -65,7 +65,7 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
 
 
 def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None) -> None:
-    """InputError, with how many and which, unless every listed item (both arms' codes) has a weight that may be."""
+    """InputError, with how many and which, unless every listed item (both arms' codes) has a valid weight."""
     good = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
     missing = pd.unique(np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed]))
     if not len(missing):

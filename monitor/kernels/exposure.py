@@ -163,7 +163,7 @@ _SEED = 16
 
 
 def number_repeated(codes: Codes) -> Integers:
-    """A number for each list that two users or more have, place by place, -1 for others and empty ones, (n,). O(n log n)."""
+    """A number for each list that two users have or more, item by item, -1 for any other or empty list, (n,). O(n log n)."""
     # Distinct lists meet in a hash of 64 bits once in 10^9 times even where 100,000 users are looked at.
     keys = np.frombuffer(np.random.default_rng(_SEED).bytes(8 * codes.shape[1]), dtype="<u8")
     hashes = np.zeros(len(codes), dtype=np.uint64)
@@ -194,9 +194,9 @@ def is_unchanged(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: 
 
 
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
-    """1 where most pairs of the FIRST items, the same in both arms, stand the other way round, else 0: float64 (n,).
+    """Of users with the same FIRST items in both arms, 1 where more than half of their pairs stand the other way round, else 0.
 
-    NaN for users whose first items differ and for shorter lists.
+    Float64 (n,), NaN for users whose first items differ and for shorter lists. Codes (n, k), padded with -1.
     """
     one, other = baseline[:, :FIRST], candidate[:, :FIRST]
     if one.shape[1] < FIRST:

@@ -14,7 +14,7 @@ class SampleSize:
 
     fixed: int = 0  # the same each run
     rotating: int = 0  # fresh each run
-    minimum: int = 0  # of every segment, those added for it the same each run
+    minimum: int = 0  # so many at least of every segment; those added for it are the same each run
     stops_early: bool = False  # fewer are asked where that makes the rules' verdicts certain
 
 

@@ -117,7 +117,7 @@ def make_batch(baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Ind
 
 
 def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
-    """The batch with weights (NaN for none, never a number) and labels; ``graded_rows``: each user's graded list, -1: none."""
+    """The batch with weights, NaN for an item without one, and labels; ``graded_rows``: each user's graded list, -1: none."""
     if known.weights is not None:
         weights = [place_weights(codes, *known.weights, np.nan) for codes in (batch.baseline, batch.candidate)]
         batch = replace(batch, weights=ByArm(baseline=weights[0], candidate=weights[1]))

@@ -1,7 +1,7 @@
 """Delivery from the outbox to receivers: claim, decide, send, record, at least once.
 
-Who dies on the way has marked what it was sending: another sends it again under the same keys once the lease has run out.
-For one receiver, call these from one thread: a repetition must not overtake an end that has just been sent.
+Deliveries are leased and marked before they are sent: if a process dies on the way, another one sends them again under the
+same keys once the lease has run out. For one receiver, call these from one thread: a repetition must not overtake an end.
 """
 
 import random
@@ -89,7 +89,10 @@ class OutboxSender:
         return sum(self._repeat(of_it, every) for of_it in by_comparison.values())
 
     def resend_firing(self) -> int:
-        """Send again what still fires and what ended lately, if the receiver wants that; how many. DeliveryError as `send`."""
+        """Send again what the receiver has and still fires, and what ended lately, if it wants that; how many.
+
+        DeliveryError when they were not accepted. Nothing is recorded: the next call sends them again.
+        """
         if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
         now = self.clock.now()
@@ -257,7 +260,11 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def next_attempt(attempts: int, *, now: datetime, draw: float, retry_after_s: float | None = None) -> datetime:
-    """Full jitter of min(300 s, 2 s * 2^attempts), ``draw`` uniform in [0, 1); a pause asked for (up to 1 h) comes on top."""
+    """Time of the next attempt after one more failure, with ``attempts`` made before it.
+
+    Exponential backoff with full jitter: ``draw``, uniform in [0, 1), of min(300 s, 2 s * 2^attempts). A receiver that asks
+    for a pause gets it, up to an hour, and the jitter on top.
+    """
     ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, 32))
     # Jitter, so that many waiting senders spread out.
     return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)

@@ -66,8 +66,9 @@ def compute_expectations(
 ) -> tuple[Expectation, ...]:
     """What each rule with a learned limit expects of each segment of this run, in the order of rules and segments.
 
-    ``past`` are ok runs of the same configuration, oldest first. A run counts if no rule that learns was in alarm there or for
-    all users and no drift was under way, or if its level is the new normal or was ``accepted`` before the slot.
+    ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if no rule that learns
+    was in alarm there or for all users, and no drift was under way. So do those of a level that is the new normal, or was
+    ``accepted`` before the slot, or that of another model where each has its own.
     """
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
@@ -117,7 +118,8 @@ def find_past_of_models(past: Sequence[PastRun], found: Findings) -> tuple[list[
     """The past runs that say what is normal of a run by its models, rows at which other models begin, and a note for people.
 
     Runs of the same models, after all from before the first of them, which say how much runs vary: a model that comes back
-    finds its own level. The first run of new models is judged by nothing. Unknown models are those that came next.
+    finds its own level. The first run of new models is judged by nothing, but the second of two in a row by the first. Models
+    that are not known yet are those that came next.
     """
     names, later = list[tuple[str | None, ...]](), tuple[str | None, ...]((None,) * len(Arm))
     for models in (found.measured.models, *(run.models for run in reversed(past))):

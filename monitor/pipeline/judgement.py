@@ -1,4 +1,7 @@
-"""The second half of a run, just measured or stored: expectations, verdicts, alert states, transitions with what was normal."""
+"""The second half of a run: expectations, verdicts, alert states, and transitions with what was normal for each.
+
+For a run just measured, or for stored runs once more under other rules.
+"""
 
 import math
 from collections import defaultdict, deque
@@ -64,7 +67,10 @@ def needs_recent(comparison: Comparison) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeScales:
-    """What puts one run's transitions into proportion; ``past`` oldest first, with summaries where no rule learns."""
+    """What puts the values of one run's transitions into proportion: how sure each is, and what was normal before.
+
+    ``past`` oldest first, with summaries where no rule learns.
+    """
 
     comparison: Comparison
     summaries: Sequence[Summary]
@@ -110,7 +116,11 @@ class ChangeScales:
 
 
 def complete_record(comparison: Comparison, record: RunRecord, history: History) -> tuple[RunRecord, tuple[str, ...]]:
-    """The run with what rules ask for and it lacks, from kept lists or scores; alerts that it still cannot be judged by."""
+    """The run with what the rules ask for and its summaries lack, and the alerts of rules that it still cannot be judged by.
+
+    From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
+    the run where that was not enough for `all`, or for any segment that its metric is summarized in.
+    """
     asked = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
     if not asked:
         return record, ()
@@ -173,7 +183,10 @@ class Rejudgement:
     past: defaultdict[str, deque[PastRun]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED)))
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
-        """Judge the next run; one of a slot judged before, or abandoned, moves nothing. Not whole: no rules on conditions."""
+        """Judge the next run. A slot judged before moves nothing. An abandoned run was never judged, and is not now.
+
+        Rules on conditions are left out for a run that is not whole: what a rule lacks now, the run may have measured then.
+        """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()

@@ -139,7 +139,10 @@ def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: fl
 def pull_all(
     comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, last: RankingTable | None = None
 ) -> Answers:
-    """All answers, pulled side by side to be of one moment; ``last``: the baseline's last lists, where a floor needs them."""
+    """All answers, pulled side by side so that they are of the same moment.
+
+    ``last``: the baseline's lists of the last run, where these are its second ones.
+    """
     request = PullRequest(users=panel.users, k=comparison.measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001))
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)

@@ -231,7 +231,10 @@ def _is_cause(finding: Finding | None) -> bool:
 def add_explanations(
     transitions: Iterable[Transition], explanation: Explanation | None, also: Sequence[str] = ()
 ) -> tuple[Transition, ...]:
-    """The transitions with these texts where an alert on similarity begins, or any (no condition) of a fault in the lists."""
+    """The transitions with the explanation and ``also`` as text where an alert begins that does not tell it by itself.
+
+    That is one on similarity, and where a fault was found other than users without a list, any but a condition.
+    """
     finding = None if explanation is None else explanation.finding
     of_lists = (RuleKind.COVERAGE, RuleKind.STANDSTILL) if finding and finding.kind is not FaultKind.MISSING else ()
     return tuple(

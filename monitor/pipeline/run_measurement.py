@@ -58,7 +58,11 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a run measured; sentences about what was ``left_out``; ``notes``: what happened first, and to whom for example."""
+    """What a run measured, and in words what it could not.
+
+    ``notes``: of a reason, what happened first, and to whom for example; ``left_out`` are sentences about what was not measured
+    although it is wanted.
+    """
 
     run: MeasuredRun
     coverage: Coverage
@@ -77,7 +81,10 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     batch_users: int | None = None,
     sampled_users: int = SAMPLED_USERS,
 ) -> Measurement:
-    """Measure one slot; SourceError when the users cannot be read, what else goes wrong is in the coverage."""
+    """Measure one slot; ``scores`` gathers those that are stored or written.
+
+    SourceError when the users cannot be read; what else goes wrong is in the coverage.
+    """
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     # Labels that are read too early would be taken for all there are.

@@ -151,7 +151,7 @@ def without_failed(by_metric: Mapping[str, _T], failed: Collection[str]) -> dict
 
 
 class RunScores:
-    """A run's scores, each user once, in batches whose users ascend; readable until closed. Spooled beyond ``held_users``."""
+    """The scores of a run, each user once: batches with the same metrics, users ascending, readable until it is closed."""
 
     def __init__(self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS) -> None:
         self.count = 0

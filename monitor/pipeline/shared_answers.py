@@ -25,9 +25,10 @@ class _Answer:
 
 
 class SharedAnswers:
-    """What a family's comparisons are answered alike for a slot, each answer or error kept for each of them until its deadline.
+    """What the comparisons of a family are answered alike for a slot: users, lists of an arm, the baseline's second ones.
 
-    Whoever asks a second time for the same slot runs it again, and asks anew. Safe to share between threads.
+    An answer, or the error in its place, is kept until each of them has taken it, at most until the deadline of the run that
+    asked. Whoever asks a second time for the same slot runs it again, and asks anew. Safe to share between threads.
     """
 
     def __init__(self) -> None:

@@ -47,7 +47,10 @@ def split_users(whole: UserBatch, size: int) -> Iterator[UserBatch]:
 
 
 def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:
-    """One batch of all users in their order, with the first's weights and relevance; ``segments``: their names in order."""
+    """One batch of the users of all of them, in their order; weights and relevance are those of the first.
+
+    ``segments``: their names in the order that they shall have.
+    """
     if len(batches) == 1:
         return batches[0]
     panels = [each.panel for each in batches]

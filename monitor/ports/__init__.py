@@ -47,7 +47,10 @@ class DeliveryCounter(Protocol):
     """Counts what became of attempts to deliver. Never raises, never blocks on I/O."""
 
     def count(self, name: str, *labels: str) -> None:
-        """Add one to ``notifications_total`` (receiver, outcome), ``delivery_errors_total`` or ``watchdog_restarts_total``."""
+        """Count an attempt in ``notifications_total`` (receiver, outcome), one that failed in ``delivery_errors_total`` too.
+
+        There the second label is what kept it from arriving. ``watchdog_restarts_total``: a loop that died was replaced.
+        """
 
 
 class Source(Protocol):

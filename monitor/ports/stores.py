@@ -85,7 +85,10 @@ class PageStore(Protocol):
 
 
 class Leases(Closable, Protocol):
-    """The right to lead, for one daemon; one thread. DatabaseError: nothing is known, and what was held may be held still."""
+    """The right to lead, for one daemon among those that share a database. Called from one thread.
+
+    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
+    """
 
     def acquire(self) -> Lease | Occupied:
         """Take it when it is free, ran out, or was given back; of several callers one wins, and the epoch grows by one."""
@@ -105,8 +108,8 @@ class RunStore(Protocol):
     ) -> Claim | None:
         """Claim the slot for one run; exactly one caller wins. None when it cannot be claimed.
 
-        Can be: one never run, ``running`` past its ``until``, ``abandoned``, or with ``rerun`` finished, which keeps its status
-        and results until ``finish`` replaces them; ``has_ok``: they are of an ok run. ``attempt`` grows by one each time.
+        A slot that was never run, is ``running`` past its ``until`` or ``abandoned`` is claimed, and with ``rerun`` a finished
+        one, which keeps its results until ``finish`` replaces them (``has_ok``: of an ok run). ``attempt`` grows by one.
         """
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
@@ -119,11 +122,12 @@ class RunStore(Protocol):
         """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot; the run's number.
 
         Where the claim keeps the earlier attempt, that one keeps its number, which is the claim's, and the run gets a new one.
-        Stores one pending delivery for each firing and each of ``receivers``, also of one that lasts and that a receiver has no
-        delivery of yet; ends go to the receivers that have a delivery of the start. States are written only where the stored
-        ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or their transition, started from;
-        the transitions of others are left out. A result with lists deletes those of earlier slots, but for runs that still wait
-        for relevance. Again changes nothing. None, and nothing is stored, when the claim has been taken over.
+        Stores one pending delivery for each start of a firing and each of ``receivers``, also of a firing that lasts and that
+        a receiver has no delivery of yet; ends are delivered to the receivers that have a delivery of the start. States are
+        written only where the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or
+        their transition, started from; the transitions of others are left out. Kept lists of earlier slots are deleted, but for
+        runs that still wait for relevance. Doing it again changes nothing. None, and nothing is stored, when the claim has been
+        taken over meanwhile.
         """
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
@@ -136,12 +140,12 @@ class RunStore(Protocol):
         """Mark runs whose claim expired as abandoned, but those of the ids in ``sparing``, which the caller runs; how many."""
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-        """Ok runs since this slot with kept lists that wait for relevance, oldest first; none that is being run again."""
+        """Ok runs of this slot and later with kept lists that lack relevance, oldest first; none that is being run again."""
 
     def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         """Add measures of relevance to a stored run, in place of its summaries and scores of the same metrics.
 
-        Again changes the time only. False, and nothing is stored, when the run has been run anew since it was read.
+        Doing it again changes nothing but the time. False, and nothing is stored, when the run has been run anew, or is being.
         """
 
 
@@ -152,7 +156,10 @@ class History(Protocol):
         """What a run needs of earlier ones; what is stored but damaged is left out and named in ``unreadable``."""
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
-        """Newest finished run of each named comparison, of slots up to ``until``: one of a clock ahead hides nothing."""
+        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
+
+        With ``until`` of slots up to then: what a clock that ran ahead has stored does not hide the present.
+        """
 
     def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
         """Comparisons of which `latest` may show something else than at the watermark ``seen``, and the one of now.
@@ -208,7 +215,7 @@ class AlertStore(Protocol):
         """End states whose rule or comparison was removed; with transitions and deliveries. A state that moved is left out."""
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """A clock was set back: let ``slot`` move states judged in slots later than ``now``. Nothing changes yet."""
+        """After a clock was set back, let ``slot`` move states judged in slots later than ``now``; nothing is announced."""
 
     def acknowledge(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
@@ -247,8 +254,8 @@ class Outbox(Protocol):
     ) -> tuple[Delivery, ...]:
         """Lease what waits for this receiver, held or not, of the comparison whose delivery is due longest; oldest first.
 
-        None that somebody else delivers to it now; of more than ``limit`` what is due comes first. Exactly one caller gets a
-        row. So nothing overtakes an older delivery of the same alert and segment.
+        A comparison that somebody else delivers to it now is passed over; of more than ``limit`` what is due comes first.
+        Exactly one caller gets a row, so that nothing overtakes an older delivery of the same alert and segment.
         """
 
     def firing_snapshot(
@@ -257,13 +264,19 @@ class Outbox(Protocol):
         """What fires in the comparison, and what the receiver was sent of it, of these changes, and of their incidents."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """What is stored of the slot's run beside figures; lists of users the explanation shows, else of the two worst."""
+        """What is stored of the run of this slot beside its figures; empty where there is nothing.
+
+        Lists are of users that the explanation shows, one of each leading group, else of the two with the lowest scores.
+        """
 
     def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         """Note that these are about to be sent, and may be known if nothing is recorded; the owner's leases last until then."""
 
     def record(self, *notifications: Notification) -> None:
-        """Store outcomes and move deliveries; what still waits is due at ``next_attempt_at``. The same outcome: no new row."""
+        """Store the outcome of deliveries and move them; one that still waits is due again at ``next_attempt_at``.
+
+        An attempt that ended as the one before leaves no row of its own.
+        """
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Starts of firings that last, that nobody has acknowledged, and that this receiver is to be sent again now."""
@@ -281,10 +294,16 @@ class Outbox(Protocol):
         """Give up deliveries to receivers that are not among the known ones; how many are dead now."""
 
     def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[Delivery, ...]:
-        """Deliveries that wait for this receiver (None: all), the oldest ``limit``, after the ``settled`` newest given up."""
+        """Deliveries that wait for this receiver (for all with None), the oldest ``limit`` in the order they were stored.
+
+        Before these the newest ``settled`` that were given up or dropped, oldest first.
+        """
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """Pending deliveries by receiver: how many, and the oldest's age in seconds; or starts that are ``held`` back."""
+        """Pending deliveries by receiver, or those ``held`` back: how many, and the age of the oldest in seconds.
+
+        Of what is held only starts: an end that waits for its incident keeps nothing from anybody.
+        """
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
         """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""

@@ -111,7 +111,7 @@ def predict(reference: Reference, errors_now: npt.ArrayLike, share: npt.ArrayLik
 def surprise(
     reference: Reference, values_now: npt.ArrayLike, errors_now: npt.ArrayLike, *, direction: Direction = Direction.BELOW
 ) -> Floats:
-    """One-sided p-values (m,) that a healthy run lies so far out; <= share exactly where `predict` is overstepped, else NaN."""
+    """One-sided p-values (m,): the chance that a healthy run lies so far out. NaN where reference or run is undefined."""
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
     p: Floats = scipy.special.stdtr(df, sign * (np.asarray(values_now, dtype=np.float64) - reference.center) / scale)

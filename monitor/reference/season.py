@@ -135,7 +135,10 @@ def _find_lasting(alarms: Flags, cycle: float) -> Flags:
 
 
 def _find_patterns(values: Floats, rows: Integers, blocks: Integers, alarms: Flags, lasting: Flags) -> tuple[Flags, Floats]:
-    """Which blocks are in alarm or as far out as their phase's last one in alarm, and how far (NaN: not far), (blocks, m)."""
+    """Which blocks are in alarm, or as far out as the one in alarm of their phase before, and how far out, (blocks, m) each.
+
+    NaN where the mean of the block is not far from what it is in runs without alarm.
+    """
     calm = np.where(alarms, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
     distances = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan) - find_median(calm)
@@ -220,7 +223,10 @@ def correlate(values: npt.ArrayLike, chance: npt.ArrayLike = 1e-3) -> Floats:
 
 
 def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
-    """Surprises that may be added up over runs: z sqrt((1 - r) / (1 + r)), as sums vary for the lag-1 correlation r >= 0."""
+    """Surprises that may be added up over runs: z sqrt((1 - r) / (1 + r)) for the lag-1 correlation r >= 0.
+
+    Sums of an autoregressive series vary (1 + r) / (1 - r) times as much as sums of independent runs do.
+    """
     # An approximation, checked by simulation: no promise as that of `update_evidence` is.
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))

@@ -166,7 +166,10 @@ def round_ends(count: int) -> list[int]:
 
 
 def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[np.bool_]:
-    """Whether the rule's verdict on ``total`` users is certain after each of these in random order, (..., n); NaN: no score."""
+    """Whether the rule's verdict on ``total`` users is certain after the scores of some in random order, (..., n).
+
+    NaN for who has none: each has the highest one where the mean shall be below a limit, the lowest where above.
+    """
     low, high = (0.0, 1.0) if rule.is_share or rule.scores is None else rule.scores
     values = scores if rule.statistic.floor is None else np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
     unit = (values - low) / (high - low)

@@ -45,7 +45,11 @@ def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
 
 
 def find_by_all_pairs(baseline: Codes, candidate: Codes) -> Ranks:
-    """`find` in k**2 comparisons a pair, for k up to 255: ``seen`` additions a byte wide, and no branch."""
+    """`find_positions` in k**2 comparisons a pair, for k up to 255.
+
+    With ``seen[i]`` = 1 once the candidate's ranks so far hold item i, k minus the sum of ``seen[i]`` over all ranks is the
+    item's position, and k if it never comes: two byte-wide additions a comparison, and no branch.
+    """
     n, k = baseline.shape
     ours, theirs = _by_rank(baseline, candidate)
     equal = np.empty((k, n), dtype=np.bool_)
