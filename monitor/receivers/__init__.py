@@ -38,10 +38,7 @@ class ReceiverOptions(OneOf):
 
 
 def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> tuple[Receiver, ...]:
-    """Open every receiver, one for each Alertmanager peer, in the order of the configuration. Nothing is sent yet.
-
-    ``external_url`` is where this daemon's own pages are reached; messages link there.
-    """
+    """Receivers in the configuration's order, one for each Alertmanager peer; messages link to pages at ``external_url``."""
     return tuple(
         RECEIVERS[entry.kind][1](entry.given, name, external_url=external_url)
         for entry in options

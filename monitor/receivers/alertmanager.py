@@ -1,10 +1,4 @@
-"""Prometheus Alertmanager, API v2: one receiver for each peer.
-
-An alert is sent when it begins to fire, again every ``resend_every`` while it fires, and when it ends. Like Prometheus, a
-firing alert carries an end four resends ahead (five minutes at least): if this daemon stops sending it, Alertmanager resolves
-it by itself, and it survives a restart of this daemon. The label ``incident`` is what to group by: all alerts of one fault
-share it.
-"""
+"""Prometheus Alertmanager, API v2: one receiver for each peer, told again every ``resend_every`` of what fires (README.md)."""
 
 import base64
 import json
@@ -24,7 +18,6 @@ from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
 
 PATH = "/api/v2/alerts"
-
 
 _PeerUrl = Annotated[Url, without_path(PATH, "write http://host:9093, with the path prefix if there is one")]
 _are_once = must(lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and none twice")
@@ -80,8 +73,7 @@ def alert_of(
 ) -> dict[str, object]:
     """One alert as the API takes it, with these labels besides, but for those that it has itself.
 
-    It starts when it began to fire. An end does not know that moment; it names the slot of the firing, and Alertmanager,
-    which knows the alert by its labels, keeps the earliest start.
+    An end names the slot of the firing as its start: Alertmanager, which knows the alert by its labels, keeps the earliest.
     """
     starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
     incident = {"incident": transition.incident} if transition.incident else {}
@@ -107,10 +99,7 @@ class Alertmanager(HttpReceiver):
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post starts and ends in batches; acknowledgements, which Alertmanager does not know, are left out.
-
-        DeliveryError when the peer did not accept one.
-        """
+        """Post starts and ends in batches, no acknowledgements; DeliveryError when the peer did not accept one."""
         ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
         # A message without changes says again what fires.
         changes = [change for change in message.changes or message.firing if not change.is_acknowledgement]

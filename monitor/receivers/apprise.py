@@ -1,9 +1,4 @@
-"""Apprise, an extra: chat and mail services without a receiver of their own here, each named by one of Apprise's URLs.
-
-Each URL is notified by itself. One that did not accept a message is tried again, and those that did do not get it twice; this
-is remembered in memory, so after a restart they may. Whatever is not a plain success is a failure, and none is
-permanent, since Apprise does not say why.
-"""
+"""Apprise, an extra: chat and mail services without a receiver of their own, each by a URL; README.md says what is retried."""
 
 from __future__ import annotations
 
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     import apprise
 
 _SILENT = logging.CRITICAL + 1
-
 
 _SUCCESS = "success"
 _NEVER_SENT = frozenset({"nomatch"})

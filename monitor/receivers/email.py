@@ -1,10 +1,4 @@
-"""E-mail over SMTP: a mail for each message, one thread for each incident.
-
-A mail goes to all of ``to`` in one exchange. Addresses that are refused for now keep the delivery waiting, and only they
-are tried again; addresses that are refused for good make it fail for good once all others have the mail, and the error names
-them. Which of them have it is remembered in memory; after a restart the same mail may come twice, then with the same
-Message-ID.
-"""
+"""E-mail over SMTP: a mail for each message, one thread for each incident; README.md says what addresses get it again."""
 
 from __future__ import annotations
 

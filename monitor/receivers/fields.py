@@ -20,7 +20,6 @@ LONGEST_TIMEOUT = timedelta(seconds=30)
 GRACE_S = 1.0
 """How much longer than its time-out a plugin may take."""
 
-
 _is_url = must(web_url_of, "not a URL: write http://host:port/path or https://host/path")
 _is_bare = must(
     lambda url: "@" not in urlsplit(url).netloc and not urlsplit(url).fragment,
@@ -46,7 +45,6 @@ _OURS = frozenset({
     "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "idempotency-key", "te",
     "trailer", "transfer-encoding", "upgrade",
 })  # fmt: skip
-
 
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 """A metric label and a key of the outbox."""

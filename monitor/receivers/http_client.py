@@ -1,8 +1,7 @@
 """POST and PUT over HTTP under one deadline, and what the status of the answer means for a delivery.
 
-The deadline holds for the whole exchange: looking up the name, connecting, TLS, sending, headers and body. At most 256 KiB of
-a body are read and none of it is ever unpacked. Redirects are not followed, certificates are verified, cookies are not kept;
-the environment's proxies and .netrc are not used.
+The deadline holds for the whole exchange, from looking up the name on. Bodies are never unpacked, redirects not followed,
+certificates verified; cookies, .netrc and the environment's proxies are not used.
 """
 
 from collections.abc import Mapping
@@ -34,14 +33,11 @@ _OF_MESSAGE = frozenset({400, 413, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """Status and headers of an answer, and the first 16 KiB of its body; None where it did not come to its end.
-
-    The body may echo secrets: receivers show only what they know to be none.
-    """
+    """Status and headers of an answer, and its body, which may echo secrets: receivers show only what they know to be none."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes | None = None
+    body: bytes | None = None  # its first 16 KiB; None where it did not come to its end
 
     @property
     def status_name(self) -> str:
@@ -53,20 +49,14 @@ class HttpAnswer:
 
 
 class HttpClient:
-    """Posts to one URL under the name ``who``, each time over a new connection. May be used from several threads.
-
-    ``self.who`` is name and origin, for messages; no path, query or credentials.
-    """
+    """Posts to one URL, each time over a new connection, from any thread; ``self.who`` is name and origin, for messages."""
 
     def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
         self.who = f"{who} at {origin(url)}"
 
     def post(self, content: bytes, headers: Mapping[str, str], *, method: str = "POST") -> HttpAnswer:
-        """Send, and wait for status and headers, and for the body if it comes in time.
-
-        DeliveryError without an answer; ``may_be_known`` from when all had been sent.
-        """
+        """Send, and wait for status, headers, perhaps the body. DeliveryError for none, ``may_be_known`` once it is sent."""
         from monitor.receivers import http_transport as http  # noqa: PLC0415 - requests is imported where something is sent
 
         body, deadline, reason = http.RequestBody(content), Deadline.after(self._timeout_s), ""
@@ -85,12 +75,9 @@ class HttpClient:
 
 
 class HttpReceiver:
-    """What receivers over HTTP share: name, treatment and a client of their own.
+    """What receivers over HTTP share: name, treatment and a client of their own."""
 
-    ``is_bounded``: its messages have the same size however many changes they report, so that a part would be refused as well.
-    """
-
-    is_bounded: ClassVar[bool] = False
+    is_bounded: ClassVar[bool] = False  # messages have one size for any number of changes: a part would be refused as well
 
     def __init__(self, url: str, name: str, entry: ReceiverEntry, *, treatment: Treatment, ca_file: str | None) -> None:
         self.name, self.treatment = name, treatment
@@ -111,11 +98,9 @@ class HttpReceiver:
 def require_accepted(
     answer: HttpAnswer, *, who: str, now: datetime, reason: str | None = None, is_bounded: bool = False
 ) -> None:
-    """Return if the receiver accepted the message (2xx), else DeliveryError.
+    """Return if the receiver accepted the message (2xx), else DeliveryError, with the answer's ``Retry-After``.
 
-    Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
-    these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``reason`` and ``is_bounded`` as in `HttpReceiver`.
+    Permanent: 4xx but 408, 421, 425 and 429. Not: these, 5xx, after which the message may be known, and redirects.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names

@@ -1,7 +1,6 @@
 """One HTTP request of requests, over a connection that is cut at a deadline.
 
-The adapter that requests brings cannot do without this: its time-outs begin anew with each byte, and nothing can end it before
-the headers have come. Here the connection's socket is at hand, and is shut down at the deadline.
+The adapter that requests brings cannot: its time-outs begin anew with each byte, and nothing ends it before headers came.
 """
 
 import io
@@ -46,10 +45,7 @@ class RequestBody(io.BytesIO):
 
 @dataclass(slots=True, kw_only=True)
 class HttpExchange:
-    """One request over a connection of its own: written by the thread that makes it, read by the one that waits.
-
-    ``head``: status and headers once they have come; ``content``: the start of the answer's body where it came to its end.
-    """
+    """One request over a connection of its own: written by the thread that makes it, read by the one that waits."""
 
     method: str
     url: str
@@ -57,8 +53,8 @@ class HttpExchange:
     body: RequestBody
     ca_file: str | None
     deadline: Deadline
-    head: tuple[int, Mapping[str, str]] | None = None
-    content: bytes | None = None
+    head: tuple[int, Mapping[str, str]] | None = None  # status and headers, once they have come
+    content: bytes | None = None  # the start of the body, where it came to its end
 
     def perform(self) -> None:
         """Send the request and read its answer. To be called in the background: it is cut once nobody waits for it."""

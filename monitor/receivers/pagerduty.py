@@ -1,7 +1,4 @@
-"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key.
-
-An alert that is open there pages nobody again. So an incident that becomes worse is one more alert, under a key of its own,
-and whatever happens afterwards updates that one; both are acknowledged and resolved with the incident.
+"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key; one that becomes worse is one more.
 
 https://developer.pagerduty.com/docs/events-api-v2-overview
 """
@@ -27,7 +24,6 @@ _is_key = must(
     "must be the integration key of an Events API v2 integration: 32 letters and digits",
 )
 _PATH = "/v2/enqueue"
-
 
 MAX_KEY = 255
 MAX_SUMMARY = 1024

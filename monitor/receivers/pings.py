@@ -1,11 +1,4 @@
-"""Dead-man pings in the manner of Healthchecks: a POST when a run starts, and one when it ends, well or not.
-
-The service on the other side raises the alarm when the pings stay away, and so also when nothing here is able to. Pinged are
-``URL/start``, then ``URL`` (a run that is ``ok``) or ``URL/fail`` (any other, with the reason as the body), each with
-``?rid=UUID``, the same for both pings of a run. A run that was given back unfinished, or that another daemon has taken over,
-ends with no ping. Several comparisons may share a URL, but then the pings of one hide that those of another stay away: give
-each its own. Pings are sent one after the other from a thread of their own, so that no run waits for them.
-"""
+"""Dead-man pings in the manner of Healthchecks when a run starts and ends, from a thread of their own (README.md)."""
 
 import threading
 import uuid
@@ -28,7 +21,6 @@ from monitor.receivers.message.safe_text import clean
 
 _Name = Annotated[str, Field(min_length=1)]
 
-
 RETRY_WAITS_S = (1.0, 5.0)
 """How long to rest before each further try of a ping."""
 # Most pings that wait; of more the oldest are dropped, for the newest show the present state.
@@ -44,10 +36,7 @@ class PingOptions(Options):
         description="Where to ping, as with Healthchecks: `/start` and `/fail` go behind its path. A secret, never shown."
     )
     comparisons: tuple[_Name, ...] | None = Field(
-        None,
-        min_length=1,
-        max_length=1000,
-        description="Only runs of these (default: of all).",
+        None, min_length=1, max_length=1000, description="Only runs of these (default: of all)."
     )
     name: ReceiverName = Field("ping", description="Name in the log.")
     ca_file: CaFile = None
@@ -55,11 +44,7 @@ class PingOptions(Options):
 
 
 class RunPings:
-    """Pings one URL about each run. Never raises, never holds up a run.
-
-    ``rest`` waits so many seconds, and returns whether it was called off.
-    ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
-    """
+    """Pings one URL about each run; never raises, never holds up a run. ``on_outcome`` gets its name and how it went."""
 
     def __init__(
         self,

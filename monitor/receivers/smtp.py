@@ -1,8 +1,7 @@
-"""One SMTP exchange under one deadline, and what the server's codes mean for a delivery.
+"""One SMTP exchange under one deadline, from looking up the name on, and what the server's codes mean for a delivery.
 
-The deadline holds for the whole exchange: looking up the name, connecting, TLS, every command and every answer. 5xx is
-permanent, but for what a server answers before MAIL or a login; 4xx, silence and broken connections may pass. Errors
-name the step, the code and the enhanced code; never the rest of its text, which may echo anything.
+5xx is permanent, but before MAIL or a login; 4xx, silence and broken connections may pass. Errors name the step, the code and
+the enhanced code; never the rest of its text, which may echo anything.
 """
 
 import asyncio
@@ -66,17 +65,14 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpClient:
-    """Sends mail through one server; a connection for each mail.
-
-    ``who`` names it in errors; ``tls`` is ``starttls``, ``implicit`` or ``none``.
-    """
+    """Sends mail through one server; a connection for each mail."""
 
     host: str
     port: int
-    tls: str
+    tls: str  # starttls, implicit or none
     context: ssl.SSLContext
     login: tuple[str, str] | None
-    who: str
+    who: str  # names it in errors
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:

@@ -1,30 +1,4 @@
-"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4.
-
-Programs that accept Alertmanager's webhooks accept these. One request is one message. A message may come twice, then with
-the same ``Idempotency-Key: <incident>:<digest of the changes>``. The body::
-
-    {"version": "4", "groupKey": INCIDENT, "truncatedAlerts": 0, "status": "firing" | "resolved", "receiver": NAME,
-     "groupLabels": {"comparison": ..., "severity": ...}, "commonLabels": {...}, "commonAnnotations": {...},
-     "externalURL": "...", "alerts": [
-        {"status": "firing" | "resolved", "labels": {"alertname": ..., "comparison": ..., "segment": ..., "severity": ...,
-         "metric": ..., "statistic": ..., and those of the rule}, "annotations": {...}, "startsAt": "...", "endsAt": "...",
-         "generatorURL": "...", "fingerprint": "..."}]}
-
-``alerts`` are what begins or ends, first those that stand for others (a firing of all users for its segments), then what
-fires still. A body has at most `MAX_BYTES`: alerts that do not fit in full have labels and ``dedup_key`` alone, and
-``truncatedAlerts`` counts those that are not named; ``generatorURL`` is the page with all of them. ``status`` is ``resolved``
-once nothing of the incident fires any more, which ends all of its alerts, named or not; ``groupKey`` is shared by all messages
-of the incident and by nothing else. ``worse`` says why an incident pages again. ``"update": true`` says that alerts joined a
-known incident, and that nobody is to be paged; such messages are sent only where ``updates`` asks for them. ``endsAt`` of an
-alert that fires is ``0001-01-01T00:00:00Z``, as there. The annotations of an alert are text: ``summary``, ``description``,
-``value``, ``threshold``, ``users``, ``reason``, ``direction``, ``from``, ``to``, ``slot``, ``at``, ``since``, ``dedup_key``
-(shared by a firing and its end and by nothing else), ``explanation``, ``runbook_url``, ``interval`` (95 %, ``low high``),
-``normal``, and ``acknowledgement`` in the message that reports it; those that would be empty are left out.
-
-With a secret each request is signed. To verify it: take ``X-Rankwatch-Timestamp`` (Unix seconds of the sending), refuse what
-is more than five minutes off, compute the HMAC-SHA256, keyed with the secret, of ``timestamp + "." + body``, and compare
-``"sha256=" + hex digest`` with ``X-Rankwatch-Signature`` in constant time, on the raw bytes of the body. `verify` does this.
-"""
+"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4, which README.md describes."""
 
 import hashlib
 import hmac

@@ -40,13 +40,10 @@ _LOUDEST = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended.
-
-    Items are marked as gone, new, or with the rank they were at; a last row without a rank counts what is not shown.
-    """
+    """A user's lists: rank, the baseline's item and the candidate's, marked as gone, new, or with the rank they were at."""
 
     user: str
-    rows: tuple[tuple[str, str, str], ...]
+    rows: tuple[tuple[str, str, str], ...]  # empty where a list has ended; a last one without a rank counts what is not shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,34 +59,25 @@ class ChangeContent:
 class MessageContent:
     """What a message reports of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
 
-    Text that runs from right to left is followed by a left-to-right mark, which is the one character here that does not print;
-    links and commands have none. ``title``: at most 500 characters. ``changes``: what began, was acknowledged or ended, the
-    first few of those that stand for all, in a repetition one that still fires. ``more``: sentences on the others, on what goes
-    on firing, and on why it pages again. ``why``: sentences. ``shares``: parts of the drop and how much of it each is.
-    ``entered``, ``left``: items whose place in lists grew and shrank most. ``links``: (name, URL), ``commands``: to be pasted
-    in a shell.
+    But for links and commands, a left-to-right mark follows text that runs from right to left.
     """
 
     status: MessageStatus
     severity: Severity
-    title: str
-    changes: tuple[ChangeContent, ...]
-    why: tuple[str, ...]
-    shares: tuple[tuple[str, str], ...]
-    entered: tuple[str, ...]
-    left: tuple[str, ...]
+    title: str  # at most 500 characters
+    changes: tuple[ChangeContent, ...]  # the first of those that stand for all, in a repetition one that still fires
+    why: tuple[str, ...]  # sentences
+    shares: tuple[tuple[str, str], ...]  # parts of the drop, and how much of it each is
+    entered: tuple[str, ...]  # items whose place in lists grew most
+    left: tuple[str, ...]  # items whose place shrank most
     examples: tuple[SideBySide, ...]
-    links: tuple[tuple[str, str], ...]
-    commands: tuple[str, ...]
-    more: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...]  # name and URL
+    commands: tuple[str, ...]  # to be pasted in a shell
+    more: tuple[str, ...] = ()  # sentences on the others, on what goes on firing, and on why it pages again
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
-    """What every channel shows of this message, bounded whatever its size: at most `MAX_CHANGES` changes, two users, ten items.
-
-    One explanation is given, that of the weightiest change which has one: firings of one message have one cause more often
-    than not. ``external_url`` is where this daemon's own pages are reached.
-    """
+    """What every channel shows of this message, bounded whatever its size, with the explanation of its weightiest change."""
     # The changes that stand for all, in a repetition among the firings that last, the weightiest first.
     leads = sorted(find_leads(message.changes or message.firing), key=weight_of)
     explained = next((change for change in leads if change.explanation is not None), None)

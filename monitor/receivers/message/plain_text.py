@@ -9,11 +9,7 @@ _WIDEST_ITEM = 34
 
 
 def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
-    """The title, why, the weightiest change in full, the others in a sentence each, examples, links and commands.
-
-    Parts that are empty are left out.
-    ``has_title``: without it the title is left out too, for channels that show it elsewhere.
-    """
+    """The parts that are not empty, without the title for channels that show it elsewhere."""
     parts = chain(
         [[content.title]] if has_title else [],
         _part("Why", content.why),

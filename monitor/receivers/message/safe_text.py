@@ -15,7 +15,6 @@ from monitor.options import web_url_of
 
 MAX_LINE = 2000
 
-
 LONGEST_LINK = 1500
 """Characters of a URL; Slack and PagerDuty take more, mail clients break longer ones."""
 _MARK = "\u200e"
@@ -34,10 +33,7 @@ def page_url(transition: Transition, external_url: str) -> str:
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
-    """One line of valid UTF-8 that prints, at most ``limit`` long; a cut text ends in a mark of its own.
-
-    Blanks stand for what does not print: controls, line breaks, and whatever turns or hides the writing.
-    """
+    """One line of UTF-8, blanks for what does not print or turns the writing, cut to ``limit`` with a mark."""
     start = text[: limit + 1].encode("utf-8", "replace").decode("utf-8")
     line = "".join(char if char.isprintable() else " " for char in start)
     if len(line) <= limit:
