@@ -1,7 +1,4 @@
-"""From settings to opened parts: the one place that knows which adapter stands behind which port.
-
-Titles of items for pages are asked of an opened source once, and remembered.
-"""
+"""From settings to opened parts: the one place that knows which adapter stands behind which port."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -113,10 +110,7 @@ def show_outbox(store: Store, publisher: PrometheusPublisher, now: datetime) -> 
 def watch(
     options: ComparisonOptions, settings: Settings, pseudonyms: Pseudonyms | None = None, shared: SharedAnswers | None = None
 ) -> Watched:
-    """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one.
-
-    ``shared``: what its family asks together, where it has several candidates.
-    """
+    """Open one comparison's sources; ``shared``: what its family asks together. The installation's name labels its alerts."""
     floor = options.noise_floor
     again = None if floor is None else options.baseline if floor.serve else floor.retrain
     relevance = open_relevance(options.relevance) if options.relevance else None
@@ -159,8 +153,8 @@ def _installed(comparison: Comparison, settings: Settings) -> Comparison:
 def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
-    Alerts whose rule or comparison was removed end, and receivers are notified. Deliveries to removed receivers are dropped;
-    those that a receiver rejected are retried while the alert still fires.
+    Alerts without a rule or comparison end, and receivers are notified; deliveries to removed receivers are dropped, those that
+    a receiver rejected are retried while the alert still fires.
     """
     # One database belongs to one configuration: what this one does not name counts as removed.
     comparisons = [watched.comparison for watched in wiring.watched.values()]

@@ -54,8 +54,7 @@ def configure(format_: Literal["auto", "console", "json"], level: str, stream: T
     handler = _OpenStreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last, renderer],
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last, renderer]
         )
     )
     root = logging.getLogger()

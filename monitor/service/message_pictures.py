@@ -1,7 +1,4 @@
-"""Pictures for messages: the chart of the comparison's page as PNG, light, on white, its text large enough for a telephone.
-
-Needs the extra ``pictures``. A child process draws: resvg holds up all threads, and cannot be interrupted.
-"""
+"""Pictures for messages: the comparison's chart as PNG, drawn by a child process, as resvg holds up all threads."""
 
 import re
 import subprocess
@@ -54,10 +51,7 @@ class MessagePictures:
             log.info("messages go without pictures: pip install 'rankwatch[pictures]'")
 
     def draw(self, message: Message) -> bytes | None:
-        """PNG of the metric and segment that the message names first, 960 by 322, at most 30 kB.
-
-        None where nothing of it is stored or configured; and, which the log says, without the extra and where drawing fails.
-        """
+        """PNG of the metric and segment named first, 960 by 322, at most 30 kB; None without data or extra, or by a fault."""
         if time.monotonic() < self._again_at_s:
             return None
         try:

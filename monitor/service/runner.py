@@ -49,18 +49,14 @@ def whoami() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A comparison with its sources opened and its schedule; ``in_use`` is held while a run reads from the sources.
-
-    ``is_live``: what an arm answers depends on when it is asked, so that no later run of a slot can find the same. ``answers``:
-    where those of pulls that last are kept, None where they are not.
-    """
+    """A comparison with its sources opened and its schedule."""
 
     comparison: Comparison
     arms: Arms
     schedule: Schedule
-    answers: AnswerFolder | None = None
-    is_live: bool = False
-    in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    answers: AnswerFolder | None = None  # where those of pulls that last are kept
+    is_live: bool = False  # answers depend on when they are asked for: no later run of a slot can find the same
+    in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)  # held while a run reads from the sources
 
     @property
     def staleness_limit(self) -> timedelta:
@@ -69,10 +65,7 @@ class Watched:
 
 
 def select_watched(watched: Mapping[str, Watched], name: str | None, *, again: bool = False) -> tuple[Watched, ...]:
-    """The comparison of that name, or those of all its candidates, or all for None; ConfigError when there is none.
-
-    ``again``: to be asked anew, whatever an attempt that was cut off was answered.
-    """
+    """Comparisons of that name, of all its candidates, or all for None, else ConfigError. ``again`` forgets kept answers."""
     found = tuple(each for each in watched.values() if name in (None, each.comparison.family))
     found = found or (pick_comparison(watched, name or ""),)
     return tuple(replace(each, answers=None) for each in found) if again else found
@@ -109,21 +102,16 @@ def _open_spool() -> ScoreSpool:
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    """Runs slots against one store.
-
-    ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run. ``pings``
-    get each run's start and end, but no end of a run that was given back unfinished or taken over by another process.
-    ``progress``: how far pulls under way have come, by comparison, of which ``on_progress`` is told too.
-    """
+    """Runs slots against one store."""
 
     store: Store
     clock: Clock
     owner: str = field(default_factory=whoami)
     publisher: PrometheusPublisher | None = None
-    patience_s: float = 120.0
-    pings: tuple[RunPings, ...] = ()
-    claims: dict[int, Claim] = field(default_factory=dict)
-    progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
+    patience_s: float = 120.0  # how long a database that is away is waited for, each time
+    pings: tuple[RunPings, ...] = ()  # get each start and end, but no end of what was given back or taken over
+    claims: dict[int, Claim] = field(default_factory=dict)  # what is being run
+    progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)  # of pulls under way, by comparison
     on_progress: Callable[[str, PullProgress], object] = lambda *_: None
 
     def run(

@@ -1,9 +1,4 @@
-"""Where lists, users, weights and titles of items and relevance come from.
-
-A new kind of source is one module or folder with its `SourceKind`, and its line in `SOURCES`; packages bring others. Opening
-does no I/O, so a configuration can be checked by opening what it names; reading happens in `pull`, `users`, `weights`, `titles`
-and `relevance`.
-"""
+"""Kinds of sources, each a module or folder with its `SourceKind`, and how they are opened, which does no I/O: reading does."""
 
 from __future__ import annotations
 
@@ -35,7 +30,6 @@ _T = TypeVar("_T", bound=OneOf)
 
 
 def _readers(role: str, kinds: Mapping[str, SourceKind] = SOURCES) -> dict[str, Reader]:
-    """Readers of those kinds that have the role, one of the fields of `SourceKind`."""
     return {kind: reader for kind, source in kinds.items() if (reader := getattr(source, role)) is not None}
 
 
@@ -209,7 +203,6 @@ def open_joined(
 
 
 def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:
-    """The kind of the users' source, and its options."""
     if not options.all:
         return options.kind, options.given
     source = SOURCES[baseline.kind]

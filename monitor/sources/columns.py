@@ -1,8 +1,4 @@
-"""Ids and numbers, alone, in lists and in columns of Arrow's.
-
-Ids of users and items have one spelling: 42, 42.0 and the text "42" agree. Of numbers (scores, weights, grades) a null is NaN,
-and what is no number is flagged.
-"""
+"""Ids and numbers, alone, in lists and in Arrow's columns: 42, 42.0 and "42" are one id; of numbers a null is NaN."""
 
 import difflib
 import re
@@ -232,10 +228,7 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def numbers_beside(lengths: npt.NDArray[np.int64], lists: pa.Array, what: str) -> tuple[Floats, Flags]:
-    """The flat numbers of a column of lists that should be of these lengths, and which are not: NaN stands at their places.
-
-    SourceError when the column holds anything but lists of numbers.
-    """
+    """Flat numbers of a column of lists, NaN in lists not of these lengths, and which those are; SourceError for none."""
     if not is_list(lists.type) or not is_numeric(lists.type.value_type):
         raise SourceError(f"{what} holds {lists.type}: it must hold lists of numbers")
     if pa.types.is_fixed_size_list(lists.type):

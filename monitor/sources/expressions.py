@@ -1,9 +1,4 @@
-"""JMESPath in options, and over answers in JSON, with two functions for answers that hold tensors.
-
-``tensors(outputs)``: of the Open Inference Protocol's outputs an object of their arrays by name, nested as ``shape`` says
-whether ``data`` is flat or nested. ``rows(columns)``: of an object of arrays, one entry a user each, an array of one object a
-user; arrays shorter than the longest are left out.
-"""
+"""JMESPath in options, and over answers in JSON, with `tensors` and `rows`, which http/profiles/README.md explains."""
 
 import re
 from collections.abc import Callable

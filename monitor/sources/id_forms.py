@@ -11,10 +11,7 @@ _WHOLE = re.compile(r"([+-]?\d+)(\.0+)?", re.ASCII)
 
 
 def speller(forms: Forms) -> Callable[[str], str]:
-    """What spells an id in these forms, one after the other; ValueError for an expression that cannot be used.
-
-    A form that does not fit an id leaves it as it is, as do all of them together where no id would be left.
-    """
+    """What spells an id in these forms one after the other, leaving what does not fit; ValueError for an odd expression."""
     steps = list(map(_step, forms or ()))
     return lambda text: reduce(lambda found, step: step(found), steps, text) or text
 

@@ -1,7 +1,4 @@
-"""Answers of a pull that lasts, kept in a file until its run is stored, so that a run begun again asks for the rest alone.
-
-A line holds what came within a second, as JSON behind its checksum: of a file that was cut or damaged all whole lines count.
-"""
+"""Answers of a pull that lasts, a second's a line behind its checksum, so that a run begun again asks for the rest alone."""
 
 import json
 import os

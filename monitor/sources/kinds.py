@@ -12,16 +12,12 @@ from monitor.plugins import OPENING_S, Guard, PluginError
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How a kind reads one thing: the options, the class that takes them, and the line about it in the reference.
-
-    ``reads`` is written ``package.module:Class`` and imported when it is opened: reading a configuration loads no vendor.
-    ``plugin`` is how errors call the plugin that it belongs to.
-    """
+    """How a kind reads one thing."""
 
     options: type[Options]
-    reads: str
-    about: str
-    plugin: str | None = None
+    reads: str  # ``package.module:Class``, imported when it is opened: reading a configuration loads no vendor
+    about: str  # its line in the reference
+    plugin: str | None = None  # how errors call the plugin that it belongs to
 
     def open(self, options: Options) -> Any:  # noqa: ANN401 - whatever port the class has
         """An instance of the class. No I/O; ConfigError when a driver is not installed."""
@@ -35,20 +31,15 @@ class Reader:
 class SourceKind:
     """What one kind of source can read, None for what it cannot.
 
-    ``is_live`` is whether another answer may come when a slot is asked for again, which is so unless the kind says otherwise.
-    ``all_users`` makes options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where
-    they cannot.
-    ``joined``, written as in `Reader`, opens all lists at once from their options by name (``baseline``, ``candidate``, and
-    ``noise_floor`` where there are second ones), those of the users and the segment dimensions; it gives None for lists that it
-    cannot join.
-    ``is_pulled``: whether lists can be pulled too; else everything of a comparison is of this kind, and joined.
+    ``joined``, written as ``reads``, opens all lists at once from their options by name (``baseline``, ``candidate``, perhaps
+    ``noise_floor``), those of the users and the segment dimensions; it gives None for lists that it cannot join.
     """
 
     lists: Reader
-    is_live: Callable[[Any], bool] = lambda _: True
-    all_users: Callable[[Any], Options] | None = None
+    is_live: Callable[[Any], bool] = lambda _: True  # whether another answer may come when a slot is asked for again
+    all_users: Callable[[Any], Options] | None = None  # options of ``users`` for every user of these lists, else ConfigError
     joined: str | None = None
-    is_pulled: bool = True
+    is_pulled: bool = True  # whether lists can be pulled too; else all of a comparison is of this kind, and joined
     users: Reader | None = None
     item_weights: Reader | None = None
     item_titles: Reader | None = None

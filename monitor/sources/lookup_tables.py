@@ -25,10 +25,7 @@ TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
 def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where: str) -> UserTable:
-    """Build the table from batches of a user column and segment columns.
-
-    Rows without a user are left out; of a user listed twice the first row counts. SourceError when nobody is left.
-    """
+    """The table of batches of users and segments; a user's first row counts. SourceError when nobody is left."""
     users = pd.Index(_str_array([columns.user_column(column, f"the user column of {where}") for column, _ in batches]))
     kept = users.notna() & ~users.duplicated()
     if not kept.any():
@@ -59,10 +56,7 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
 
 
 class SegmentValues:
-    """The values of one segment dimension that are segments of their own, and what else there is.
-
-    ``ranked``: the labels of its values, the most frequent first, at least ``most`` + 1 of them where there are as many.
-    """
+    """The ``most`` most frequent values of a segment dimension, which are segments of their own, of those ``ranked``."""
 
     def __init__(self, ranked: Sequence[str], most: int, name: str, where: str, *, has_unknown: bool) -> None:
         self.kept = tuple(ranked[:most])
@@ -90,11 +84,7 @@ def split_by_values(n: int, given: Mapping[str, pa.Array], values: Mapping[str, 
 
 
 def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> ItemWeights:
-    """Build the table from batches of an item and a weight column.
-
-    SourceError when there is no item, or for the first row without an item, with a weight that is not above zero and finite,
-    or with an item that stands there already; 42 and "42" are one item.
-    """
+    """The table of batches of items and weights. SourceError for none, an odd item or weight, or an item that stands twice."""
     items, weights, read = [], [], 0
     for column, numbers in batches:
         ids = columns.id_column(column, f"the item column of {where}")
@@ -133,11 +123,7 @@ def _named(ids: pa.Array, row: int) -> str:
 
 
 def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], where: str) -> dict[str, str]:
-    """Titles of those of the items that have one, from batches of an item and a title column; the first of an item counts.
-
-    Rows without an item or a title are passed over; 42 and "42" are one item. SourceError when a title is neither text nor a
-    number.
-    """
+    """Titles of these items, the first of each; SourceError when a title is neither text nor a number."""
     wanted, found = pa.array(sorted(items), pa.large_string()), dict[str, str]()
     for column, titles in batches:
         ids = columns.id_column(column, f"the item column of {where}").cast(pa.large_string())
@@ -158,12 +144,10 @@ def _text(given: object, where: str) -> str | None:
 
 
 class GradedItems:
-    """Takes batches of either form. An item that comes without a column of grades has grade 1.
+    """Takes batches of either form. An item without a column of grades has grade 1; of several of a user the highest counts.
 
-    Of an item that a user graded twice the highest grade counts: what was clicked and bought was bought. A row without a user
-    is left out, as in every table of users; a null list is an empty one. SourceError, naming the user, for an item that is no
-    id, for a grade that is NaN, infinite, below 0 or no number, for more or fewer grades than items, and for a user who has
-    two rows of the wide form.
+    A row without a user is left out. SourceError, naming the user, for what is no id or no finite grade of 0 or more, for more
+    or fewer grades than items, and for two rows of the wide form.
     """
 
     def __init__(self, where: str) -> None:
@@ -247,7 +231,6 @@ class GradedItems:
 
 
 def _read_cells(items: object, grades: object, *, is_graded: bool) -> tuple[Sequence[int | str], Sequence[float]] | None:
-    """A row's items and grades, null being nothing; None where they cannot be read."""
     try:
         listed, beside = from_json(items), from_json(grades)
     except ValueError:

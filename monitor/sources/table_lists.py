@@ -28,11 +28,7 @@ _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text e
 
 ArrowBatch = Mapping[str, pa.Array]
 
-
-_NOTES = {
-    CoverageReason.MISSING: "the user's list is null",
-    CoverageReason.DUPLICATE_USER: "a user has more than one list",
-}
+_NOTES = {CoverageReason.MISSING: "the user's list is null", CoverageReason.DUPLICATE_USER: "a user has more than one list"}
 _MALFORMED = "null or no id among the items, or two items at one rank"
 _MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
 TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
@@ -101,10 +97,7 @@ class WantedUsers:
 
 
 def wide_lists(wanted: WantedUsers, rows: Integers, lists: pa.Array, scores: pa.Array | None, where: str) -> Pull:
-    """Lists from a list column and, where there is one, a column of lists of scores; ``rows`` says whose each is.
-
-    A user whose scores are not as many as the items is ``malformed``.
-    """
+    """Lists from a column of lists, and perhaps one of scores, as many, else ``malformed``; ``rows`` says whose each is."""
     items, lengths = columns.flat_ids(lists, f"the list column of {where}")
     is_null, is_bad = lists.is_null().to_numpy(zero_copy_only=False), np.zeros(len(rows), dtype=np.bool_)
     if items.null_count:
@@ -132,9 +125,8 @@ def long_lists(
 ) -> Pull:
     """Lists from an item column with one of ranks, of scores, or both; ``rows`` says whose each item is.
 
-    The lowest rank is the best; ranks need not be consecutive. Without ranks the highest score is, and of equal ones the id
-    that is first as text. Two items of one user at one rank have no order: that user is ``malformed``, as is one with a null
-    item or rank, without ranks a null score, or a score that is no number.
+    The lowest rank is first; without ranks the highest score, and of equal ones the id first as text. ``malformed``: two items
+    at one rank, a null item or rank, without ranks a null score, or a score that is no number.
     """
     items = columns.id_column(items, f"the item column of {where}")
     is_odd, numbers = items.is_null().to_numpy(zero_copy_only=False), None
@@ -213,11 +205,7 @@ class ListColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLists:
-    """The first k items of these users' lists of a table, in either form.
-
-    A null list is ``missing``; a null among the items, or two items of a user at one rank, ``malformed``; a user with two
-    lists ``duplicate_user``.
-    """
+    """The first k items of these users' lists of a table in either form: null is ``missing``, two are ``duplicate_user``."""
 
     options: ListColumnOptions | ListColumns
     users: pd.Index[str]
@@ -246,7 +234,6 @@ class TableLists:
             return self._columns(batches)
 
     def _columns(self, batches: Iterable[TableBatch]) -> Pull:
-        """Take lists and single items that are columns of Arrow's."""
         options, wanted = self.options, WantedUsers(self.users)
         rows, cells = self._rows_of(wanted, batches)
         pull = self._lists(wanted, rows, cells)
@@ -293,7 +280,6 @@ class TableLists:
         return np.concatenate(rows), join_batches(kept)
 
     def _cells(self, batches: Iterable[TableBatch]) -> Pull:
-        """Take lists that are Python values or the text of JSON."""
         options, wanted = self.options, set(self.users)
         lists, spell = ListCollector(self.k, has_scores=options.scores is not None), speller(options.user_ids)
         for batch in batches:

@@ -63,8 +63,7 @@ class ListColumnOptions(UserColumnOptions):
     """Where users and lists stand: one list a row (``items``), or one item a row (``item`` and ``rank``)."""
 
     items: ColumnName | None = Field(
-        default=None,
-        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array.",
+        default=None, description="Wide form: column with the whole list, best first: a list, or the text of a JSON array."
     )
     item: ColumnName | None = Field(
         default=None,

@@ -21,11 +21,10 @@ class MissingTableError(SourceError):
 class Table(ABC):
     """Rows of named columns, read whole and anew each time.
 
-    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by what its options name. ``max_bytes``: most memory
-    that may be kept of the rows, None where their number is bounded already.
+    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by what its options name.
     """
 
-    max_bytes: int | None = None
+    max_bytes: int | None = None  # most memory for what is kept of the rows, None where their number is bounded already
 
     def __init__(self, options: Any) -> None:  # noqa: ANN401 - those of what is read
         self._options = options
@@ -72,10 +71,7 @@ class Table(ABC):
         return item_titles(batches, items, self.where(slot))
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
-        """What users found relevant by the table of this slot; None while it is not there or gives no batch.
-
-        A table that gives a batch has arrived; if that has no row, nobody found anything relevant.
-        """
+        """The slot's table of what users found relevant, perhaps nothing; None while it is not there or gives no batch."""
         where, has_arrived = self.where(slot), False
         graded = GradedItems(where)
         try:

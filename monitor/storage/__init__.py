@@ -43,10 +43,9 @@ class SqlStore:
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
-    """A store over a database whose schema fits.
+    """A store over a database whose schema fits: a missing file is a DatabaseError, missing or other tables a SchemaError.
 
-    With ``create`` a SQLite file that is not there is made, and a database without our tables gets them; one that has older
-    tables is never changed here. Else a missing file is a DatabaseError, missing or other tables a SchemaError.
+    ``create`` makes a missing SQLite file, and our tables where there are none; older tables are never changed here.
     """
     store = unopened_store(url)
     try:

@@ -1,8 +1,7 @@
 """What a transaction may change of alert states, transitions and their deliveries; the rows, and back as dataclasses.
 
-A run is judged on states that were read when it began. Another run of the comparison may have moved them meanwhile, so
-`admit` compares with what is stored when the result is written: no older slot moves a state back, and no firing starts or
-ends that does not follow from the stored state. What is refused is judged again by the next run.
+Another run may have moved a state since a run read it: `admit` compares with what is stored when the result is written, and
+what it refuses the next run judges again.
 """
 
 import hashlib
@@ -74,11 +73,7 @@ def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknow
 def admit(
     stored: Mapping[AlertKey, AlertState], states: Sequence[AlertState], changes: Sequence[Transition]
 ) -> tuple[list[AlertState], list[Transition]]:
-    """States of newer slots than the stored ones that follow from them, and the transitions that belong to these.
-
-    A state follows from the stored one when it is the same, or when there is a transition from the one to the other. Where
-    nothing is stored the state is quiet.
-    """
+    """States of newer slots that are or follow from the stored ones, none being quiet, and the transitions between them."""
     causes = {key_of(change): change for change in reversed(changes)}
     admitted = [state for state in states if _follows(stored.get(key_of(state)), state, causes.get(key_of(state)))]
     keys = {key_of(state) for state in admitted}
@@ -88,8 +83,7 @@ def admit(
 def announce(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
     """Store transitions that are not stored yet, and their deliveries: of starts to all receivers.
 
-    Ends and acknowledgements are delivered to the receivers that have a delivery of the start, and where there are none, to
-    nobody.
+    Ends and acknowledgements go to receivers that have a delivery of the start, and where there are none, to nobody.
     """
     known = _ids_of(connection, changes)
     fresh = [change for change in changes if _identity(change) not in known]

@@ -1,8 +1,7 @@
 """Column types: instants, names that stand in keys, free text, documents. What a value looks like in the database, and back.
 
-Text may hold anything that Python allows. Databases allow less: PostgreSQL refuses U+0000, UTF-8 refuses lone surrogates.
-Both are written as an escape that starts with U+2400, on every database, and read back unchanged. A name longer than
-`KEY_BYTES` would not fit into an index: it is stored as its first `KEY_PREFIX` characters, an ellipsis and its SHA-256.
+What a database does not allow in text (U+0000, lone surrogates) is written as an escape that starts with U+2400. A name longer
+than `KEY_BYTES` would not fit into an index: its first `KEY_PREFIX` characters, an ellipsis and its SHA-256 are stored.
 """
 
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
@@ -51,10 +50,7 @@ def unescape(text: str) -> str:
 
 
 def key(name: str) -> str:
-    """The form in which a name is stored and looked up: escaped, and short enough for an index.
-
-    A name read back has the same key as the name that was given.
-    """
+    """The form in which a name is stored and looked up: escaped, and short enough for an index; its own key once read back."""
     stored = escape(name)
     if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
         return stored

@@ -1,7 +1,6 @@
 """Translation of what drivers raise into DatabaseError and SchemaError: what failed, where, and what to do.
 
-Texts of drivers and of SQLAlchemy may hold statements, parameters and connection strings, so they are not passed on, but for
-the first line of an unforeseen error.
+Their texts may hold statements and secrets: none is passed on, but the first line of an unforeseen error.
 """
 
 import os

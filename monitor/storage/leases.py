@@ -106,10 +106,7 @@ class SqliteLeases:
 
 
 def installation_of(connection: Connection, *, create: bool) -> str:
-    """The id of this database, random; empty before it has one, which ``create`` gives it in a transaction that writes.
-
-    It stands among the leases as the holder of one that nobody can take.
-    """
+    """This database's random id, kept as the holder of a lease that nobody can take; empty before ``create`` has given one."""
     if create:
         made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": _now(connection)}
         connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())

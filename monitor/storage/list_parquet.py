@@ -1,8 +1,7 @@
 """Lists of many users as bytes: Parquet with zstd, one piece for each arm and so many users, and back.
 
-Columns: ``user`` (text), ``items`` (list of int64 or of text), ``scores`` (list of float64, where the arm has them), and in
-the baseline's pieces ``segments``: for each user the numbers of the segments that the user is in, whose names stand in the
-file's metadata. A CRC-32 stands before each piece: bytes that are not what was written are refused with a ValueError.
+Columns: ``user``, ``items``, ``scores`` where the arm has them, and in the baseline's pieces ``segments``, numbers of those
+named in the file's metadata. Before each piece stands a CRC-32; other bytes than were written are a ValueError.
 """
 
 import json

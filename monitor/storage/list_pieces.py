@@ -32,10 +32,7 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
 
 
 def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
-    """Insert the pieces of a run's lists, and delete those of earlier slots that nothing waits for.
-
-    While an alert lasts those from before it stay: what the lists of its runs are held against. Call it once states are stored.
-    """
+    """Insert a run's lists, and delete earlier ones that neither alerts nor labels wait for; call it once states are stored."""
     for arm, part, payload in pieces:
         connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
     # Without pieces the last run looked back at is an earlier one.
@@ -98,11 +95,7 @@ def _onset() -> Select[Any]:
 
 
 def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
-    """Settled runs whose lists can be deleted.
-
-    Those older than ``before``, and those that are neither a comparison's newest ok run, nor the newest one from before its
-    alerts that last, nor wait for relevance.
-    """
+    """Settled runs from ``before``, or neither the newest ok, nor the one before lasting alerts, nor waiting for labels."""
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(
         later.c.comparison == runs.c.comparison,

@@ -75,10 +75,9 @@ class SqlMaintenance:
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
-        """Write under this lease from now on, each time only if it is still held, else it is a LeaseLostError.
+        """Write under this lease from now on, while it is held, else LeaseLostError; returns abandoned runs by comparison.
 
-        First the claims and leases of earlier epochs are taken over, so that their slots and deliveries are free; returns how
-        many runs were abandoned, by comparison. ``patience``: after how long the server may end an idle transaction.
+        First claims and leases of earlier epochs are taken over. ``patience``: how long a transaction may be idle.
         """
         # From here on a file put in its place is not written.
         self._database.pin()
@@ -122,10 +121,7 @@ class SqlMaintenance:
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed.
-
-    What a clock that is years ahead deletes does not come back, while what is pruned some days late does no harm.
-    """
+    """Why ``now`` must not decide what is old, None where it is confirmed: what a clock years ahead deletes stays gone."""
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
         if now - server > _SKEW:

@@ -1,7 +1,7 @@
 """The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default partition for every other day.
 
-A partition is dropped once all its runs are older than the retention. Rows whose day has no partition, because making it would
-have had to wait for long, lie in the default partition and are deleted row by row. On SQLite ``scores`` is one table.
+A partition is dropped once all its runs are too old. Rows whose day has none, as making it would have had to wait for long,
+lie in the default one and are deleted one by one. On SQLite ``scores`` is one table.
 """
 
 import re
@@ -104,10 +104,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
-    """Drop the partitions of which all runs are over and of slots before, oldest first; stops at one that is in use.
-
-    About how many rows went with them, and in words what could not be dropped.
-    """
+    """Drop partitions of slots before, oldest first, until one is in use: about how many rows went, and what stayed."""
     with database.read() as connection:
         found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
     rows: list[int] = []

@@ -68,10 +68,7 @@ DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries,
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Delete what is too old, after rolling up the days that are over.
-
-    Silences are deleted with the runs of their end. Kept lists are deleted earlier where nothing needs them any more.
-    """
+    """Roll up days that are over; delete what is too old, silences with their runs, and lists that nothing needs any more."""
     roll_up(database, since=cutoffs.daily, complete_from=max(cutoffs.summaries, cutoffs.runs), now=now)
     ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
     before = max(cutoffs.scores, cutoffs.runs)
@@ -148,8 +145,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
         select(deliveries.c.id)
         .join(same, same.c.id == deliveries.c.transition_id)
         .where(
-            or_(same.c.id == transitions.c.id, same.c.dedup_key == transitions.c.dedup_key),
-            deliveries.c.status.in_(WAITING),
+            or_(same.c.id == transitions.c.id, same.c.dedup_key == transitions.c.dedup_key), deliveries.c.status.in_(WAITING)
         )
         .correlate(transitions)
     )

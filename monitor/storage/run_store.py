@@ -52,8 +52,7 @@ class SqlRunStore:
         taken = update(runs).where(_is_slot(comparison, slot), is_free, or_(~is_finished, literal(rerun, Boolean)))
         with self._database.write() as connection:
             inserted = connection.execute(
-                insert(connection, runs).values(fresh).on_conflict_do_nothing(),
-                execution_options={"preserve_rowcount": True},
+                insert(connection, runs).values(fresh).on_conflict_do_nothing(), execution_options={"preserve_rowcount": True}
             )
             if inserted.rowcount != 1:
                 claimed = connection.execute(taken.values(attempt=runs.c.attempt + 1, **holder, **kept))

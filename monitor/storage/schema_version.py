@@ -212,10 +212,7 @@ def _known() -> tuple[str, ...]:
 
 
 def user_of(url: SecretStr | str) -> str | None:
-    """Who works with the database at this moment, in words; None for nobody.
-
-    On SQLite whoever holds the lock beside the file; on PostgreSQL who has the lease, or runs a slot, by the server's clock.
-    """
+    """Who works with the database, in words: who holds SQLite's lock, or on PostgreSQL the lease or a slot; None for nobody."""
     file = file_of(parse_url(url))
     if file is not None:
         return holder_of(file)

@@ -1,8 +1,4 @@
-"""Rows of ``scores``, written by the fastest path of each database inside the caller's transaction.
-
-PostgreSQL gets a binary COPY that is put together column by column, SQLite many rows a statement. Users come in chunks: a
-million need no more memory than a few ten thousand.
-"""
+"""Rows of ``scores`` in chunks of users, by each database's fastest path: a binary COPY to PostgreSQL, or many a statement."""
 
 from __future__ import annotations
 

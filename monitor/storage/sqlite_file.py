@@ -1,7 +1,4 @@
-"""The files of a SQLite database: which they are, who may read them, that they stay the same and are sound, and their lock.
-
-The lock lies beside the file of the database; one daemon holds it for its life.
-"""
+"""The files of a SQLite database, that they stay the same and are sound, and the lock beside them that a daemon holds."""
 
 import fcntl
 import os
@@ -52,12 +49,9 @@ def exposure(url: URL) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PinnedFiles:
-    """The files of a database in use as they were first seen, the database first. ``anchor``: a connection that stays open.
+    """The files of a database in use as they were first seen, the database first."""
 
-    While it does, SQLite itself removes none of them.
-    """
-
-    anchor: Any
+    anchor: Any  # a connection: while it is open, SQLite itself removes none of them
     identities: Mapping[Path, tuple[int, int] | None]
 
     @classmethod
@@ -101,10 +95,7 @@ def advise_on(file: Path, damage: Sequence[str]) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class FileLock:
-    """The lock of the database at ``file``, on a file beside it that is never deleted.
-
-    The system releases it when the process ends, however it ends. Held by one open file, so also against this process.
-    """
+    """The lock of the database at ``file``, on a file beside it that stays. The system releases it when the process ends."""
 
     file: Path
     holder: str

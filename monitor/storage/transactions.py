@@ -43,13 +43,10 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFence:
-    """Lets only the lease's own epoch write, and without a lease nobody.
-
-    ``patience``: after how long of standing still the server ends a transaction.
-    """
+    """Lets only the lease's own epoch write, and without a lease nobody."""
 
     lease: Lease | None = None
-    patience: timedelta = timedelta(0)
+    patience: timedelta = timedelta(0)  # the server ends a transaction that stands still for longer
 
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
@@ -73,9 +70,8 @@ class LeaseFence:
 class Database:
     """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
 
-    ``on_error`` is called with every error of a transaction before it is raised; it must not use the database. ``fence``:
-    what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
-    that does not answer.
+    ``on_error`` is called with every error before it is raised, and must not use the database. ``fence``: what transactions
+    that write must pass. ``patience_s``: how long they wait for others, and all for a server that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
@@ -112,10 +108,7 @@ class Database:
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
-        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception.
-
-        ``is_fenced`` False is for what any daemon may do at any time, leading or not.
-        """
+        """A transaction that may write, on SQLite the only one; unfenced: what any daemon may do. Exceptions roll it back."""
         fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 
 def store_scores(connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]) -> None:
-    """Insert every user's scores of the run of this slot; NaN becomes NULL.
+    """Insert every user's scores of the run of this slot; NaN becomes NULL. Batches hold the same metrics, and come one by one.
 
-    Batches are read one after the other, so that no more than one need be in memory. They hold the same metrics, and each user
-    stands in one of them. Users that ascend, from batch to batch too, are appended to the table's key; others cost more time.
+    Users that ascend, from batch to batch too, are appended to the table's key; others cost more time.
     """
     # Commands that only read need no numpy.
     from monitor.storage.score_rows import copy_rows, insert_rows

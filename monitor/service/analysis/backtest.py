@@ -38,19 +38,14 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """What became of one comparison in the period.
-
-    ``runs`` by status; ``transitions`` that the rules would have made and ``stored`` those that were made, in order;
-    ``lacking`` counts, by alert, the ok runs that a rule could not judge: what it looks at was neither summarized nor kept.
-    ``measured``: values of what rules on similarity look at, over all users, by slot.
-    """
+    """What became of one comparison in the period; transitions in order."""
 
     comparison: Comparison
     runs: Mapping[RunStatus, int]
-    transitions: tuple[Transition, ...]
-    stored: tuple[Transition, ...]
-    lacking: Mapping[str, int]
-    measured: Mapping[Subject, Mapping[datetime, float | None]]
+    transitions: tuple[Transition, ...]  # those that the rules would have made
+    stored: tuple[Transition, ...]  # those that were made
+    lacking: Mapping[str, int]  # ok runs by alert that a rule could not judge: what it looks at was not kept
+    measured: Mapping[Subject, Mapping[datetime, float | None]]  # what rules on similarity look at, over all users, by slot
 
 
 def backtest_rules(
@@ -106,22 +101,17 @@ def finished_records(comparison: str, history: History, end: datetime | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A threshold, or in words why there is none.
-
-    ``rule`` holds the threshold where there is one. ``expected`` is what is normal after ``runs`` healthy runs, ``usually``
-    and ``nearly_always`` the changes that one run shows with a chance of 50 % and 95 %, in the statistic's own unit.
-    ``caught``: the starts of its firings over all stored runs. ``note``: what to know of what it was learned from.
-    """
+    """A threshold, or in words why there is none. Changes are in the statistic's own unit."""
 
     rule: SimilarityRule
     segment: str
-    runs: int
-    expected: float | None = None
-    usually: float | None = None
-    nearly_always: float | None = None
-    caught: tuple[Transition, ...] = ()
-    obstacle: str | None = None
-    note: str | None = None
+    runs: int  # healthy ones that it was learned from
+    expected: float | None = None  # what is normal after them
+    usually: float | None = None  # the change that one run shows with a chance of 50 %
+    nearly_always: float | None = None  # likewise of 95 %
+    caught: tuple[Transition, ...] = ()  # the starts of its firings over all stored runs
+    obstacle: str | None = None  # why there is no threshold
+    note: str | None = None  # what to know of what it was learned from
 
 
 def configured_comparison(settings: Settings, name: str, every: timedelta | None) -> tuple[Comparison, timedelta]:
@@ -144,9 +134,8 @@ def suggest_thresholds(
 ) -> tuple[Suggestion, ...]:
     """One suggestion for each statistic of each metric that was measured, in each segment (``each``: all that were).
 
-    All together shall page falsely once in ``runs_a_false_page`` runs of the comparison. Learned from the newest ok runs of the
-    present configuration after which no alert of the segment was pending or firing; ``interval`` is the time between runs.
-    ConfigError when there is no such run.
+    All together page falsely once in ``runs_a_false_page`` runs. Learned from the newest ok runs of this configuration after
+    which no alert of the segment was pending or firing, ``interval`` apart. ConfigError when there is none.
     """
     past = newest_runs(comparison, history)
     looks = _looks(comparison, past, statistics, segments)

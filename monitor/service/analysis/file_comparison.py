@@ -31,13 +31,10 @@ _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBreakdown:
-    """What sets a segment's lists apart: the mean distance from identical ones by ``metric`` in parts, and kinds of change.
-
-    ``parts`` is None for a metric that has no value for identical lists.
-    """
+    """What sets a segment's lists apart."""
 
     metric: str
-    parts: PartMeans | None
+    parts: PartMeans | None  # of the mean distance from identical lists, None for a metric without a value for these
     kinds: Mapping[Change, float]
 
 
@@ -48,9 +45,7 @@ def break_down_changes(
     kinds, parts = classify(batch), split_metric(batch, metric) if can_split(metric) else None
     return {
         segment: ChangeBreakdown(
-            metric=str(metric),
-            parts=None if parts is None else average_parts(parts, rows),
-            kinds=share_kinds(kinds[rows]),
+            metric=str(metric), parts=None if parts is None else average_parts(parts, rows), kinds=share_kinds(kinds[rows])
         )
         for segment, rows in segments.items()
     }
@@ -58,21 +53,16 @@ def break_down_changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileComparison:
-    """The result of comparing two files' lists.
-
-    ``catalogue``: items that could be listed, as given, else all that are. ``length``: the typical length of the compared
-    lists, for which ``by_chance`` holds each metric's expected score, None where lists have none. ``apart``: by segment
-    what sets the lists apart by the first metric. ``notes`` are sentences about what was left out.
-    """
+    """The result of comparing two files' lists."""
 
     coverage: Coverage
     summaries: tuple[Summary, ...]
     worst: tuple[Evidence, ...]
-    catalogue: int
-    length: int | None
-    by_chance: Mapping[str, float | None]
-    apart: Mapping[str, ChangeBreakdown]
-    notes: tuple[str, ...]
+    catalogue: int  # items that could be listed, as given, else all that are
+    length: int | None  # the typical length of compared lists
+    by_chance: Mapping[str, float | None]  # each metric's expected score for it, None where lists have none
+    apart: Mapping[str, ChangeBreakdown]  # by segment, by the first metric
+    notes: tuple[str, ...]  # sentences about what was left out
 
 
 def compare_files(  # noqa: PLR0913 - what the command is given
@@ -87,9 +77,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
 ) -> FileComparison:
     """Compare the lists of all users of two files, the baseline's and the candidate's, in all and by segment.
 
-    Without ``users`` everybody in either file is compared. ``by`` is the column of the users' file, or of the baseline's, whose
-    values are segments. The ``worst`` users are those whom the first metric finds least alike. InputError when a file cannot be
-    read, when no user has a list in both, or when ``catalogue`` is smaller than what is listed.
+    ``users``: only these. ``by``: the column of segments in the users' file, else the baseline's. ``worst``: how many users the
+    first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
     """
     comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
     listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]

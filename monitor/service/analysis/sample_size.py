@@ -35,21 +35,16 @@ from monitor.service.analysis.backtest import newest_runs, pick_healthy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
-    """What is known of the mean of a metric before planning; None where it is not.
+    """What is known of the mean of a metric before planning; None where it is not."""
 
-    ``mean`` of healthy runs, ``sd`` over users, ``wander`` of the true mean from run to run, ``learned``: healthy runs that
-    what is normal is learned from, ``users`` of a usual run, ``worst``: where the lists of a user who is affected end up.
-    ``rule``: whose statistic takes the place of the mean, on the scale that it judges, with its ``alpha`` a look.
-    """
-
-    mean: float | None = None
-    sd: float | None = None
-    wander: float | None = None
-    learned: int = WINDOW
-    users: int | None = None
-    worst: float | None = None
-    rule: SimilarityRule | None = None
-    alpha: float | None = None
+    mean: float | None = None  # of healthy runs
+    sd: float | None = None  # over users
+    wander: float | None = None  # of the true mean from run to run
+    learned: int = WINDOW  # healthy runs that what is normal is learned from
+    users: int | None = None  # of a usual run
+    worst: float | None = None  # where the lists of a user who is affected end up
+    rule: SimilarityRule | None = None  # whose statistic takes the place of the mean, on the scale that it judges
+    alpha: float | None = None  # of the rule, a look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +61,7 @@ class SampleSizePlan:
 
 
 def read_plan_inputs(comparison: Comparison, history: History, metric: str | None, segment: str) -> PlanInputs:
-    """Read from the newest healthy runs what is known of the mean of a metric (default: the first one) in a segment.
-
-    ConfigError for a metric that the comparison does not measure, or when too few runs are stored.
-    """
+    """What the newest healthy runs tell of a metric (default: the first) in a segment; ConfigError for none, or too few."""
     name = str(parse(metric or comparison.measuring.metrics[0]))
     limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
     rule = SimilarityRule(alert="planned", metric=name, limit=limit, segments=(segment,), min_users=2)
@@ -100,10 +92,7 @@ def read_rule_inputs(comparison: Comparison, history: History, metric: str | Non
 
 
 def users_until_certain(comparison: Comparison, history: History) -> tuple[int, int] | None:
-    """About how many users with a score ``stop_when: decided`` would ask, and of how many; None where it cannot stop, or does.
-
-    By the histograms of the newest ok run, in five random orders.
-    """
+    """About how many users ``stop_when: decided`` would ask, of how many, by the newest ok run; None where it cannot stop."""
     rules, size = comparison.judging.similarity_rules, comparison.measuring.sample
     if (size is not None and size.stops_early) or not rules or not all(rule.thresholds for rule in rules):
         return None
@@ -188,10 +177,7 @@ def rank_plan(found: SampleSizePlan) -> tuple[object, ...]:
 def plan_sample_size(
     known: PlanInputs, *, drop: float, users: int | None, runs: int | None, share: float, power: float
 ) -> SampleSizePlan:
-    """What is missing: the users for these runs, else the runs for these users, else (both given) the chance.
-
-    With neither given: the users for one run. ConfigError when sd or wander are not known, InputError when out of range.
-    """
+    """What is missing: users, runs, or the chance for both. ConfigError without sd or wander, InputError when out of range."""
     if known.sd is None or known.wander is None:
         raise ConfigError("give --sd (over users) and --wander (of the mean from run to run), or a comparison with stored runs")
     search = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)

@@ -58,9 +58,8 @@ class OneShot:
     ) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each selected comparison, the newest where none is given; a slot that was run before is run again.
 
-        Yields the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Firings and
-        ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future. What only
-        ``again`` replaces stays: started once more, as schedulers do until messages are delivered, it has nothing to ask.
+        Yields the error of a comparison that could not be run, and goes on. `deliver` sends what is in the outbox. ConfigError
+        for a slot in the future. What only ``again`` replaces stays: schedulers may start this until messages are delivered.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
@@ -81,10 +80,7 @@ class OneShot:
     def slots(
         self, comparison: str | None, start: datetime, end: datetime, *, again: bool = False
     ) -> list[tuple[datetime, Watched]]:
-        """All slots of the selected comparisons from start to end, both included, in order of time.
-
-        ConfigError when the end lies in the future, and where a run would be replaced that only ``again`` replaces.
-        """
+        """Slots from start to end, both included, in order; ConfigError in the future, or where only ``again`` replaces one."""
         self._require_past(end, "--to")
         selected = select_watched(self.wiring.watched, comparison, again=again)
         for watched in selected:
@@ -201,10 +197,7 @@ class OneShot:
 
 @contextmanager
 def open_one_shot(config: Path, *, reconciles: bool, say: Callable[[str], object] = str) -> Iterator[OneShot]:
-    """Everything a command needs to run slots, opened; closed at the end. ``reconciles``: the store with the configuration.
-
-    ``say`` is called with what a person is to know before it happens.
-    """
+    """What a command needs to run slots, closed at the end; ``say`` tells a person beforehand what is about to happen."""
     with (
         # SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
         termination_raised(),

@@ -33,10 +33,7 @@ class ReceiverReply:
 def send_test(
     settings: Settings, name: str | None, clock: Clock, *, wait: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[ReceiverReply]:
-    """Send a test firing to the named receiver, or to all; wait; send its end to those that may have got the firing.
-
-    ConfigError when there is none of that name, or none at all.
-    """
+    """Send a test to the named receiver, or to all, and after a time its end to those who may have it; ConfigError for none."""
     start, end = compose_test(clock)
     reached: list[Receiver] = []
     for receiver in _select_receivers(settings, name):

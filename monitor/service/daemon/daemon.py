@@ -52,13 +52,11 @@ log = structlog.get_logger(__name__)
 
 
 class Daemon:
-    """One process that watches all comparisons of one configuration file, or stands by while another does.
+    """One process that watches all comparisons of one configuration file, or stands by, showing what another one stores.
 
-    As a standby it shows what the leader stores, and neither runs nor delivers anything.
-    ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
-    used; a database that is away for a passing reason is waited for in the background. Afterwards only ``stop`` ends it.
-    ``reload`` keeps the old configuration when the new one cannot be used, else calls ``on_reload``.
-    ``clock`` does not set APScheduler's, which reads the machine's: a test that hands in a clock hands it to both.
+    ``start`` raises MonitorError, and leaves nothing behind, for an unusable configuration, database or address; for a database
+    that is away it waits in the background. ``reload`` keeps the old configuration when the new one is unusable, else calls
+    ``on_reload``. ``clock`` does not set APScheduler's: a test hands it to both.
     """
 
     def __init__(
@@ -219,10 +217,7 @@ class Daemon:
         )
 
     def stop(self) -> None:
-        """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything.
-
-        May be called twice, and without a start.
-        """
+        """Let runs end within STOP_S, give back the slots of others, close everything; also twice, and without a start."""
         self._stopping.set()
         self._opened.close()
         log.info("rankwatch stopped")

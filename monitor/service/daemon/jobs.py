@@ -98,23 +98,19 @@ class LatestRuns:
 
 @dataclass(slots=True, kw_only=True)
 class DaemonJobs:
-    """Each method is one job, in a thread of its own. ``wiring`` is the one in force at the moment.
-
-    Errors are logged, those of a defect by the scheduler. ``open`` opens a database that was away at the start; ``run_now``
-    makes a job due at once. ``latest`` is what was last published of the store.
-    """
+    """Each method is one job, in a thread of its own. Errors are logged, those of a defect by the scheduler."""
 
     publisher: PrometheusPublisher
     runner: Runner
     loops: DeliveryLoops
     outage_alert: OutageAlert
     slots: SlotChooser
-    wiring: Callable[[], Wiring]
+    wiring: Callable[[], Wiring]  # the one in force at the moment
     leads: Callable[[], bool]
     is_stopping: Callable[[], bool]
-    run_now: Callable[[str], None]
-    open: Callable[[], object]
-    latest: LatestRuns = field(init=False)
+    run_now: Callable[[str], None]  # makes a job due at once
+    open: Callable[[], object]  # opens a database that was away at the start
+    latest: LatestRuns = field(init=False)  # what was last published of the store
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,10 +118,7 @@ class DaemonJobs:
         self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
-        """All jobs of this wiring; without a database only those that need none, as a standby only those that read it.
-
-        Names of comparisons stand for their runs; a dash in front marks housekeeping.
-        """
+        """Jobs by comparison, or with a dash in front housekeeping; fewer without a database, and as a standby."""
         minute = timedelta(minutes=1)
         plans = {
             f"-notify-{each.name}": JobPlan(call=partial(self.outage_alert.notify, each), when=NOTIFY, limit=5 * minute)

@@ -33,8 +33,8 @@ def since_boot() -> float:
 class Leadership:
     """Acquires and renews the lease in a thread of its own; calls ``on_change`` when it was won or lost.
 
-    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby. ``lease``: as far as
-    is known, None as a standby; ``trouble``: why it could not be taken, renewed or looked at the last time, None when it could.
+    ``lasts``: of the lease, renewed after a third of it; a standby looks after a fifteenth. ``lease``: None as a standby.
+    ``trouble``: why it could not be taken, renewed or looked at the last time, None when it could.
     """
 
     def __init__(
@@ -75,10 +75,7 @@ class Leadership:
         return f"This daemon stands by: {leader}."
 
     def start(self) -> None:
-        """Try once, then go on by itself; nothing where it does already.
-
-        DatabaseError when it is not to be had: another daemon has the SQLite file.
-        """
+        """Try once, then go on by itself; DatabaseError when another daemon has the SQLite file."""
         if self.loop.is_alive:
             return
         try:
@@ -144,10 +141,9 @@ class Leadership:
 
 
 class DaemonRole:
-    """Whether this daemon leads or stands by: lets the store write while the lease is held, calls ``on_change`` to follow it.
+    """Lets the store write while the lease is held. ``on_change`` follows it in a thread of its own, until it succeeds.
 
-    ``on_change`` runs in ``loop``, a thread of its own, so that renewing never waits for it, and again until it succeeds.
-    Stopping that thread keeps the lease.
+    So renewing never waits for it; stopping that thread keeps the lease.
     """
 
     def __init__(

@@ -36,15 +36,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A time in which the database does not work: since when, by both clocks, and what was wrong first.
+    """A time in which the database does not work."""
 
-    Where it comes and goes ``since`` and ``since_s`` are of the first time, ``began_s`` of this one.
-    """
-
-    since: datetime
+    since: datetime  # by both clocks, of the first time where it comes and goes
     since_s: float
-    began_s: float
-    reason: str
+    began_s: float  # of this time
+    reason: str  # what was wrong first
     trouble: DatabaseTrouble
 
     @property
@@ -57,8 +54,7 @@ class Outage:
 class OutageMonitor:
     """Gets every error of the database; ``outage`` is the one under way.
 
-    ``answered`` ends an outage: call it after a write that came through, as reading may go on while nothing can be written,
-    and once the schema was found to be right.
+    Call ``answered``, which ends it, after a write that came through: reading may go on while nothing can be written.
     """
 
     clock: Clock
@@ -145,16 +141,12 @@ class _ReceiverState:
 
 @dataclass(slots=True, kw_only=True)
 class OutageAlert:
-    """Notifies each receiver by itself; call ``notify`` for each every few seconds, from one thread a receiver.
-
-    ``place`` names the database, ``installation`` whose it is, where that is configured; ``alert_after`` is how long an outage
-    lasts before anybody is notified. What was sent is kept in memory.
-    """
+    """Notifies each receiver by itself, and remembers it; call ``notify`` every few seconds, from one thread a receiver."""
 
     database: OutageMonitor
-    place: str
-    alert_after: Callable[[], timedelta]
-    installation: Callable[[], str | None] = lambda: None
+    place: str  # names the database
+    alert_after: Callable[[], timedelta]  # how long an outage lasts before anybody is notified
+    installation: Callable[[], str | None] = lambda: None  # whose database it is, where that is configured
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:

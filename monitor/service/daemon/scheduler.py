@@ -33,20 +33,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """What a job calls, at each slot of a schedule or at an interval.
-
-    ``limit``: at work for longer it counts as hung. ``is_run``: few of these are at work at a time, and one whose last run
-    ``has_hung`` stands back for others; ``slow_after``: so long at work one no longer keeps others waiting. ``first``: how soon
-    housekeeping comes the first time, where that is not after its interval.
-    """
+    """What a job calls, at each slot of a schedule or at an interval."""
 
     call: Callable[[], object]
     when: Schedule | timedelta
-    limit: timedelta
-    is_run: bool = False
-    has_hung: Callable[[], bool] = lambda: False
-    slow_after: timedelta = timedelta.max
-    first: timedelta | None = None
+    limit: timedelta  # at work for longer it counts as hung
+    is_run: bool = False  # few of these are at work at a time
+    has_hung: Callable[[], bool] = lambda: False  # whether its last run did: it stands back for others
+    slow_after: timedelta = timedelta.max  # so long at work it no longer keeps others waiting
+    first: timedelta | None = None  # how soon housekeeping comes the first time, else after its interval
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
@@ -94,9 +89,8 @@ class _Instance(Ticket):
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs``: how many jobs of comparisons may be at work, see `next_runs`. ``on_overlap`` gets the slots at which a
-    comparison was still at work, ``on_due`` the time from which it may have waited for a place. A job that falls due while
-    it is at work is begun again by `begin_repeated`, to be called every second or so, and after ``on_end``.
+    ``most_runs`` as in `next_runs`; ``on_overlap`` gets slots at which a comparison was still at work, ``on_due`` since when it
+    may wait for a place. Call `begin_repeated` every second or so, and after ``on_end``: it begins what fell due while at work.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""Slots in the daemon: which one of a comparison is run next, how many were skipped before it, and whether runs still succeed.
-
-The last is judged by clocks, as there may be no run to judge.
-"""
+"""Slots in the daemon: which is run next, how many were skipped before it, and by the clocks whether runs still succeed."""
 
 import threading
 from collections import Counter
@@ -37,18 +34,13 @@ class SlotChoice:
 
 @dataclass(slots=True, kw_only=True)
 class SlotChooser:
-    """Chooses slots for the daemon. Slots that were run while a clock was ahead of this one are run again, each once.
-
-    By comparison: ``ahead`` is the newest slot that was stored when the clock was found to be behind, ``repeated`` the last one
-    that was run again, ``overlapped`` the slots that fell due while the comparison was at work, ``due`` the time since when it
-    waited for a place.
-    """
+    """Chooses slots by comparison. Those that were run while a clock was ahead of this one are run again, each once."""
 
     runner: Runner
-    ahead: dict[str, datetime] = field(default_factory=dict)
-    repeated: dict[str, datetime] = field(default_factory=dict)
-    overlapped: dict[str, set[datetime]] = field(default_factory=dict)
-    due: dict[str, datetime] = field(default_factory=dict)
+    ahead: dict[str, datetime] = field(default_factory=dict)  # the newest slot stored when the clock was found to be behind
+    repeated: dict[str, datetime] = field(default_factory=dict)  # the last one that was run again
+    overlapped: dict[str, set[datetime]] = field(default_factory=dict)  # what fell due while it was at work
+    due: dict[str, datetime] = field(default_factory=dict)  # since when it waited for a place
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def choose(self, watched: Watched) -> SlotChoice:
@@ -133,10 +125,7 @@ class StalenessMonitor:
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
 
     def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> list[str]:
-        """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Names of those that changed.
-
-        To be called at least every PAUSE_S, from one thread, and only by the leader.
-        """
+        """Judge each by its newest run, store and name what changed; from the leader's one thread, at least every PAUSE_S."""
         now, now_s = self.clock.now(), self.clock.monotonic()
         # A jump means a clock that was set, or a suspended machine.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:

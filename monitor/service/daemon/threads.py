@@ -1,7 +1,4 @@
-"""The daemon's threads: one that repeats a step, one a job for APScheduler, their places, and the memory that all share.
-
-Places are for runs: few are at work at a time, the longest waiting one begins first, and what hangs takes none for long.
-"""
+"""The daemon's threads: one that repeats a step, one a job for APScheduler, places for runs, and the memory that all share."""
 
 import ctypes
 import threading
@@ -26,18 +23,14 @@ _HEAPS = 2
 def share_heaps() -> None:
     """Have the threads of this process, which it has not started yet, take memory from two heaps in place of eight a core.
 
-    Each heap keeps what lies between pieces still in use, and each run is a thread that may take another heap than the one
-    before: a daemon grew by 50 MB an hour without holding any more (`make bench ARGS=soak`).
+    Each heap keeps what lies between pieces in use: a daemon grew by 50 MB an hour without holding more.
     """
     with suppress(OSError, AttributeError):  # other C libraries than glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 class LoopThread:
-    """Calls ``step`` again and again in a daemon thread; ``step`` returns the seconds to rest.
-
-    A step that raises is logged, and repeated after ``again_s``.
-    """
+    """Calls ``step``, which returns the seconds to rest, again and again, and ``again_s`` after an error, which is logged."""
 
     def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
         self._name, self._step, self._again_s = name, step, again_s
@@ -101,15 +94,12 @@ def took_whole_deadline(run: Run, deadline: timedelta) -> bool:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Ticket:
-    """A job at work since ``begun_s``, by the steady clock; None for a run that wants a place.
-
-    ``is_suspect``: its comparison's last run took its whole deadline. ``slow_after_s``: so long at work it is slow.
-    """
+    """A job at work, or a run that wants a place."""
 
     name: str
-    slow_after_s: float
-    is_suspect: bool = False
-    begun_s: float | None = None
+    slow_after_s: float  # so long at work it is slow
+    is_suspect: bool = False  # its comparison's last run took its whole deadline
+    begun_s: float | None = None  # by the steady clock, None for a run that waits
     admitted: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def is_slow(self, now_s: float) -> bool:
@@ -120,8 +110,8 @@ class Ticket:
 def next_runs(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: float) -> list[Ticket]:
     """Those of the queue, longest waiting first, that may begin now beside those that ``held`` places.
 
-    ``most`` are at work, not counting suspects, for which there is a quarter as many places of their own, at least one, nor
-    what is slow. So a comparison that hung is never in the way of one that did not, and one that begins to hang not for long.
+    ``most`` at once, not counting what is slow, nor suspects, which have a quarter as many places, at least one: a comparison
+    that hung is never in the way of others, and one that begins to hang not for long.
     """
     held = list(held)
     free = most - sum(not each.is_suspect and not each.is_slow(now_s) for each in held)

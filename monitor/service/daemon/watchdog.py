@@ -28,18 +28,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Watchdog:
-    """Looks at clocks and jobs in its ``loop``. A look never waits: what may take time happens in a thread of its own.
-
-    ``renew_sources`` reopens a comparison's sources, as the hung run holds the old ones; ``renew_store`` drops connections
-    that may hang.
-    """
+    """Looks at clocks and jobs in its ``loop``. A look never waits: what may take time happens in a thread of its own."""
 
     jobs: JobScheduler
     publisher: PrometheusPublisher
     database: OutageMonitor
     runner: Runner
-    renew_sources: Callable[[str], None]
-    renew_store: Callable[[], None]
+    renew_sources: Callable[[str], None]  # reopens a comparison's sources, as the hung run holds the old ones
+    renew_store: Callable[[], None]  # drops connections that may hang
     _jumps: JumpFinder = field(default_factory=JumpFinder)
     _rescued: set[str] = field(default_factory=set)
     _looked_s: float = field(init=False)

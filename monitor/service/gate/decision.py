@@ -1,7 +1,4 @@
-"""The gate itself.
-
-From stored runs to a certificate, which holds all that the answer rests on. The same data give the same certificate.
-"""
+"""The gate itself: from stored runs to a certificate of all that the answer rests on, the same for the same data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -151,8 +148,7 @@ def judge_stored(
 ) -> Certificate:
     """The certificate. InputError for a segment that no run has, and for scores out of their range.
 
-    ``users`` give the segments of runs whose lists were not kept: None where it `needs_panel` not. ``most_looks``: how
-    many looks, evenly among the runs, the certificate's course has at most.
+    ``users`` give the segments of runs whose lists were not kept, if it `needs_panel`; ``most_looks`` are shown of its course.
     """
     selected = select_runs(history, question)
     sampled, left_out = _sample(selected, history, question, users)
@@ -254,10 +250,7 @@ def _segment_dict(each: GateResult, level: float) -> dict[str, object]:
 
 
 class GateAnswers:
-    """Certificates by question, under the settings in force, kept until a comparison's newest run is another one.
-
-    Judging reads the scores of all runs that count: one question at a time. Changes of older runs are seen in ten minutes.
-    """
+    """Certificates by question under the settings in force, until a newer run; older runs' changes are seen in ten minutes."""
 
     def __init__(self, history: History, clock: Clock, settings: Callable[[], Settings]) -> None:
         self._history, self._clock, self._settings = history, clock, settings

@@ -98,10 +98,9 @@ class SampledRun:
 
 
 def read_run(run: Run, history: History, question: Question, users: UsersAt | None) -> SampledRun | None:
-    """The run's rotating users; None where it stored no score of what is judged.
+    """The run's rotating users; None where it stored no score of what is judged. Who has no defined score is missing.
 
-    A user counts as missing who was asked and has no defined score. InputError for a score out of its range, and where the
-    run's segments are no longer known.
+    InputError for a score out of its range, and where the run's segments are no longer known.
     """
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])

@@ -29,16 +29,12 @@ class Yardstick(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A per-user excess in the metric's own units; above 0 the candidate is farther from the baseline than it should be.
-
-    ``series``: name under which the scores are stored. ``reference``: the score that counts as no excess, None under a noise
-    floor, where the stored score is the excess already. ``scale``: the range of the excess.
-    """
+    """A per-user excess in the metric's own units; above 0 the candidate is farther from the baseline than it should be."""
 
     yardstick: Yardstick
-    series: str
-    scale: Scale
-    reference: float | None = None
+    series: str  # name under which the scores are stored
+    scale: Scale  # the range of the excess
+    reference: float | None = None  # score that is no excess; None under a noise floor, where scores are the excess
     sign: float = 1.0
 
     def of(self, scores: Floats) -> Floats:

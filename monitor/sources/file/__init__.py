@@ -17,7 +17,6 @@ STORES = ("s3://", "gs://", "abfs://")
 FileFormat = Literal["parquet", "csv", "tsv", "jsonl"]
 _GIB = 2**30
 
-
 _SOURCE = "monitor.sources.file.source"
 
 

@@ -1,7 +1,4 @@
-"""A DuckDB in memory that can read the files of one reading and do nothing else, and each table of files as a view of it.
-
-Texts of CSV stay texts: ``007`` is no 7. Values of JSON come as the text of JSON, since each row may hold another type.
-"""
+"""A DuckDB in memory that reads files of one reading, and views of them: texts of CSV stay texts, values of JSON its text."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ _SEPARATORS = {"csv": ",", "tsv": "\t"}
 _NO_ROOM = ("Out of Memory", "max_temp_directory_size", "No space left", "temporary directory")
 _THREADS = 2  # of more of them each would have too little of the memory
 
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_TEXT = 1 << 18
 _LONGEST_LIST = 100_000
@@ -52,10 +48,9 @@ _MOST_BYTES = 4 * MAX_ID_LENGTH
 def open_database(
     files: Sequence[FileSet], deadline: Deadline | None = None, *, k: int = 1, in_order: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that reads these files only, ``in_order`` where the order of their rows matters, ``k`` items a list.
+    """A database in memory that reads these files only; ``in_order``: the order of rows matters, ``k``: items a list.
 
-    It is interrupted at the deadline, by a signal, and when nobody waits for it any more. OverdueError at the deadline,
-    SourceError for what else goes wrong in it, in one sentence. Nothing of it is left behind.
+    It ends at the deadline with OverdueError, by a signal, or when nobody waits for it; else SourceError in one sentence.
     """
     memory_mb = MEMORY_MB * max(50, min(k, 100)) // 50
     paths = [path for each in files for path in each.paths]

@@ -164,7 +164,6 @@ def _in_store(where: str) -> tuple[list[str], list[object], Any]:
 
 
 def _written(info: dict[str, Any]) -> object:
-    """What changes when an object is written anew; each store calls it otherwise."""
     marks = ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "generation")
     return (info.get("size"), *(str(info.get(name)) for name in marks))
 

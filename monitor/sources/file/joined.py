@@ -75,13 +75,11 @@ def _late_is_an_error() -> Iterator[None]:
 
 
 def _timely(deadline: Deadline, call: Callable[..., _T], *given: Any) -> _T:  # noqa: ANN401 - what it takes
-    """What looks at each of many files, on a disk or a store that may hang."""
     return BackgroundCall(partial(call, *given), name="files").wait(deadline)
 
 
 @contextmanager
 def _noted(unread: dict[str, str], name: str) -> Iterator[None]:
-    """Take the error over one file of lists."""
     try:
         yield
     except SourceError as error:

@@ -113,8 +113,7 @@ class ListView:
 class UserView:
     """The users of files as the view ``asked``: a column `KEY`, and in ``columns`` a value for each segment dimension.
 
-    Of a user who stands in several rows the smallest value of each dimension counts, so that the order of rows and parts never
-    does. Rows of distinct users keep the columns of ``also``. SourceError where there is not one user.
+    Of a user in several rows each dimension's smallest value counts, in any order. Rows of distinct users keep ``also``.
     """
 
     name = "asked"

@@ -103,7 +103,7 @@ class HttpSourceOptions(Options):
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
         description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded; `{users}` is a batch, with "
-        "commas between. No redirects.",
+        "commas between. No redirects."
     )
     profile: Annotated[str | None, NOT_IN_HASH] = Field(
         default=None,

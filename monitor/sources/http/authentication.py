@@ -128,7 +128,6 @@ class AccessTokens:
         return self._held
 
     async def _fetched(self) -> tuple[str, float]:
-        """A token as it is sent, and for how many seconds it is good."""
         options = self._options
         client = f"{quote(options.client_id, safe='')}:{quote(options.client_secret.get_secret_value(), safe='')}"
         headers = {"User-Agent": USER_AGENT, "Authorization": f"Basic {base64.b64encode(client.encode()).decode()}"}

@@ -1,8 +1,7 @@
-"""One event loop and one pool of connections for all pulls of this process.
+"""One event loop and one pool of connections for all pulls of this process: opening them costs more than asking.
 
-A connection that one pull leaves is used by the next one to the same host: at hundreds of runs a minute opening connections
-costs more than asking. They carry nothing of whose request it was: headers go with each request, cookies are not kept, and
-each set of trusted authorities has connections of its own.
+They carry nothing of whose request it was: headers go with each request, cookies are not kept, and each set of trusted
+authorities has connections of its own.
 """
 
 import asyncio
@@ -36,7 +35,6 @@ _RESOLVERS = 256
 _LOOK_S = 2.0
 _MANY = 4
 """Pulls at once that one run alone does not make."""
-
 
 MAY_BE_LINK_LOCAL = ContextVar("MAY_BE_LINK_LOCAL", default=False)
 """Of the pull at hand."""

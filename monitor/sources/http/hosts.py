@@ -1,8 +1,4 @@
-"""What all pulls from one host share: its limits, the pause it asked for, and whether it was given up.
-
-Pulls run in one process, or in another that takes the next ones (`pull_process`), those of a limited host all in one of
-both. All here belongs to the thread that pulls. What is learnt of a host lasts as long as the process.
-"""
+"""What pulls share of a host, on the thread that pulls, as long as the process lasts: limits, a pause, and its silence."""
 
 import asyncio
 import os
@@ -31,8 +27,7 @@ _Probe = asyncio.Future[RequestFailure | None]  # ends with None by an answer, o
 class Knee:
     """How many requests at once a host answers before they queue there, learnt from its answers in windows.
 
-    Latency is held against that without a queue (Envoy's adaptive concurrency, Netflix's Gradient2). Where it grows, or
-    requests are refused, there are fewer by a factor, else one more (AIMD); at first more by a factor, too.
+    As Envoy's adaptive concurrency and Netflix's Gradient2: fewer by a factor where latency grows, else one more (AIMD).
     """
 
     _TOLERATED = 1.05  # times the latency without a queue, beyond the sampling errors of both medians

@@ -1,8 +1,4 @@
-"""Pulls in a process of its own, where those of many runs at once would leave the rest of this one too little of its core.
-
-One interpreter keeps one core busy, and asking takes as much of it as all else that a run does. Once pulls of several runs
-keep half a core busy, a child process takes the next ones; it ends when nobody has pulled for a minute, or with its parent.
-"""
+"""A process of its own for pulls, once those of several runs keep half a core busy; it ends when idle, or with its parent."""
 
 import os
 import signal

@@ -31,16 +31,13 @@ _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 @dataclass(frozen=True, slots=True)
 class RequestFailure:
-    """Why a request gave no list. ``is_retried``: another attempt may do better, not before ``retry_after_s``.
-
-    ``is_too_large``: one for fewer users may do better. ``is_of_host``: nobody can connect to its host.
-    """
+    """Why a request gave no list."""
 
     reason: CoverageReason
     note: str
-    is_retried: bool = False
-    is_too_large: bool = False
-    is_of_host: bool = False
+    is_retried: bool = False  # another attempt may do better, not before retry_after_s
+    is_too_large: bool = False  # one for fewer users may do better
+    is_of_host: bool = False  # nobody can connect to its host
     retry_after_s: float = 0.0
 
     @property

@@ -116,8 +116,7 @@ _HUNG = RequestFailure(CoverageReason.TIMEOUT, "had not answered when the run's 
 class HttpSource:
     """A recommender asked for one user or a batch of them a request over HTTP. Port: Source.
 
-    Never raises because of what the other side does: each user that has no list has a reason. A source that leaves twice
-    ``concurrency`` requests in a row without an answer is given up: the users not yet asked get the reason of the last one.
+    Never raises for what the other side does. After twice ``concurrency`` requests without an answer it is given up.
     """
 
     def __init__(self, options: HttpSourceOptions) -> None:

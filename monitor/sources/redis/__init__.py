@@ -19,7 +19,6 @@ _URL = re.compile(
 )
 _HASH_TAG = re.compile(r"\{([^{}]*\{[^{}]*\}[^{}]*)\}")
 
-
 _is_url = must(
     _URL.fullmatch,
     "is no address of Redis: expected redis://user:password@host:6379/0, special characters of a password as %XX",

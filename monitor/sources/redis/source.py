@@ -75,11 +75,7 @@ class RedisServer:
 
 
 class RedisSource:
-    """One arm's lists in Redis. Port: Source.
-
-    Never raises because of what the other side does. A server that does not answer a batch, also when asked again, is given up:
-    the users not yet asked have the same reason.
-    """
+    """One arm's lists in Redis. Port: Source. A server that leaves a batch without an answer, asked twice, is given up."""
 
     def __init__(self, options: RedisSourceOptions) -> None:
         self._options = options

@@ -13,7 +13,6 @@ from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 
 _Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
 
-
 _is_remote = must(
     lambda text: urlsplit(text).scheme == "sc" and urlsplit(text).hostname,
     "is no address of Spark Connect: expected sc://host:15002, with /;token=... and the like behind it",

@@ -45,7 +45,6 @@ _RETRIES = 4  # within about 8 s
 # With a limit Spark measures each batch row by row: of rows without a list that takes time in the square of their number.
 _ANY_SIZE = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
-
 _REASONS = {
     r"\bUNAVAILABLE\b|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED": "no server answers: check that "
     "Spark Connect runs there, and remote",

@@ -21,17 +21,13 @@ PARTS = "asked long, part binary"
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredPartition:
-    """Measures the users of a partition, in which all rows of a user stand.
-
-    ``columns`` and ``where`` by the name of the lists, which is the ``side`` of their rows, ``unread`` of those that cannot be
-    read why; a row with ``asked`` is a user.
-    """
+    """Measures the users of a partition, in which all rows of a user stand; a row with ``asked`` is a user."""
 
     measurer: Measurer
     values: Mapping[str, SegmentValues]
-    columns: Mapping[str, ListColumns]
+    columns: Mapping[str, ListColumns]  # by the name of the lists, the ``side`` of their rows
     where: Mapping[str, str]
-    unread: Mapping[str, str]
+    unread: Mapping[str, str]  # why those lists cannot be read that are not in columns
     k: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,6 @@ QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 _SOURCE = "monitor.sources.sql.source"
 _ABOUT = "A database: a query or a whole table."
 
-
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(description="The table is a log of what was served. Its times are the database's own; in SQLite text of ISO 8601."),

@@ -52,9 +52,9 @@ class ReadOnlyDatabase:
     def read(
         self, statement: sa.Executable, each: Iterable[Mapping[str, Any]], columns: Sequence[str], deadline: Deadline
     ) -> Iterator[TableBatch]:
-        """Yield the rows of these columns that the statement gives with each set of parameters, a few thousand at a time.
+        """Rows of these columns for each set of parameters, some thousand at a time, in one read-only transaction.
 
-        All in one read-only transaction. OverdueError once the deadline has passed; SourceError, also where they are too much.
+        OverdueError once the deadline has passed; SourceError, also where they are too much.
         """
         total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
         with self._connection(deadline) as connection:
@@ -210,10 +210,7 @@ class SqlTable(Table):
 
 
 class SqlSource:
-    """One arm's lists from a database. Port: Source.
-
-    When the deadline passes, users of statements that had ended keep their lists, the others are ``timeout``.
-    """
+    """One arm's lists from a database. Port: Source. Users of statements that the deadline ends are ``timeout``."""
 
     def __init__(self, options: SqlSourceOptions) -> None:
         self._options = options

@@ -47,10 +47,7 @@ def numbered_table(name: str, *items: SchemaItem) -> Table:
 
 
 def table_of_runs(name: str, *items: SchemaItem, key: Sequence[str] = (), is_large: bool = False) -> Table:
-    """A table whose rows belong to a run and are deleted with it; ``key``: what tells a run's rows apart.
-
-    ``is_large``: rows are so large that SQLite does not store them in the order of their key.
-    """
+    """A table of what belongs to runs, ``key`` telling a run's rows apart; large rows are not stored in their key's order."""
     run_id: Column[int] = Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)
     return Table(name, metadata, run_id, *items, PrimaryKeyConstraint("run_id", *key), sqlite_with_rowid=is_large)
 

@@ -52,10 +52,7 @@ runs = numbered_table(
 lease under which a daemon claimed the slot; NULL for a command. ``models`` is NULL where no version is known."""
 
 stages = table_of_runs(
-    "stages",
-    Column("stage", Name, nullable=False),
-    Column("seconds", Number, nullable=False),
-    key=("stage",),
+    "stages", Column("stage", Name, nullable=False), Column("seconds", Number, nullable=False), key=("stage",)
 )
 
 coverage = table_of_runs(
@@ -98,9 +95,7 @@ statistics = Table(
     Column("value", Number, nullable=False),
     PrimaryKeyConstraint("run_id", "segment", "metric", "statistic"),
     ForeignKeyConstraint(
-        ["run_id", "segment", "metric"],
-        ["summaries.run_id", "summaries.segment", "summaries.metric"],
-        ondelete="CASCADE",
+        ["run_id", "segment", "metric"], ["summaries.run_id", "summaries.segment", "summaries.metric"], ondelete="CASCADE"
     ),
     sqlite_with_rowid=False,
 )
@@ -166,10 +161,7 @@ splits = table_of_runs(
 ``kinds`` how much each arm's lists changed since the run before. Earlier versions stored a row a segment."""
 
 explanations = table_of_runs(
-    "explanations",
-    Column("sentence", Words, nullable=False),
-    Column("details", Document, nullable=False),
-    is_large=True,
+    "explanations", Column("sentence", Words, nullable=False), Column("details", Document, nullable=False), is_large=True
 )
 """Why a run's mean fell; holds users and their lists, and is pruned with the evidence."""
 
@@ -220,11 +212,7 @@ daily = Table(
 them."""
 
 metrics = Table(
-    "metrics",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", Name, nullable=False),
-    UniqueConstraint("name"),
+    "metrics", metadata, Column("id", Integer, primary_key=True), Column("name", Name, nullable=False), UniqueConstraint("name")
 )
 """Numbers that stand for metrics in ``score_places``; everywhere else metrics go by their names."""
 
@@ -232,10 +220,7 @@ PLACES = 8
 """Metrics whose values one row of ``scores`` holds."""
 
 score_places = table_of_runs(
-    "score_places",
-    Column("metric_id", Integer, nullable=False),
-    *filled(SmallInteger, "part", "place"),
-    key=("metric_id",),
+    "score_places", Column("metric_id", Integer, nullable=False), *filled(SmallInteger, "part", "place"), key=("metric_id",)
 )
 """Where the run's ``scores`` hold each metric: in the rows of this ``part``, the column of this number."""
 

@@ -1,9 +1,4 @@
-"""Profiles: what to ask a known API and where its answer has what, in a YAML file each; README.md lists those beside this.
-
-A profile has ``about``, ``documentation``, ``with`` (each variable's meaning and default) and ``http``: options of the source,
-in whose texts and keys ``<name>`` is a variable. A text that is ``<name>`` alone is the variable's value as it is, and what
-names a variable without a value is left out. What a profile says of ``auth`` counts for the kind that is given.
-"""
+"""Profiles: what to ask a known API and where its answer has what, each a YAML file; README.md says what stands in one."""
 
 import re
 from collections.abc import Mapping
