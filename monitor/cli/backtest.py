@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from monitor.model.rules import Subject
     from monitor.service.analysis.backtest import Backtest
 
-
 _CHANGES = "slot alert segment from to value> threshold> reason"
 _MOST_POINTS = 240
 

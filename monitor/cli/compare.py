@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
-
 _DRAWN = 6
 """Worst users of a file where --worst names no number."""
 _COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"

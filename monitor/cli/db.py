@@ -49,8 +49,7 @@ def upgrade_schema(
 @app.command("downgrade")
 def downgrade_schema(
     revision: Annotated[
-        str,
-        typer.Argument(help="Revision to go down to; `base` drops every table and all data.", callback=_require_revision),
+        str, typer.Argument(help="Revision to go down to; `base` drops every table and all data.", callback=_require_revision)
     ],
     config: Config = DEFAULT_CONFIG,
     *,

@@ -31,10 +31,8 @@ alerts_app = typer.Typer(
     help="Show alerts, acknowledge and resolve them. Without a command: `ls`, whose options are those of `alerts`.",
 )
 
-
 silence_app = typer.Typer(
-    cls=parameters.ListingGroup,
-    help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
+    cls=parameters.ListingGroup, help="Add, list and expire silences, which hold alerts back. Without a command: `ls`."
 )
 _SILENCE_COLUMNS = "id> matchers starts_at ends_at author comment"
 notify_app = typer.Typer(help="Send a test to receivers; list pending deliveries.", no_args_is_help=True)

@@ -107,8 +107,7 @@ def _plain(value: object) -> object:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
     """Print a table; a column is right-aligned where its name ends in ``>``. Cells are text, never markup.
 
-    On a terminal text folds to its width, but a number never does, nor a word of a few letters: a table that cannot be so
-    narrow is wider than the terminal. Into a pipe every row is one line.
+    On a terminal texts fold, but no number or short word; into a pipe every row is one line.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -224,10 +223,7 @@ def scores_line(evidence: Evidence) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the text to a file whole or not at all, see `replace_file`: a pipeline may pick it up at any moment.
-
-    What the output goes to already (``/dev/stdout``) is written to in its turn. OSError names the path as it was given.
-    """
+    """Write the text whole or not at all, but as it comes to what is open already (``/dev/stdout``); OSError names the path."""
     from monitor.files import replace_file
 
     stream = _stream_of(path)

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 # Default `DEFAULT_CONFIG`.
-Config = Annotated[
-    Path,
-    typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True),
-]
+Config = Annotated[Path, typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True)]
 DEFAULT_CONFIG = Path("rankwatch.yaml")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]

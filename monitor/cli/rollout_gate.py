@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _CLICK_USAGE = 2  # what usage errors end with elsewhere
 
-
 _MOST_LOOKS, _MOST_CHARTS = 24, 6
 _COLUMNS = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
 

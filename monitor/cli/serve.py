@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 IDLE_S = 3600.0
 
-
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one asks who listens everywhere
 
 
@@ -109,8 +108,7 @@ def demo(
         Path | None, typer.Option("--dir", help="Where to put configuration and database; default ./rankwatch-demo.")
     ] = None,
     recommenders: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Only the two recommenders, served there for a rankwatch elsewhere."),
+        str | None, typer.Option(metavar="HOST:PORT", help="Only the two recommenders, served there for a rankwatch elsewhere.")
     ] = None,
 ) -> None:
     """Watch two live recommenders drift apart and heal again."""

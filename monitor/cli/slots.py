@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
-
 _Again = Annotated[
-    bool,
-    typer.Option("--again", help="Ask live sources anew for slots that are stored; what is stored stays as NAME@ATTEMPT."),
+    bool, typer.Option("--again", help="Ask live sources anew for slots that are stored; what is stored stays as NAME@ATTEMPT.")
 ]
 
 

@@ -30,15 +30,11 @@ _GENRES = 12
 # How far, in logarithms of appeal, a model is off for users of each activity; and by how much else each time it is trained.
 _MODEL_ERROR, _TRAINING_ERROR = np.array([0.36, 0.28, 0.21]), 0.1
 
-
 HOST = "127.0.0.1"
 
 
 class Shop:
-    """Its ``ids`` are those of the users; ``countries`` and ``activities`` (users,) stand in the same order.
-
-    A function of (seed, day): no draw depends on which day was asked for first.
-    """
+    """A function of (seed, day): no draw depends on which day was asked for first."""
 
     def __init__(self, *, users: int = 1500, items: int = 800, seed: int = 7) -> None:
         random = np.random.default_rng(seed)
@@ -54,11 +50,7 @@ class Shop:
         self._seed = seed
 
     def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
-        """Train both models on the day and rank every user's items by each.
-
-        Broken: the join that looks up what a user bought finds nothing for one country when the candidate is served, so its
-        users are taken for new ones and get the popular items.
-        """
+        """Train both models on the day and rank every user's items by each."""
         random = np.random.default_rng((self._seed, day))
         trained = {arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape) for arm, scores in self._models}
         best = {arm: np.argsort(-scores, axis=1)[:, :DEPTH] for arm, scores in trained.items()}
@@ -79,10 +71,7 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> npt.NDArray[np.
 
 @contextmanager
 def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterator[str]:
-    """Serve the routes while the block lasts; gives the server's address, such as ``http://127.0.0.1:41234``.
-
-    Port 0 stands for any that is free. ConfigError when the address cannot be used.
-    """
+    """Serve the routes while the block lasts, at a free port for 0; gives the address. ConfigError when it cannot be used."""
     server = WebServer(Starlette(routes=routes), host, port)
     server.start()
     try:

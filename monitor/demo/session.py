@@ -30,11 +30,10 @@ _STYLES = {"STORY": "cyan", "RUN": "dim", "FIRING": "bold red", "RESOLVED": "bol
 
 
 def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_factory: Callable[[Path], Daemon] = Daemon) -> int:
-    """Run the demo; returns the exit code.
+    """Run the demo in the directory (``rankwatch-demo`` if None, ConfigError if unusable); returns the exit code.
 
-    With ``fast`` it ends by itself: 0 when exactly the expected story happened, 1 and what was missing when not, 130 when
-    interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0. ConfigError when the directory (``rankwatch-demo`` if
-    None) cannot be used.
+    ``fast``: 0 once exactly the expected story happened, 1 and what was missing when not, 130 when interrupted. Else it goes on
+    until Ctrl-C or SIGTERM, and returns 0.
     """
     story, workspace = simulation.FAST_STORY if fast else simulation.NORMAL_STORY, Workspace(directory or DEFAULT_DIRECTORY)
     try:
@@ -96,11 +95,7 @@ def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Cons
 
 
 def run_recommenders(address: tuple[str, int], *, directory: Path | None, console: Console) -> int:
-    """Serve both arms under ``/baseline`` and ``/candidate``, retrained every day, until Ctrl-C or SIGTERM; returns 0.
-
-    Their users stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or the
-    address cannot be used.
-    """
+    """Serve both arms, retrained every day, and ``users.csv`` until Ctrl-C or SIGTERM; ConfigError as in `run_demo`."""
     recommenders, scene, (host, port) = Recommenders(Shop()), simulation.StoryDay(), address
     workspace = Workspace(directory or DEFAULT_DIRECTORY)
     try:
@@ -139,10 +134,7 @@ class Workspace:
 
 @contextmanager
 def open_workspace(workspace: Workspace) -> Iterator[None]:
-    """Make the directory, or empty one that an earlier demo made, and hold it while the block lasts.
-
-    ConfigError when it holds anything else, when another demo is in it, or when it cannot be written.
-    """
+    """Hold a directory, made or emptied; ConfigError when anything else is in it, another demo too, or it cannot be written."""
     directory = workspace.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)

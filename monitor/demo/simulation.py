@@ -18,7 +18,6 @@ DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")})
 """The alerts, each with its segment, that the fault should cause: these and no others."""
 
-
 _REMEMBERED_RUNS = 60
 _RUNS_FIRST = 2
 """So many ok runs are wanted in a chapter before the next may begin, however slow the machine."""
@@ -45,16 +44,13 @@ CHAPTER_TEXTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """The plan: how long a day is, how often a run is due (as in the configuration), how many days each chapter lasts at least.
-
-    ``calm_days`` after the repair the fault comes back, so that a demo left alone goes on showing something; None: never.
-    """
+    """The plan: how long a day is, how often a run is due, and least days of each chapter."""
 
     day_s: float
-    every: str
+    every: str  # as in the configuration
     healthy_days: int
     broken_days: int
-    calm_days: int | None
+    calm_days: int | None  # after the repair until the fault comes back, so that a demo left alone shows something; None: never
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
@@ -98,19 +94,15 @@ class LogNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoStatus:
-    """All that is known at one moment.
+    """All that is known at one moment, oldest first."""
 
-    ``chapters``: those begun, each with the moment just before its lists were served; like ``runs`` that have ended,
-    ``transitions`` and what on-call ``received`` oldest first.
-    """
-
-    chapters: tuple[tuple[datetime, Chapter], ...]
+    chapters: tuple[tuple[datetime, Chapter], ...]  # those begun, each with the moment just before its lists were served
     elapsed_s: float = 0.0
     scene: StoryDay = field(default_factory=StoryDay)
     runs: tuple[RunRecord, ...] = ()
     alerts: tuple[AlertState, ...] = ()
     transitions: tuple[Transition, ...] = ()
-    received: tuple[ReceivedAlert, ...] = ()
+    received: tuple[ReceivedAlert, ...] = ()  # by on-call
 
     @property
     def firing(self) -> int:

@@ -48,10 +48,7 @@ class _Counts:
 
 
 class DaemonMetrics:
-    """What the daemon counts about itself. Safe to share between threads.
-
-    Until ``know`` is first called every name is known; after that only those given, and others are not counted.
-    """
+    """What the daemon counts about itself: every name, once ``know`` was called those given. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -65,10 +62,7 @@ class DaemonMetrics:
     def know(
         self, names: Mapping[str, Sequence[str]], intervals: Mapping[str, timedelta], stale_after: Mapping[str, timedelta]
     ) -> None:
-        """Make these the known names of comparisons, receivers and pings, by the label that holds them.
-
-        New ones start at 0, names that are gone vanish with their counts.
-        """
+        """The known comparisons, receivers and pings by label: new ones start at 0, others vanish with their counts."""
         with self._lock:
             self._gauges.replace("schedule_interval_seconds", _seconds(intervals))
             self._gauges.replace("stale_after_seconds", _seconds(stale_after))
@@ -114,10 +108,7 @@ class DaemonMetrics:
     def outbox(
         self, pending: Mapping[str, tuple[int, float]], held: Mapping[str, tuple[int, float]], given_up: Mapping[str, int]
     ) -> None:
-        """Deliveries waiting and held back, each with the age of the oldest, and those lately given up, by receiver.
-
-        Also of receivers that are not configured any more and still have deliveries.
-        """
+        """Deliveries waiting and held back, each with the oldest's age, and lately given up, by receiver, configured or not."""
         self._outbox = {
             "pending": {name: count for name, (count, _) in pending.items()},
             "oldest_age_seconds": {name: oldest_s for name, (_, oldest_s) in pending.items()},

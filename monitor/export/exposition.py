@@ -1,7 +1,4 @@
-"""Families from the series table, and pages joined from pieces that are encoded once and kept until what they show changes.
-
-When a process ends it leaves its gauges behind, as a textfile or as a group of a Pushgateway.
-"""
+"""Families from the series table, pages of pieces encoded once until they change, and what an ending process leaves behind."""
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -28,7 +25,6 @@ _HEAD = re.compile(rb"(?:^# .*\n)+", re.MULTILINE)
 _END = b"# EOF\n"
 _MOST_FORMATS = 2
 """In how many formats a piece is kept: Prometheus asks for one, and a person who looks for another."""
-
 
 LabelValues = tuple[str, ...]
 SampleKey = tuple[str, LabelValues]

@@ -1,7 +1,4 @@
-"""The publisher for Prometheus: keeps what the daemon reports, and renders it for scrapes.
-
-Each comparison is rendered once, until something new is published of it.
-"""
+"""The publisher for Prometheus keeps what the daemon reports; a comparison is rendered once, until it has something new."""
 
 import gzip
 import json
@@ -32,7 +29,6 @@ from monitor.ports import Clock
 
 _PLACES = {name: series.labels.index("segment") for name, series in SERIES.items() if "segment" in series.labels}
 
-
 Known = Mapping[str, datetime | None]
 """Comparisons that are shown even before they have a run, with the time since when there are."""
 log = structlog.get_logger(__name__)
@@ -58,10 +54,7 @@ _Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
 
 
 def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
-    """Samples that may be left out by segment of one comparison, the largest first, by users asked and then by name.
-
-    ``all`` never is, nor an alert that is pending or firing.
-    """
+    """A comparison's samples that may be left out by segment, the largest first; not ``all``, nor what is pending or firing."""
     states = gauges.samples.get("alert_state", {})
     groups: dict[str, list[SampleKey]] = defaultdict(list)
     for name, place in _PLACES.items():
@@ -74,10 +67,7 @@ def removable_segments(gauges: Gauges) -> dict[str, list[SampleKey]]:
 
 
 def choose_segments(found: Mapping[str, Mapping[str, Sequence[SampleKey]]], most: int | None) -> dict[str, frozenset[str]]:
-    """The segments to show of each comparison, so that at most ``most`` series of segments are shown; all for None.
-
-    Each comparison in turn gets its next segment, whole or not at all, until one does not fit.
-    """
+    """Segments to show by comparison, ``most`` series in all: each in turn gets its next one, whole, until one does not fit."""
     if most is None or sum(len(each) for of_one in found.values() for each in of_one.values()) <= most:
         return {comparison: frozenset(of_one) for comparison, of_one in found.items()}
     shown: dict[str, set[str]] = {comparison: set() for comparison in found}
@@ -127,10 +117,7 @@ class RunSeries:
 
 
 class Publication:
-    """The newest runs of all comparisons that have one, and the ``known`` ones that have none; it never changes.
-
-    Of the series of segments at most ``most`` are shown, see `choose_segments`.
-    """
+    """The newest runs, and ``known`` comparisons without one; it never changes, and shows ``most`` series of segments."""
 
     def __init__(self, series: Mapping[str, RunSeries] | None = None, most: int | None = None) -> None:
         self._series, self._most = series or {}, most
@@ -202,10 +189,9 @@ class _Page:
 
 
 class PrometheusPublisher(DaemonMetrics):
-    """What the daemon counts and what was published, over a registry of its own. Scrapes read memory only.
+    """What the daemon counts and what was published, over a registry of its own. Thread-safe; nothing raises or waits.
 
-    Safe to share between threads. Nothing raises or waits. Call ``watch`` and ``reloaded`` at the start and after every reload.
-    Without a ``clock``, for a process that ends soon, it does not know since when comparisons exist, and nothing goes stale.
+    Call ``watch`` and ``reloaded`` at the start and after every reload. Without a ``clock`` nothing goes stale.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
@@ -243,11 +229,9 @@ class PrometheusPublisher(DaemonMetrics):
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
-        """Set the known names: their counters exist from 0, counters of any other name vanish and are not counted again.
+        """Set the known names: their counters exist from 0, others vanish. ``max_series``: most of segments, None for all.
 
-        ``intervals``: for each comparison the longest time between two of its slots; ``stale_after``: how long no run may end
-        ok before rankwatch notifies of it. Alert rules on stale runs use both.
-        ``max_series``: most series of segments that are shown; None for all.
+        ``intervals``: the longest time between slots, ``stale_after``: how long no run may end ok; alert rules use both.
         """
         now = self._clock.now() if self._clock else None
         self._since, self._most = {name: self._since.get(name, now) for name in comparisons}, max_series

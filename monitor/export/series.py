@@ -31,17 +31,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One metric family; ``name`` as it is scraped, counters with ``_total``. ``buckets`` are a histogram's upper bounds.
+    """One metric family."""
 
-    ``values``: all that each label behind the `owner` can hold, where that is known: such a counter exists from 0.
-    """
-
-    name: str
+    name: str  # as it is scraped, counters with ``_total``
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-    values: tuple[Iterable[str], ...] = ()
+    buckets: tuple[float, ...] = ()  # upper bounds of a histogram
+    values: tuple[Iterable[str], ...] = ()  # all that each label behind the `owner` can hold: then a counter exists from 0
 
     @property
     def owner(self) -> str | None:

@@ -1,7 +1,4 @@
-"""Version 1 of the port: what a package may import that brings sources, metrics or receivers, and nothing else of `monitor`.
-
-The version stands in the name, so that by its imports a plugin says for which one it was written. README.md tells how.
-"""
+"""What a package that brings sources, metrics or receivers may import, and nothing else of `monitor`; imports say version 1."""
 
 from monitor.errors import DeliveryError, SourceError
 from monitor.kernels import Alignment

@@ -29,7 +29,6 @@ from monitor.web.access_options import AccessOptions
 
 _MetricT = TypeVar("_MetricT", Metric, ArmMetric)
 
-
 _ADVICE = (
     "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, "
     "or set listen_without_authentication: true"
@@ -147,8 +146,7 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     yield from _outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
-        ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
-        NAME_TAKEN.format("rule of this comparison"),
+        ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules), NAME_TAKEN.format("rule of this comparison")
     )
     for n, rule in rules:
         yield from within(("rules", n), check_rule(rule, comparison))

@@ -205,10 +205,7 @@ class ComparisonOptions(Options):
         description=f"Measures of each arm over all its lists: {', '.join(f'`{name}`' for name in ARM_METRICS)}.",
     )
     catalogue_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=10**12,
-        description="Items that could be listed (default: as many as either arm lists).",
+        default=None, ge=1, le=10**12, description="Items that could be listed (default: as many as either arm lists)."
     )
     item_weights: ItemWeightsOptions | None = Field(
         default=None, description="Weights of items, such as popularity or price, for metrics that need them."
@@ -231,8 +228,7 @@ class ComparisonOptions(Options):
         "`floor(M)`, and `over_floor(M)`, how much farther the candidate is from the baseline, user by user.",
     )
     false_alarm_every: Duration = Field(
-        default=timedelta(days=90),
-        description="Accepted time between two false alarms, of all rules that learn together.",
+        default=timedelta(days=90), description="Accepted time between two false alarms, of all rules that learn together."
     )
     rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault] = Field(
         default=(),
@@ -240,12 +236,10 @@ class ComparisonOptions(Options):
         description="When to alert; or the word `default`, the rules that learn what is normal and need no thresholds.",
     )
     default_rules: bool = Field(
-        default=False,
-        description="Whether the default rules are added to `rules`, which replace those of the same name.",
+        default=False, description="Whether the default rules are added to `rules`, which replace those of the same name."
     )
     dry_run: bool = Field(
-        default=False,
-        description="Whether alerts are recorded without notifying anybody; a rule may override it.",
+        default=False, description="Whether alerts are recorded without notifying anybody; a rule may override it."
     )
     conditions: ConditionsOptions = Field(
         default_factory=ConditionsOptions,
@@ -261,10 +255,7 @@ class ComparisonOptions(Options):
         description="Longest time for one run, shorter than the interval (default: 10m, at most 0.8 of the interval).",
     )
     min_paired_share: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="A run that compares a smaller share of its users is `insufficient`.",
+        default=0.5, ge=0, le=1, description="A run that compares a smaller share of its users is `insufficient`."
     )
     max_segment_values: int = Field(
         default=50, ge=1, le=1000, description="Most values kept of one segment dimension: the most frequent ones."

@@ -21,7 +21,6 @@ from monitor.web.access_options import AccessOptions
 LEAST_BYTES = 32
 _MOST_BYTES = 4096
 
-
 MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 _MATCHED = (
@@ -78,8 +77,7 @@ class RetentionOptions(Options):
         default=timedelta(days=30), description="Scores of each user. On PostgreSQL they are deleted by whole days."
     )
     lists: Duration | None = Field(
-        default=None,
-        description="Lists of all compared users; deleted earlier once nothing needs them (default: as `scores`).",
+        default=None, description="Lists of all compared users; deleted earlier once nothing needs them (default: as `scores`)."
     )
     evidence: Duration = Field(default=timedelta(days=90), description="Lists of example users, and explanations.")
     summaries: Duration | None = Field(

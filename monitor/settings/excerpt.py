@@ -24,11 +24,7 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """Read the database and the names of comparisons from a configuration file.
-
-    Commands that only read the database may lack the variables and secrets that the daemon runs with. Where one of these keys
-    is not right the whole file is checked, and the ConfigError lists every problem.
-    """
+    """The database and names of comparisons, without variables and secrets of others; ConfigError lists all that is wrong."""
     text, base = read_text(path), path.absolute().parent
     if (found := _read_keys(read_mapping(text, str(path), None), base)) is not None:
         return found

@@ -16,7 +16,6 @@ from monitor.web.access_options import AccessOptions
 
 _ANCHORS = "x-"
 
-
 _WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
 _MAX_WEB_CONFIG_BYTES = 1 << 18
 _RULE_KEYS = ("rules", "false_alarm_every")
@@ -67,8 +66,7 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
 def load_with_rules(path: Path, rules: Path, names: Collection[str]) -> tuple[ComparisonOptions, ...]:
     """The named comparisons of the configuration (all for none) as the file ``rules`` would have them judged.
 
-    That file is a whole configuration, whose comparisons of these names count, or only ``rules:``, ``false_alarm_every:`` or
-    both, which take the place of each comparison's own. ConfigError lists everything that is wrong with either, by line.
+    That is a whole configuration, or only ``rules:``, ``false_alarm_every:`` or both. ConfigError lists all that is wrong.
     """
     settings = load_settings(path)
     chosen = _chosen(settings, names, path)

@@ -39,7 +39,6 @@ _LIMITS = {
 }
 _LITERAL = re.compile(r"'([^']*)'")
 
-
 DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
 MAX_PROBLEMS = 100  # problems of one file; the others are only counted
 MISSING = "is missing, and must be given"

@@ -97,8 +97,7 @@ class RuleOptions(Options):
     )
     below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is below this.")
     above: FiniteFloat | None = Field(
-        default=None,
-        description="In breach while the statistic is above this; `share_below` grows as lists drift apart.",
+        default=None, description="In breach while the statistic is above this; `share_below` grows as lists drift apart."
     )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
@@ -126,15 +125,11 @@ class RuleOptions(Options):
         "one alert.",
     )
     min_users: int = Field(
-        default=30,
-        ge=1,
-        le=10**9,
-        description="With scores of fewer users the verdict is `too_few` and never a breach.",
+        default=30, ge=1, le=10**9, description="With scores of fewer users the verdict is `too_few` and never a breach."
     )
     severity: rules.Severity = Field(default=rules.Severity.WARNING, description="Severity of the alert.")
     dry_run: bool | None = Field(
-        default=None,
-        description="Whether the alert is recorded without notifying anybody (default: as the comparison).",
+        default=None, description="Whether the alert is recorded without notifying anybody (default: as the comparison)."
     )
     runbook_url: value_types.PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
     labels: Mapping[LabelName, str] = Field(

@@ -1,8 +1,7 @@
 """When a comparison runs: slots as aware UTC instants, computed from the configuration alone and never from the past.
 
-Either a fixed period or a cron expression as crontab(5) means it, in a time zone, with a stated rule for the days on which
-clocks change. APScheduler's own cron counts weekdays from Monday = 0 and wants day of month *and* weekday to match, where
-cron is content with either; hence this reading.
+A fixed period, or cron as crontab(5) means it, which APScheduler does not: its weekdays count from Monday = 0, and day of
+month *and* weekday must match.
 """
 
 # ruff: noqa: D102 - the base's docstrings are the contract
@@ -20,7 +19,6 @@ from typing import Self
 from zoneinfo import ZoneInfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
 _DAY = timedelta(days=1)
@@ -148,10 +146,8 @@ _FIELDS = (
 class Cron(Schedule):
     """Slots of a cron expression: minute, hour, day of month, month, weekday (0 and 7 are Sunday).
 
-    When both day fields are restricted (neither begins with ``*``) a day that matches either counts, as in crontab(5).
-    On a day on which clocks change: with every hour allowed, slots follow the clock on the wall, so that a skipped time does
-    not run and a repeated time runs twice; with certain hours named, a slot in the skipped hour runs at the moment the clock
-    jumps to, and a slot in the repeated hour runs at the first of the two.
+    Of two restricted day fields (without ``*``) one must match. When clocks change, slots of every hour follow the wall, none
+    in a skipped hour, two in a repeated one; those of certain hours run at the jump, and at the first of the two.
     """
 
     text: str

@@ -30,7 +30,6 @@ from monitor.settings.value_types import parse_days
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
-
 _HASHED = (
     *("k", "baseline", "candidate", "users", "seed", "item_weights", "relevance", "catalogue_size", "noise_floor"),
     "reference",
@@ -133,11 +132,10 @@ def kept_lists(options: ComparisonOptions) -> Keep | int:
 
 
 def config_hash(options: ComparisonOptions) -> str:
-    """SHA-256 over everything that changes what a score means, and not over where files lie.
+    """SHA-256 over everything that changes what a score means.
 
-    Of the arms' files the folder that holds all of them is left out, of any other file its folder. Rules, schedule and storage
-    do not enter, nor how lists are fetched: settings of sources that are marked `NOT_IN_HASH`. Of secrets only URLs enter,
-    without user and password; passwords, tokens and headers do not.
+    Not where files lie (of the arms' files their common folder is left out), nor rules, schedule, storage and `NOT_IN_HASH`. Of
+    secrets only URLs enter, without user and password.
     """
     measured: dict[str, Any] = {"metrics": sorted(str(parse(metric)) for metric in options.metrics)}
     measured |= {name: _meaning(found) for name in _HASHED if (found := getattr(options, name)) is not None}

@@ -31,7 +31,6 @@ from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 _SHORTEST_SECRET = 4  # of a variable that messages hide: hiding shorter values would take letters out of ordinary words
 
-
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
 
 

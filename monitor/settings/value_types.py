@@ -85,8 +85,7 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 ComparisonName = Annotated[str, must(is_name, NO_NAME)]
 AlertName = Annotated[
-    str,
-    must(_ALERT, "must be 1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"),
+    str, must(_ALERT, "must be 1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow")
 ]
 MetricName = Annotated[str, as_printed_by(parse_metric)]
 ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]

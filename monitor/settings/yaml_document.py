@@ -1,7 +1,6 @@
 """YAML text as plain data in which every key path knows its line, with ``${NAME}`` expanded. Reads no file, knows no setting.
 
-Deliberate differences to YAML 1.1: ``yes``, ``no``, ``on``, ``off``, dates and ``1:30`` stay text; only ``true``/``false``,
-plain decimal numbers and ``null``/``~`` are more than text. Keys are always text. Tags are refused but for the basic ones.
+Unlike YAML 1.1 ``yes``, ``no``, ``on``, ``off``, dates, ``1:30`` and keys are text; tags are refused but for the basic ones.
 ``$${`` stands for ``${`` itself; a ``$`` before anything else is a ``$``.
 """
 
@@ -18,7 +17,6 @@ from monitor.errors import ConfigError
 from monitor.settings.problems import KeyPath, Problem
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{")
-
 
 MAX_BYTES = 1 << 20
 _MAX_VALUES = 100_000
@@ -42,7 +40,6 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
 _UNLIKE = re.compile(r"[\t!]")  # libyaml takes tabs and tags otherwise
 _DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
-
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML has libyaml
 
@@ -86,14 +83,11 @@ class EmptyConfigError(ConfigError):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """Plain data, the line of each key path, problems, and the values of variables.
-
-    ``texts`` keeps how unquoted numbers and words were written, for settings that turn out to be text.
-    """
+    """Plain data, the line of each key path, problems, and the values of variables."""
 
     data: object = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    texts: dict[KeyPath, str] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)  # unquoted numbers and words as written, for settings that are text
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
 

@@ -34,15 +34,12 @@ _MOST_REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Access in force. Without arguments: everybody who reaches the port, unencrypted.
-
-    ``options`` are what it was opened from.
-    """
+    """Access in force. Without arguments: everybody who reaches the port, unencrypted."""
 
     credentials: "Credentials" = field(default_factory=lambda: Credentials({}))
     certificates: "CertificateStore | None" = None
     names: frozenset[str] | None = None
-    options: AccessOptions = field(default_factory=AccessOptions)
+    options: AccessOptions = field(default_factory=AccessOptions)  # what it was opened from
 
     @property
     def tls(self) -> TlsOptions | None:
@@ -84,10 +81,9 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
 
 
 class Credentials:
-    """Users and the hashes of their passwords.
+    """Users and the hashes of their passwords. What was right once is remembered under a key of this process alone.
 
-    Each attempt costs the same, whether or not there is such a user and whatever the cost of their hash: so many rounds
-    as the costliest hash asks for. What was right once is remembered as a digest under a key of this process alone.
+    Each attempt costs as many rounds as the costliest hash, whether or not there is such a user.
     """
 
     def __init__(self, users: Mapping[str, SecretStr], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw) -> None:
@@ -128,10 +124,9 @@ class Credentials:
 
 
 class CertificateStore:
-    """The context for new connections: read again once a file that it was read from has changed.
+    """The context for new connections, read again once a file has changed. ConfigError for unusable files to begin with.
 
-    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force and are tried again; that
-    is logged once for each change. ConfigError when they cannot be used to begin with.
+    Later the old ones stay in force and it is tried again, as while one of two is replaced; that is logged once a change.
     """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:

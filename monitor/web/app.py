@@ -40,10 +40,7 @@ _STATIC = {"rankwatch.css": "text/css", "rankwatch.js": "text/javascript", "icon
 
 
 class Health(Protocol):
-    """How the process is doing. Called in a worker thread; an answer that takes longer than 5 s counts as a bad one.
-
-    Reasons are shown to clients that may read the pages: they hold no secret.
-    """
+    """How the process is doing, asked in a worker thread; later than 5 s is bad. Reasons are shown to clients: no secrets."""
 
     def unhealthy(self) -> str | None:
         """Why the process should be restarted; None while its loops are alive. Asks nothing outside the process."""

@@ -1,7 +1,6 @@
-"""Connections before uvicorn: encryption chosen at each one, a deadline for every exchange, a bound on how many are open.
+"""Connections before uvicorn, to whose protocol they hand on: encryption chosen at each, deadlines, and a bound on open ones.
 
-uvicorn takes the protocol of its connections as an option; the one here hands everything on to uvicorn's own. By itself uvicorn
-has none of these: a client may take a minute to agree on encryption and for ever to read, as many of them as files can be open.
+By itself uvicorn has none: a client may take a minute to agree on encryption and for ever to read.
 """
 
 import asyncio
@@ -21,18 +20,13 @@ CONNECTION = "rankwatch.connection"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of the server one client may take.
-
-    ``handshake_s``: how long a client may take to agree on encryption. ``exchange_s``: from the first byte (or the connection)
-    until the answer has left; slower clients are cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
-    usual scrape interval. ``connections``: open ones; one more and the oldest that waits without a request gives way.
-    """
+    """How much of the server one client may take."""
 
     header_bytes: int = 16_384
-    handshake_s: float = 10.0
-    exchange_s: float = 30.0
-    keep_alive_s: int = 75
-    connections: int = 256
+    handshake_s: float = 10.0  # to agree on encryption
+    exchange_s: float = 30.0  # from the first byte, or the connection, until the answer has left
+    keep_alive_s: int = 75  # idle: more than the usual scrape interval
+    connections: int = 256  # one more, and the oldest that waits without a request gives way
 
 
 @dataclass(slots=True)
@@ -59,10 +53,7 @@ class Front:
 
 
 class Connection(H11Protocol):
-    """One connection; its requests find it in their ASGI state.
-
-    Slow senders, slow readers and the silent are aborted; idle keep-alive is left to uvicorn's timer.
-    """
+    """One connection, in its requests' ASGI state. Slow senders and readers and the silent are aborted; idle ones are not."""
 
     def __init__(self, front: Front, *, app_state: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(app_state={**app_state, CONNECTION: self}, **options)

@@ -1,7 +1,4 @@
-"""What requests ask for beside pages: forms that change something, and the rollout gate, on which deployments wait.
-
-Forms have tokens, and come from a page of ours; HTTPException for what is refused.
-"""
+"""Forms that change something, with tokens, and the gate on which deployments wait; HTTPException for what is refused."""
 
 import hashlib
 import hmac
@@ -28,7 +25,6 @@ from monitor.web.server import PLAIN_HEADERS
 
 _MOST_BYTES = 16_384
 
-
 _LONGEST_COMMENT = 500
 OUTCOMES = {
     "acknowledge": "Acknowledged: it is not sent again until it ends.",
@@ -42,10 +38,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class FormTokens:
-    """Tokens of forms, each for one user and from one time on, under a key of this process alone.
-
-    Browsers send a password along with whatever another page makes them send, but not a token that the page does not have.
-    """
+    """Tokens of forms for a user from a time on, under a key of this process: browsers send them not by themselves."""
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 

@@ -1,7 +1,4 @@
-"""The web server: an ASGI application in a thread of its own, within limits; signals are left to the process.
-
-Before the application ASGI middleware asks for credentials, and refuses oversized requests.
-"""
+"""The web server: an ASGI application in a thread of its own, behind a check of credentials and limits; signals are others'."""
 
 import base64
 import binascii
@@ -56,10 +53,7 @@ PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff
 
 
 class WebServer:
-    """Serves ``app`` on host and port, an empty host being every address of the machine, to clients that ``access`` admits.
-
-    ``start``, ``follow`` and ``stop`` may be called from any thread; a stopped server stays stopped.
-    """
+    """Serves ``app`` to whom ``access`` admits, until it is stopped for good; an empty host is every address. Thread-safe."""
 
     def __init__(
         self, app: ASGIApp, host: str, port: int, *, access: Access | None = None, limits: Limits | None = None
@@ -164,8 +158,7 @@ def _address(host: str, port: int) -> str:
 class RequestGuard:
     """The application behind ``access``, which may be replaced at any moment from any thread.
 
-    bcrypt runs in one thread, and few wait for it, fewer from one address: wrong passwords, however many, take one core and
-    never hold up those whose password was right before.
+    bcrypt runs in one thread, and few wait for it, fewer from one address: wrong passwords never hold up proven ones.
     """
 
     def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:

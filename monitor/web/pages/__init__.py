@@ -1,7 +1,4 @@
-"""The pages for people, and the same as JSON: a function reads what a page shows, a template shows it.
-
-A new page is a module with its reading function, a template, and a line in `PAGES`; a forgotten template fails a test.
-"""
+"""Pages for people, and the same as JSON: a module reads what a page shows, a template shows it, and `PAGES` lists both."""
 
 import re
 from collections.abc import Callable

@@ -18,10 +18,7 @@ _MESSAGES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Firings of one comparison that belong together; ``end`` is None while one of them lasts.
-
-    ``slot``: of the run with which it began.
-    """
+    """Firings of one comparison that belong together."""
 
     key: str
     comparison: str
@@ -29,8 +26,8 @@ class Incident:
     alerts: tuple[str, ...]
     segments: tuple[str, ...]
     start: datetime
-    slot: datetime
-    end: datetime | None
+    slot: datetime  # of the run with which it began
+    end: datetime | None  # None while one of them lasts
     acknowledged_by: str | None
     sentence: str
 
@@ -56,20 +53,16 @@ class SentMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertPage:
-    """One incident: its timeline, what was sent of it, what each receiver answered, and what holds it back.
-
-    ``silences`` hold something that fires now, or will; ``held``: alerts that the configuration holds back now, each with why.
-    ``newest``: slot of the newest run, and ``told`` what is said of it, while the incident lasts.
-    """
+    """One incident: its timeline, what was sent of it, what each receiver answered, and what holds it back."""
 
     incident: Incident
     transitions: tuple[Transition, ...]
     attempts: tuple[Attempt, ...]
     messages: tuple[SentMessage, ...]
-    silences: tuple[Silence, ...]
-    held: tuple[str, ...]
-    newest: datetime | None
-    told: str | None
+    silences: tuple[Silence, ...]  # that hold something that fires now, or will
+    held: tuple[str, ...]  # alerts that the configuration holds back now, each with why
+    newest: datetime | None  # slot of the newest run, while the incident lasts
+    told: str | None  # what is said of that run
 
 
 def read_alerts_page(site: Site, _: Query) -> AlertsPage:

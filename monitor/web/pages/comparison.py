@@ -81,10 +81,7 @@ class ComparisonPage:
 
 
 def read_comparison_page(site: Site, query: Query) -> ComparisonPage:
-    """AbsentPageError for a comparison that is neither configured nor was run; what was chosen and is not there falls back.
-
-    ``from`` and ``to``, instants, choose any time in place of a period.
-    """
+    """AbsentPageError for an unknown comparison; a choice that is not there falls back. ``from`` and ``to`` beat a period."""
     name = query.path["name"]
     site.require(name)
     latest, configured = site.latest_of(name), site.comparison(name)
