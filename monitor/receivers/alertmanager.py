@@ -71,10 +71,7 @@ class AlertmanagerOptions(ReceiverEntry):
 def alert_of(
     transition: Transition, firing_ends_at: datetime, external_url: str, labels: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """One alert as the API takes it, with these labels besides, but for those that it has itself.
-
-    An end names the slot of the firing as its start: Alertmanager, which knows the alert by its labels, keeps the earliest.
-    """
+    """One alert with these labels besides; an end names its firing's slot, as Alertmanager keeps the earliest start."""
     starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
     incident = {"incident": transition.incident} if transition.incident else {}
     ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at

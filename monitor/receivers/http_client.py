@@ -84,7 +84,6 @@ class HttpReceiver:
         self._client = HttpClient(url, who=name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
 
     def _post(self, content: bytes, headers: Mapping[str, str], now: datetime) -> HttpAnswer:
-        """Post to the receiver. DeliveryError unless it accepted that."""
         answer = self._client.post(content, headers)
         reason = self._reason(answer)
         require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=self.is_bounded)

@@ -1,7 +1,4 @@
-"""One HTTP request of requests, over a connection that is cut at a deadline.
-
-The adapter that requests brings cannot: its time-outs begin anew with each byte, and nothing ends it before headers came.
-"""
+"""One HTTP request of requests over a connection cut at a deadline: the time-outs of requests begin anew with each byte."""
 
 import io
 import socket

@@ -28,7 +28,6 @@ def failure_reason(error: Exception, timeout_s: float, *, protocol: str) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those in the handling of which it was raised."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

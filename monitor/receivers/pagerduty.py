@@ -1,7 +1,4 @@
-"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key; one that becomes worse is one more.
-
-https://developer.pagerduty.com/docs/events-api-v2-overview
-"""
+"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key; what becomes worse is one more."""
 
 import json
 import re
@@ -139,6 +136,5 @@ def _read(body: bytes) -> dict[str, object]:
 
 
 def _gives_away(word: str, key: str) -> bool:
-    """Whether the word shows a part of the key."""
     # What is longer than any word may be the key in some encoding.
     return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

@@ -1,7 +1,4 @@
-"""Slack, by an incoming webhook: the channel is the webhook's own, so nothing in a message can choose another.
-
-https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
-"""
+"""Slack, by an incoming webhook: the channel is the webhook's own, so nothing in a message can choose another."""
 
 import json
 import re

@@ -184,7 +184,6 @@ def trust_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _own_name() -> str:
-    """This machine's name for the greeting."""
     # The library would ask the resolver, which may take its time.
     name = socket.gethostname()
     return name if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) else "localhost"

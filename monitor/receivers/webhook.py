@@ -99,7 +99,6 @@ def _fit(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
 
 
 def _size(part: object) -> int:
-    """Bytes that it takes in a body, with what stands between it and the next."""
     return len(_encode(part)) + len(", ")
 
 
@@ -149,7 +148,6 @@ def _figures(change: Transition) -> dict[str, str]:
 
 
 def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What all of them share."""
     if not entries:
         return {}
     return {name: text for name, text in entries[0].items() if all(each.get(name) == text for each in entries)}

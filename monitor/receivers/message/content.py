@@ -57,10 +57,7 @@ class ChangeContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContent:
-    """What a message reports of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
-
-    But for links and commands, a left-to-right mark follows text that runs from right to left.
-    """
+    """What a message reports of an incident: each text one bounded line that prints, a mark after right-to-left, no markup."""
 
     status: MessageStatus
     severity: Severity

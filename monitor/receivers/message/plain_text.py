@@ -49,5 +49,4 @@ def list_lines(example: SideBySide) -> Iterator[str]:
 
 
 def _cut(text: str) -> str:
-    """The start of a long item, and the mark at its end."""
     return text if len(text) <= _WIDEST_ITEM else f"{text[: _WIDEST_ITEM - 11]}…{text[-10:]}"
