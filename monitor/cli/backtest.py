@@ -117,7 +117,6 @@ def _lacking_lines(found: Backtest) -> Iterator[str]:
 
 
 def _as_page(found: Backtest) -> dict[str, object]:
-    """The same as its page shows it."""
     changes = [("These rules would have sent", found.transitions), ("What was sent or shown", found.stored)]
     return {
         "found": found,

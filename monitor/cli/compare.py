@@ -162,7 +162,6 @@ def _print(found: FileComparison, k: int, by: str | None) -> None:
 
 
 def _who(found: FileComparison, k: int) -> list[str]:
-    """Who was compared, and what was left out."""
     coverage = found.coverage.all
     reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
@@ -174,7 +173,6 @@ def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, o
 
 
 def _as_page(found: FileComparison, k: int, names: Mapping[str, str]) -> dict[str, object]:
-    """The same as its page shows it."""
     from monitor.charts.bars import Bar, draw_bars
     from monitor.frames.comparison import draw_pair
     from monitor.frames.summary import draw_distribution

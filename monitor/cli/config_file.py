@@ -129,18 +129,14 @@ def _ends_of(options: object, now: datetime) -> Iterator[str]:
 
 
 def _print_preview(preview: Preview) -> None:
-    slots = f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}"
-    output.print_line(
-        f"{preview.comparison.name}  {slots}  top {preview.comparison.measuring.k}  of users in the sample or not"
-    )
+    of, slots = preview.comparison, f"slot {output.instant(preview.slot)}  next {output.instant(preview.next_slot)}"
+    output.print_line(f"{of.name}  {slots}  top {of.measuring.k}  of users in the sample or not")
     for trouble in preview.troubles:
         output.print_line(f"  {trouble}")
     if preview.coverage is not None:
         for (arm, reason), count in preview.coverage.all.reasons.items():
-            note = preview.notes.get((arm, reason))
-            output.print_line(
-                f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}" + (f" ({note})" if note else "")
-            )
+            told = f" ({note})" if (note := preview.notes.get((arm, reason))) else ""
+            output.print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}{told}")
     for sentence in preview.matches:
         output.print_line(f"  {sentence}")
     output.print_evidence(preview.evidence, preview.titles)

@@ -82,7 +82,6 @@ def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
 
 
 def _describe(metric: Metric) -> dict[str, object]:
-    """All that a metric of two lists declares."""
     declared = {name: _value_text(getattr(metric, name)) for name in ("identical", "disjoint", "one_empty", "both_empty")}
     return {
         "metric": str(metric),

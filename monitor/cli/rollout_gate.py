@@ -47,9 +47,8 @@ class GateCommand(TyperCommand):
             output.print_error(str(error))
             if isinstance(error, (ConfigError, InputError)):
                 raise typer.Exit(output.USAGE_EXIT) from None
-            raise typer.Exit(
-                output.INTERNAL_EXIT if error.exit_code in output.VERDICT_EXITS.values() else error.exit_code
-            ) from None
+            is_taken = error.exit_code in output.VERDICT_EXITS.values()
+            raise typer.Exit(output.INTERNAL_EXIT if is_taken else error.exit_code) from None
         except OSError as error:
             if error.filename is None:
                 raise  # the output itself, which `main` reports
@@ -136,7 +135,6 @@ def _print(found: Certificate) -> None:
 
 
 def _asked(found: Certificate) -> list[str]:
-    """What was asked, and of which runs."""
     from monitor.service.gate import LEFT_OUT_TEXTS
 
     question = found.question
@@ -150,7 +148,6 @@ def _enough(found: Certificate) -> str:
 
 
 def _as_page(found: Certificate) -> dict[str, object]:
-    """The certificate as its page shows it: segments that decided come first."""
     order = sorted(range(len(found.segments)), key=lambda place: found.segments[place].verdict is not found.verdict)
     return {
         "found": found,

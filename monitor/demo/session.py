@@ -79,7 +79,6 @@ def print_notes(notes: Iterable[simulation.LogNote], console: Console) -> None:
 
 
 def _verify(status: simulation.DemoStatus, workspace: "Workspace", console: Console) -> int:
-    """Print whether the story went as it should; 0 or 1."""
     problems = list(simulation.unmet_expectations(status))
     for problem in problems:
         _print(console, f"demo failed: {problem}")

@@ -143,7 +143,6 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
 
 
 def _installed(comparison: Comparison, settings: Settings) -> Comparison:
-    """The comparison with what the whole installation sets."""
     labels = {} if settings.installation is None else {INSTALLATION: settings.installation}
     rules = tuple(replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules)
     shows_items = settings.privacy.items == "shown"

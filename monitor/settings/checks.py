@@ -129,7 +129,6 @@ def _pings(settings: Partial, context: Mapping[str, object], known: set[str | No
 
 
 def _arms(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
-    """Where the arms' lists come from, by their keys."""
     found: dict[tuple[str, ...], SourceOptions | None] = {(arm,): comparison.get(arm) for arm in Arm}
     found |= {("candidates", key): each for key, each in (comparison.get("candidates") or {}).items()}
     return {path: each for path, each in found.items() if each is not None}

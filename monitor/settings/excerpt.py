@@ -48,7 +48,6 @@ def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
 
 
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
-    """Return the two keys, None where one of them is missing or odd."""
     comparisons = document.mapping.get("comparisons")
     entries = comparisons if isinstance(comparisons, list) else []
     names: list[Any] = [name for entry in entries for _, name in names_in(entry)]

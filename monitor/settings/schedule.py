@@ -1,8 +1,4 @@
-"""When a comparison runs: slots as aware UTC instants, computed from the configuration alone and never from the past.
-
-A fixed period, or cron as crontab(5) means it, which APScheduler does not: its weekdays count from Monday = 0, and day of
-month *and* weekday must match.
-"""
+"""When a comparison runs: slots in UTC, from the configuration alone, by a period or crontab(5), unlike APScheduler's cron."""
 
 # ruff: noqa: D102 - the base's docstrings are the contract
 

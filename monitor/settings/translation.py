@@ -108,7 +108,6 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
 
 
 def _period(days: tuple[date, date], zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """From the midnight before the first of the days to the one after the last."""
     first, after = days[0], days[1] + timedelta(days=1)
     start, end = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, after))
     return start, end

@@ -141,8 +141,6 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
 
 
 class _Builder:
-    """Walks the nodes of one document once."""
-
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         self.document = YamlDocument()
         self._name = name

@@ -19,10 +19,7 @@ class MissingTableError(SourceError):
 
 
 class Table(ABC):
-    """Rows of named columns, read whole and anew each time.
-
-    Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by what its options name.
-    """
+    """Rows of columns, read whole. Ports: UserSource, ItemWeightSource, ItemTitleSource, RelevanceSource, by its options."""
 
     max_bytes: int | None = None  # most memory for what is kept of the rows, None where their number is bounded already
 

@@ -187,7 +187,6 @@ def _with_free_keys(
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """The changes, ends with metric and labels of their starts."""
     keys = {change.dedup_key for change in changes if change.is_end} - {None}
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
     starts = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)} if keys else {}

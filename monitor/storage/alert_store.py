@@ -161,7 +161,6 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
 def _lock_firing(
     connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]
 ) -> list[tuple[AlertState, Transition]]:
-    """State and start of those of the alerts (alert, segment) that fire."""
     # Nobody else can move them before the end.
     lock_comparisons(connection, {comparison})
     wanted = set(alerts)

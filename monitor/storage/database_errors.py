@@ -1,7 +1,4 @@
-"""Translation of what drivers raise into DatabaseError and SchemaError: what failed, where, and what to do.
-
-Their texts may hold statements and secrets: none is passed on, but the first line of an unforeseen error.
-"""
+"""Translation of drivers' errors into DatabaseError and SchemaError, without their texts, which may hold secrets."""
 
 import os
 import re

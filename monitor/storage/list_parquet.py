@@ -118,7 +118,6 @@ def _opened(payload: bytes) -> pq.ParquetFile:
 
 
 def _table(whole: pa.Table) -> RankingTable:
-    """One arm's lists from all its pieces."""
     offsets, flat = _inside(whole["items"].combine_chunks())
     has_scores, is_number = "scores" in whole.column_names, pa.types.is_int64(flat.type)
     return RankingTable(

@@ -232,7 +232,6 @@ def record_outcomes(connection: Connection, found: Sequence[Notification]) -> No
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
-    """The state of these deliveries, until this transaction ends."""
     columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
     locked: dict[int, Row[Any]] = {}
     # Locked in one order, so that no two wait for each other.
@@ -262,7 +261,6 @@ def _moved(note: Notification) -> dict[str, object]:
 
 
 def _deliver_to_fallbacks(connection: Connection, refused: Sequence[tuple[int, str, datetime]]) -> None:
-    """Add deliveries of these transitions to the fallback receivers."""
     if not refused:
         return
     again = [{"its_transition": number, "fallback": receiver, "due_at": at} for number, receiver, at in refused]
@@ -295,7 +293,6 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 
 def _is_being_delivered(connection: Connection, receiver: str, comparison: str, now: datetime) -> bool:
-    """Whether somebody delivers the comparison to the receiver now."""
     # Nothing newer must overtake it.
     lock_comparisons(connection, {comparison})
     leased = _select(deliveries.c.id).where(
@@ -305,7 +302,6 @@ def _is_being_delivered(connection: Connection, receiver: str, comparison: str, 
 
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
-    """Whether it may be sent."""
     is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
     # Put off for longer than anything ever is: by a clock that was set back since.
     is_held_too_long = and_(deliveries.c.status == DeliveryStatus.HELD, deliveries.c.next_attempt_at > now + _LONGEST_HELD)
@@ -315,7 +311,6 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
 
 
 def _is_leased(now: datetime) -> ColumnElement[bool]:
-    """Whether somebody leases it."""
     ends_at = func.coalesce(deliveries.c.leased_until, now)
     # A lease that ends later than any can is one of a clock that was set back since.
     return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)

@@ -99,7 +99,6 @@ def _gone_early(cutoffs: Cutoffs, now: datetime) -> list[tuple[Sequence[Table], 
 
 
 def _delete_of_each(database: Database, tables: Sequence[Table], found: Select[tuple[int]]) -> Counter[str]:
-    """Delete the rows of each of these runs, in a transaction of its own."""
     counts: Counter[str] = Counter()
     for (run_id,) in database.rows(found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
@@ -204,7 +203,6 @@ def _due(connection: Connection, since: datetime, now: datetime) -> Iterator[tup
 
 
 def _store(connection: Connection, comparison: str, day: datetime, sums: Iterable[Mapping[str, Any]]) -> None:
-    """Put the sums in place of the day's rows."""
     rows = [{"comparison": comparison, "day": day, **each} for each in sums]
     connection.execute(delete(daily).where(daily.c.comparison == comparison, daily.c.day == day))
     if rows:
@@ -244,7 +242,6 @@ def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
 
 
 def _shares(connection: Connection, ids: Sequence[int]) -> dict[tuple[str, str], dict[str, float]]:
-    """Shares of users below each floor, by segment and metric."""
     is_same = and_(*(statistics.c[each.name] == each for each in (summaries.c.run_id, *_SERIES)))
     is_share = and_(summaries.c.run_id.in_(ids), statistics.c.statistic.startswith(_SHARE, autoescape=True))
     query = select(*_SERIES, statistics.c.statistic, _over_users(statistics.c.value)).join(statistics, is_same).where(is_share)

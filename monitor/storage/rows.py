@@ -55,14 +55,12 @@ def from_row(kind: type[_T], row: Row[Any], **given: object) -> _T:
 
 @cache
 def _columns_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, str]:
-    """Columns by field, of those fields that have one."""
     named = {each.name: each.name if each.name in columns else _COLUMNS.get(each.name, "") for each in fields(kind)}
     return {name: column for name, column in named.items() if column in columns}
 
 
 @cache
 def _places_of(kind: type[DataclassInstance], columns: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Fields that have a column, and where it stands in the row."""
     return tuple((name, columns.index(column)) for name, column in _columns_of(kind, columns).items())
 
 

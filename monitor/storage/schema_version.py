@@ -165,7 +165,6 @@ def _existing(url: SecretStr | str) -> closing[Database]:
 
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
-    """A configuration of Alembic over a writing transaction."""
     from alembic.util import CommandError
 
     with database.write(is_fenced=False) as connection:

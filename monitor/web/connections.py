@@ -1,7 +1,4 @@
-"""Connections before uvicorn, to whose protocol they hand on: encryption chosen at each, deadlines, and a bound on open ones.
-
-By itself uvicorn has none: a client may take a minute to agree on encryption and for ever to read.
-"""
+"""Connections before uvicorn's, which lack all this: encryption chosen at each, deadlines, and a bound on how many are open."""
 
 import asyncio
 import ssl

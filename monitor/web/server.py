@@ -156,10 +156,7 @@ def _address(host: str, port: int) -> str:
 
 
 class RequestGuard:
-    """The application behind ``access``, which may be replaced at any moment from any thread.
-
-    bcrypt runs in one thread, and few wait for it, fewer from one address: wrong passwords never hold up proven ones.
-    """
+    """The application behind ``access``, replaceable from any thread. bcrypt has one thread: wrong passwords hold up nobody."""
 
     def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:
         self.access = access
@@ -221,7 +218,6 @@ def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Re
 
 
 def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
-    """User and password of a header; None when it is not of that form."""
     scheme, _, coded = header.strip().partition(b" ")
     try:
         user, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")

@@ -104,7 +104,6 @@ def users_until_certain(comparison: Comparison, history: History) -> tuple[int, 
 
 
 def _shares_asked(rule: SimilarityRule, summary: Summary) -> Floats:
-    """The share of these users who are asked in each of the orders."""
     bars, random = summary.histogram, np.random.default_rng(0)
     edges = np.linspace(bars.low, bars.high, len(bars.counts) + 1)
     scores = np.repeat((edges[1:] + edges[:-1]) / 2, bars.counts)

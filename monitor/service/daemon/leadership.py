@@ -69,9 +69,8 @@ class Leadership:
         """For people, on which daemon they look at a standby; None on the leader."""
         if self.lease is not None:
             return None
-        leader = (
-            f"{self._leader.holder} (host:process) leads under epoch {self._leader.epoch}" if self._leader else "nobody leads"
-        )
+        found = self._leader
+        leader = f"{found.holder} (host:process) leads under epoch {found.epoch}" if found else "nobody leads"
         return f"This daemon stands by: {leader}."
 
     def start(self) -> None:
@@ -141,10 +140,7 @@ class Leadership:
 
 
 class DaemonRole:
-    """Lets the store write while the lease is held. ``on_change`` follows it in a thread of its own, until it succeeds.
-
-    So renewing never waits for it; stopping that thread keeps the lease.
-    """
+    """Lets the store write while the lease is held; ``on_change`` follows, in its own thread so that renewing never waits."""
 
     def __init__(
         self,

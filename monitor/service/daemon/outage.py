@@ -52,10 +52,7 @@ class Outage:
 
 @dataclass(slots=True, kw_only=True)
 class OutageMonitor:
-    """Gets every error of the database; ``outage`` is the one under way.
-
-    Call ``answered``, which ends it, after a write that came through: reading may go on while nothing can be written.
-    """
+    """Gets every error of the database; ``answered``, to be called after a write that came through, ends the ``outage``."""
 
     clock: Clock
     publisher: PrometheusPublisher

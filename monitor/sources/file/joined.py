@@ -100,12 +100,10 @@ class _JoinedAnswers:
     ) -> None:
         # A run can do without second lists, and says so.
         self.lacks = tuple(f"{name}: {text}" for name, text in unread.items() if name == "noise_floor")
-        self._unread = unread
+        self._unread = {name: text for name, text in unread.items() if name != "noise_floor"}
         self.asked = segments.asked
-        self._database = database
-        self._users, self._segments = users, segments
-        self._lists = lists
-        self._deadline = deadline
+        self._users, self._segments, self._lists = users, segments, lists
+        self._database, self._deadline = database, deadline
 
     def batches(self, size: int) -> Iterator[UserBatch]:
         """All users; those who stand anywhere twice come last."""
@@ -172,9 +170,7 @@ class _JoinedAnswers:
 
     def _batch(self, record: pa.RecordBatch, pulls: Mapping[str, Pull]) -> UserBatch:
         users = user_index(record[KEY])
-        pulls = {name: Pull.failed(users, note=why) for name, why in self._unread.items() if name != "noise_floor"} | dict(
-            pulls
-        )
+        pulls = {**{name: Pull.failed(users, note=why) for name, why in self._unread.items()}, **pulls}
         return UserBatch(
             panel=Panel(users=users, segments=self._segments.of(record)),
             baseline=pulls["baseline"],

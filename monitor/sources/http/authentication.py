@@ -76,9 +76,8 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
 
     def sign(request: ClientRequest, body: bytes) -> None:
         signed = awsrequest.AWSRequest(request.method, str(request.url), {}, body)
-        (auth.S3SigV4Auth if options.service == "s3" else auth.SigV4Auth)(keys, options.service, options.region).add_auth(
-            signed
-        )
+        signer = auth.S3SigV4Auth if options.service == "s3" else auth.SigV4Auth
+        signer(keys, options.service, options.region).add_auth(signed)
         request.headers.update(dict(signed.headers))
 
     try:

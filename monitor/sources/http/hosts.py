@@ -25,10 +25,7 @@ _Probe = asyncio.Future[RequestFailure | None]  # ends with None by an answer, o
 
 
 class Knee:
-    """How many requests at once a host answers before they queue there, learnt from its answers in windows.
-
-    As Envoy's adaptive concurrency and Netflix's Gradient2: fewer by a factor where latency grows, else one more (AIMD).
-    """
+    """How many requests at once a host answers before they queue there, learnt in windows like Envoy's adaptive concurrency."""
 
     _TOLERATED = 1.05  # times the latency without a queue, beyond the sampling errors of both medians
     _REFUSED = 0.05  # of a window

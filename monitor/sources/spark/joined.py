@@ -177,8 +177,6 @@ class _AskedUsers(_Table):
 
 
 class _Lists(_Table):
-    """One table of lists."""
-
     def __init__(self, session: spark.SparkSession, side: str, options: SparkSourceOptions, request: JoinRequest) -> None:
         super().__init__(session, options, request.slot, options.columns)
         self.columns = ListColumns(**{each.name: getattr(options, each.name) for each in fields(ListColumns)})

@@ -52,10 +52,7 @@ class ReadOnlyDatabase:
     def read(
         self, statement: sa.Executable, each: Iterable[Mapping[str, Any]], columns: Sequence[str], deadline: Deadline
     ) -> Iterator[TableBatch]:
-        """Rows of these columns for each set of parameters, some thousand at a time, in one read-only transaction.
-
-        OverdueError once the deadline has passed; SourceError, also where they are too much.
-        """
+        """Rows for each set of parameters, in a read-only transaction; OverdueError at the deadline, else SourceError."""
         total, streamed = 0, {"stream_results": True, "max_row_buffer": _FETCH}
         with self._connection(deadline) as connection:
             for parameters in each:
@@ -155,9 +152,8 @@ def statement_of(options: SqlOptions, columns: Sequence[str], slot: datetime, di
     query = options.query
     if options.table is not None:
         schema, _, name = options.table.rpartition(".")
-        found: sa.Select[*tuple[Any, ...]] = sa.select(*map(sa.column, columns)).select_from(
-            sa.table(name, schema=schema or None)
-        )
+        table = sa.table(name, schema=schema or None)
+        found: sa.Select[*tuple[Any, ...]] = sa.select(*map(sa.column, columns)).select_from(table)
         served = getattr(options, "served", None)
         return found if served is None else _newest(found, served, columns[0], slot, dialect)
     text = sa.text(re.sub(r"\(\s*:users\s*\)", ":users", query or ""))

@@ -133,7 +133,6 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
 
 
 def _messages_of(site: Site, changes: Sequence[Transition], places: Sequence[int], at: datetime) -> Iterator[Message]:
-    """The messages of the changes at these places, as they were composed then."""
     ended = {each.dedup_key for each in changes if each.is_end and each.at <= at}
     told = tuple(each for each in changes[: min(places)] if each.is_start)
     snapshot = FiringSnapshot(

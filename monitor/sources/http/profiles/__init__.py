@@ -16,10 +16,7 @@ _NOTHING = object()
 
 
 def with_profile(given: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """These options over those of the profile that they name, mappings key by key; ValueError where that cannot be done.
-
-    A profile of one's own is a path that ends in ``.yaml`` and, if relative, starts at ``base``.
-    """
+    """These options over those of the profile that they name, or of a file beside ``base``; ValueError where none fits."""
     name, values = str(given["profile"]), given.get("with") or {}
     path = Path(base or ".", name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     try:
