@@ -50,7 +50,11 @@ class Shop:
         self._seed = seed
 
     def lists(self, day: int, *, is_broken: bool) -> dict[Arm, ItemLists]:
-        """Train both models on the day and rank every user's items by each."""
+        """Train both models on the day and rank every user's items by each.
+
+        Broken: the join that looks up what a user bought finds nothing for one country when the candidate is served, so its
+        users are taken for new ones and get the popular items.
+        """
         random = np.random.default_rng((self._seed, day))
         trained = {arm: scores + _TRAINING_ERROR * random.standard_normal(scores.shape) for arm, scores in self._models}
         best = {arm: np.argsort(-scores, axis=1)[:, :DEPTH] for arm, scores in trained.items()}

@@ -44,7 +44,10 @@ class PingOptions(Options):
 
 
 class RunPings:
-    """Pings one URL about each run; never raises, never holds up a run. ``on_outcome`` gets its name and how it went."""
+    """Pings one URL about each run; never raises, never holds up a run. ``rest`` waits, and returns whether it was called off.
+
+    ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
+    """
 
     def __init__(
         self,

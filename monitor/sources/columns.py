@@ -24,6 +24,7 @@ MAX_ID_LENGTH = 1000  # longest text taken for an id; longer ones are no ids but
 
 _INT64 = range(-(2**63), 2**63)
 _EXACT_FLOAT = float(2**53)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 
 
@@ -68,21 +69,13 @@ def item_ids(value: object, k: int) -> Sequence[int | str] | None:
 
 def is_id_text(text: str) -> bool:
     """Whether text may be an id."""
-    return 0 < len(text) <= MAX_ID_LENGTH and "\0" not in text and (text.isascii() or _is_unicode(text))
+    return 0 < len(text) <= MAX_ID_LENGTH and "\0" not in text and (text.isascii() or not _SURROGATE.search(text))
 
 
 def _whole(value: int) -> int | str | None:
     if value in _INT64:
         return value
     return str(value) if value.bit_length() < MAX_ID_LENGTH else None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:

@@ -53,7 +53,11 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
 
 
 class ListCollector:
-    """Takes each user's list, k items at most, with as many scores where ``has_scores``, or failure, which outweighs a list."""
+    """Takes each user's list or failure and hands back one Pull. Keeps at most k items a user, 8 bytes for each integer.
+
+    A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With ``has_scores`` every list needs
+    its scores beside it, as many as items.
+    """
 
     def __init__(self, k: int, *, has_scores: bool = False) -> None:
         self._k = k

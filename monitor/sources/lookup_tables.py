@@ -25,7 +25,7 @@ TitleColumn: TypeAlias = pa.Array | Sequence[object]
 
 
 def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where: str) -> UserTable:
-    """The table of batches of users and segments; a user's first row counts. SourceError when nobody is left."""
+    """The table of batches of users and segments; a user's first row counts, none without a user. SourceError for nobody."""
     users = pd.Index(_str_array([columns.user_column(column, f"the user column of {where}") for column, _ in batches]))
     kept = users.notna() & ~users.duplicated()
     if not kept.any():

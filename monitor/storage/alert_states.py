@@ -73,7 +73,11 @@ def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknow
 def admit(
     stored: Mapping[AlertKey, AlertState], states: Sequence[AlertState], changes: Sequence[Transition]
 ) -> tuple[list[AlertState], list[Transition]]:
-    """States of newer slots that are or follow from the stored ones, none being quiet, and the transitions between them."""
+    """States of newer slots than the stored ones that follow from them, and the transitions that belong to these.
+
+    A state follows from the stored one when it is the same, or when there is a transition from the one to the other. Where
+    nothing is stored the state is quiet.
+    """
     causes = {key_of(change): change for change in reversed(changes)}
     admitted = [state for state in states if _follows(stored.get(key_of(state)), state, causes.get(key_of(state)))]
     keys = {key_of(state) for state in admitted}

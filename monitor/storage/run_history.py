@@ -169,7 +169,11 @@ def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[P
 
 
 def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:
-    """Splits of the newest healthy runs of earlier slots, oldest first: ok, without drift pending or firing or suspicious."""
+    """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
+
+    Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+    was suspicious. One without a split is passed over.
+    """
     for among in _HEALTHY_AMONG:
         newest = _newest_ok(connection, request, among)
         states = _states_after(connection, request.comparison, [slot for _, slot in newest])

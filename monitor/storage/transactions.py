@@ -108,7 +108,10 @@ class Database:
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
-        """A transaction that may write, on SQLite the only one; unfenced: what any daemon may do. Exceptions roll it back."""
+        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception.
+
+        ``is_fenced`` False is for what any daemon may do at any time, leading or not.
+        """
         fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:

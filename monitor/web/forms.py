@@ -38,7 +38,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class FormTokens:
-    """Tokens of forms for a user from a time on, under a key of this process: browsers send them not by themselves."""
+    """Tokens of forms for a user from a time on, under a key of this process, which browsers never send by themselves."""
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 

@@ -176,7 +176,10 @@ def rank_plan(found: SampleSizePlan) -> tuple[object, ...]:
 def plan_sample_size(
     known: PlanInputs, *, drop: float, users: int | None, runs: int | None, share: float, power: float
 ) -> SampleSizePlan:
-    """What is missing: users, runs, or the chance for both. ConfigError without sd or wander, InputError when out of range."""
+    """What is missing: the users for these runs, else the runs for these users, else (both given) the chance.
+
+    With neither given: the users for one run. ConfigError when sd or wander are not known, InputError when out of range.
+    """
     if known.sd is None or known.wander is None:
         raise ConfigError("give --sd (over users) and --wander (of the mean from run to run), or a comparison with stored runs")
     search = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)

@@ -98,7 +98,10 @@ class SampledRun:
 
 
 def read_run(run: Run, history: History, question: Question, users: UsersAt | None) -> SampledRun | None:
-    """The run's rotating users, None without a score of what is judged; InputError for odd scores and unknown segments."""
+    """The run's rotating users; None where it stored no score of what is judged. Without a defined score one is missing.
+
+    InputError for a score out of its range, and where the run's segments are no longer known.
+    """
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:

@@ -123,13 +123,10 @@ def _on_disk(where: str) -> tuple[list[str], list[object], None]:
     if has_magic(str(path)) and not path.exists():
         paths = sorted(map(Path, glob(str(path), recursive=True)))  # noqa: PTH207 - an absolute pattern
         paths = [each for each in paths if each.is_file()]
+    elif stat.S_ISDIR(path.stat().st_mode):
+        paths = sorted(each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path))
     else:
-        is_folder = stat.S_ISDIR(path.stat().st_mode)
-        paths = (
-            sorted(each for each in path.rglob("*") if not each.is_dir() and not _is_hidden(each, path))
-            if is_folder
-            else [path]
-        )
+        paths = [path]
     stats = [each.stat() for each in paths]
     # Pipes would block, and devices never end.
     for each, found in zip(paths, stats, strict=True):
@@ -186,6 +183,7 @@ def _format_of(paths: Sequence[str], where: str) -> str:
 @contextmanager
 def source_errors(where: str) -> Iterator[None]:
     """Turn what the system or a store raises into a SourceError of one line."""
+    is_stored = where.startswith(STORES)
     try:
         yield
     except SourceError:
@@ -194,15 +192,11 @@ def source_errors(where: str) -> Iterator[None]:
         msg = f"{where} does not exist: check the path, and that the job which writes it has run"
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
-        ours = "the credentials in the environment, which may have expired" if where.startswith(STORES) else "its permissions"
-        reason = f" ({on_one_line(str(error), 100)})" if where.startswith(STORES) else ""
+        ours = "the credentials in the environment, which may have expired" if is_stored else "its permissions"
+        reason = f" ({on_one_line(str(error), 100)})" if is_stored else ""
         msg = f"{where} may not be read by this user{reason}: check {ours}"
-        raise SourceError(msg, permanent=not where.startswith(STORES)) from None
+        raise SourceError(msg, permanent=not is_stored) from None
     except Exception as error:  # noqa: BLE001 - stores raise whatever their vendors raise
         reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
-        hint = (
-            "check the credentials in the environment"
-            if where.startswith(STORES)
-            else "it may be damaged or still being written"
-        )
+        hint = "check the credentials in the environment" if is_stored else "it may be damaged or still being written"
         raise SourceError(f"{where} cannot be read, {hint}: {on_one_line(reason, 200)}", permanent=False) from None

@@ -16,7 +16,7 @@ _NOTHING = object()
 
 
 def with_profile(given: Mapping[str, Any], base: str | None) -> dict[str, Any]:
-    """These options over those of the profile that they name, or of a file beside ``base``; ValueError where none fits."""
+    """These options over those of the profile that they name, or of a .yaml file at ``base``; ValueError where that fails."""
     name, values = str(given["profile"]), given.get("with") or {}
     path = Path(base or ".", name) if name.endswith(".yaml") else FOLDER / f"{name}.yaml"
     try:
