@@ -29,7 +29,7 @@ _LACK_WORDS = {
     Lack.EMPTY: "gave an empty list for",
     Lack.SHORT: "gave a list shorter than k for",
     Lack.DUPLICATED: "gave a list with duplicates for",
-    Lack.FAILED: "failed to answer for",
+    Lack.FAILED: "gave no usable answer for",
     Lack.SHARED: "gave one and the same list to",
     Lack.UNCHANGED: "has not changed since its last run the lists of",
     Lack.REVERSED: "turned round the same first three items for",
@@ -37,7 +37,7 @@ _LACK_WORDS = {
 }
 
 BOTH_FAILED = "both arms failed, look for what they share"
-_LOST = re.compile(r"the (\w+) (?:gave no list|failed to answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: (?!the )([^;]+)")
+_LOST = re.compile(r"the (\w+) (?:gave no list|gave no usable answer) for ([0-9,]+ of [0-9,]+ users)[^:;]*: (?!the )([^;]+)")
 _FURTHER = re.compile(r" \([0-9,]+ of them\).*")
 
 NORMAL_AGAIN = {Learning.DROP: 2.0, Learning.TREND: 1.5}

@@ -57,7 +57,8 @@ def test_on_the_other_side_the_limit_is_the_most_that_is_normal() -> None:
 def test_a_share_of_users_is_told_with_what_is_normal() -> None:
     watched = coverage_rule("failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0)
     found = judge_reading(watched, Reading(1.0, 704, "all"), expectation(expected=0.001, limit=0.0614, z=9.0)).reason
-    assert found == "the candidate failed to answer for 704 of 704 users, normally 0.1 %, at most 6.14 % (after 9 healthy runs)"
+    said = "the candidate gave no usable answer for 704 of 704 users, normally 0.1 %, at most 6.14 % (after 9 healthy runs)"
+    assert found == said
 
 
 @pytest.mark.parametrize(

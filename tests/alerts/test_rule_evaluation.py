@@ -263,7 +263,7 @@ def judge_coverage(
     ("statistic", "said"),
     [
         ("missing(candidate)", "the candidate gave no list for 36 of 704 users (5.11 %), more than the 2 % allowed"),
-        ("failed(candidate)", "the candidate failed to answer for 7 of 704 users (0.994 %), not above 2 %"),
+        ("failed(candidate)", "the candidate gave no usable answer for 7 of 704 users (0.994 %), not above 2 %"),
         (
             "short(candidate)",
             "the candidate gave a list shorter than k for 300 of 704 users (42.6 %), more than the 2 % allowed",

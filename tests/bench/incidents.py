@@ -63,7 +63,7 @@ WHAT = ("kind", "segment", "share", "arm")
 _DAY = timedelta(days=1)
 T = TypeVar("T")
 _WORDS = {
-    "no list": "got no list|gave no list for|failed to answer for",
+    "no list": "got no list|gave no list for|gave no usable answer for",
     "shared list": "all get the same list|get one of [0-9]+ lists|gave one and the same list to",
     "shorter": "get shorter lists|gave a list shorter than k for",
     "stale": "as in the last run|has not changed since its last run",

@@ -133,7 +133,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     cause = "recs answered 503; the baseline answered 2 of 2; for example b"
     assert (result.status, result.reason) == (RunStatus.OK, f"the candidate gave no list for 1 of 2 users: {cause}")
     assert [each.reason for each in result.transitions] == [
-        f"the candidate failed to answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
+        f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
     thin = ran(replace(shares, judging=replace(shares.judging, min_paired_share=0.9)), baseline, told, users("a", "b"))

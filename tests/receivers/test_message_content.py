@@ -194,8 +194,8 @@ def test_a_repetition_says_since_when_after_which_alert_and_no_more() -> None:
 DOWN, SHARED = "recs:80 answered 503 Service Unavailable", "141 of 704 users (0.2 %), mostly in a=b, all get one list"
 OURS, THEIRS = "the baseline gave no list for 5 of 6 users: x", "the candidate gave no list for 6 of 6 users: y"
 HEADLINES = {  # of a reason, or of an explanation
-    f"the candidate failed to answer for 6 of 6 users: {DOWN}; and so on": f"candidate {DOWN} (6 of 6 users)",
-    f"the baseline failed to answer for 5 of 5 users of a=b: {OURS}; {THEIRS}": "baseline x (5 of 6 users)",
+    f"the candidate gave no usable answer for 6 of 6 users: {DOWN}; and so on": f"candidate {DOWN} (6 of 6 users)",
+    f"the baseline gave no usable answer for 5 of 5 users of a=b: {OURS}; {THEIRS}": "baseline x (5 of 6 users)",
     f"{OURS} (4 of them), z (1 of them); {THEIRS}": "baseline x, and more (5 of 6 users)",
     f"{BOTH_FAILED}: {OURS}; {THEIRS}": "both arms failed: baseline x (5 of 6 users), candidate y (6 of 6 users)",
     f"By rbo(p=0.9): {SHARED}. This explains all of the drop.": SHARED,

@@ -47,7 +47,7 @@ LINE = b'{"user": "another", "items": [1]}\n'
 SLACK_S = 15.0
 """A busy machine's."""
 NONE = ("gave no list for 8 of 8 users", "; nothing could be compared")
-HALF = (r"failed to answer for 4 of 8 users \(50 %\)", "; for example u0, u2, u4, u6; more than the 20 % allowed")
+HALF = (r"gave no usable answer for 4 of 8 users \(50 %\)", "; for example u0, u2, u4, u6; more than the 20 % allowed")
 
 
 @dataclass(frozen=True, slots=True)
