@@ -111,25 +111,19 @@ def test_a_failed_run_between_two_without_data_leaves_them_in_a_row() -> None:
     assert [(change.alert, change.to_state) for change in changes] == [("NO_DATA", FIRING), ("ERROR", QUIET)]
 
 
-def test_what_one_rule_lacks_is_no_want_of_data_while_another_has_its_verdict() -> None:
-    judged = Judged(watched(rule(), rule(alert="Other", metric="overlap")))
+@pytest.mark.parametrize(
+    ("rules", "alert", "outcome"),
+    [
+        ((rule(), rule(alert="Other", metric="overlap")), "Other", Outcome.NO_DATA),
+        ((rule(learned=Learning.DROP),), "SimilarityLow", Outcome.TOO_FEW),
+        ((StandstillRule(alert="Frozen", arm=Arm.CANDIDATE), rule()), "Frozen", Outcome.NO_DATA),
+    ],
+    ids=["another metric", "a rule that learns", "no lists to look back at"],
+)
+def test_what_one_rule_lacks_is_no_want_of_data_or_users(rules: tuple[Rule, ...], alert: str, outcome: Outcome) -> None:
+    judged = Judged(watched(*rules))
     judged.run(GOOD)
-    assert judged.states["Other", "all"].outcome is Outcome.NO_DATA
-    assert judged.states["NO_DATA", "all"].state is QUIET
-
-
-def test_a_rule_that_learns_wants_neither_data_nor_users() -> None:
-    judged = Judged(watched(rule(learned=Learning.DROP)))
-    judged.run(GOOD)
-    assert judged.states["SimilarityLow", "all"].outcome is Outcome.TOO_FEW
-    assert judged.alarms() == set()
-
-
-def test_a_standstill_that_has_no_lists_to_look_back_at_is_no_want_of_data() -> None:
-    frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
-    judged = Judged(watched(frozen, rule()))
-    judged.run(GOOD)
-    assert judged.states["Frozen", "all"].outcome is Outcome.NO_DATA
+    assert judged.states[alert, "all"].outcome is outcome
     assert judged.alarms() == set()
 
 

@@ -105,11 +105,6 @@ def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once() -> None:
     assert state.since == SLOT + 2 * DAY
 
 
-def test_with_for_one_quiet_goes_straight_to_firing() -> None:
-    _, transitions = walk(OK, BREACH, by=rule(for_runs=1))
-    assert [(t.from_state, t.to_state, t.since) for t in transitions] == [(QUIET, FIRING, SLOT + DAY)]
-
-
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation() -> None:
     def key(segment: str = "all", installation: str = "", name: str | None = None) -> str | None:
         watched = rule(for_runs=1, labels={} if name is None else {INSTALLATION: name})
@@ -214,10 +209,6 @@ def state(**changes: object) -> AlertState:
     return factories.state(**{"state": State.FIRING, "dedup_key": "key", **changes})
 
 
-def test_what_a_rule_still_watches_is_kept() -> None:
-    assert retire_alerts([state()], [], [comparison()], at=NOW) == ()
-
-
 def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_it_began_with() -> None:
     begun = transition(dedup_key="key", metric="rbo(p=0.9)", labels={"team": "x"})
 
@@ -249,12 +240,9 @@ def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_una
     assert {end.reason for end in ends} == {"comparison removed from the configuration"}
 
 
-def test_a_segment_absent_today_is_kept_under_each() -> None:
+def test_a_segment_is_ended_once_the_rule_no_longer_names_it_and_not_for_being_absent() -> None:
     each = comparison(rules=(rule(segments="each"),))
     assert retire_alerts([state(segment="country=UK")], [], [each], at=NOW) == ()
-
-
-def test_a_segment_that_the_rule_no_longer_names_is_ended() -> None:
     states = [state(segment="country=UK"), state(segment="country=DE"), state()]
     named = comparison(rules=(rule(segments=("country=DE",)),))
     assert [end.segment for end in retire_alerts(states, [], [named], at=NOW)] == ["country=UK", "all"]

@@ -336,11 +336,6 @@ def test_all_users_stand_for_their_segments_and_a_segment_for_them_where_it_alon
     assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
 
 
-def test_an_incident_is_resolved_with_its_last_firing() -> None:
-    (message,) = compose_messages([SEGMENT_END, END], situation(told=(START, SEGMENT)))
-    assert (message.status, message.changes, message.is_update) == ("resolved", (SEGMENT_END, END), False)
-
-
 def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:
     old = replace(START, incident=None)
     (message,) = compose_messages([old], situation(old))

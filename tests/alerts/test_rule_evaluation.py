@@ -132,19 +132,13 @@ ONE_OF_EACH: dict[RuleKind, Rule] = {
 }
 
 
-def test_every_kind_of_rule_has_a_judge_a_class_and_a_label() -> None:
+def test_every_kind_of_rule_has_a_judge_a_class_and_a_label_that_leads_back_to_it_and_is_evaluated_in_every_run() -> None:
     assert set(JUDGES) == set(RuleKind)
     assert {kind.kind for kind in BaseRule.__subclasses__()} == set(RuleKind)
     assert len({kind.__qualname__ for kind in BaseRule.__subclasses__()}) == len(RuleKind)
     assert set(METRIC_LABELS) == set(RuleKind) - {RuleKind.SIMILARITY}
-
-
-def test_the_label_of_an_alert_leads_back_to_the_kind_of_its_rule() -> None:
     for kind, each in ONE_OF_EACH.items():
         assert (each.kind, KIND_OF_LABEL.get(each.subject.metric, RuleKind.SIMILARITY)) == (kind, kind)
-
-
-def test_a_rule_of_every_kind_is_evaluated_in_every_run() -> None:
     states, _ = evaluate(comparison(rules=tuple(ONE_OF_EACH.values())))
     assert {state.alert for state in states} == {each.alert for each in ONE_OF_EACH.values()}
 
