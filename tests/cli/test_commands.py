@@ -125,26 +125,6 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     assert again["reason"] == f"scores_to: {world}/out/08.parquet was not written: Is a directory"
 
 
-def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: Path) -> None:
-    config = world / "rankwatch.yaml"
-    learned = "{alert: Dropped, metric: extended_tau, learned: drop, severity: critical}"
-    config.write_text(re.sub(r"\{alert: SimilarityLow.*\}", learned, config.read_text()))
-
-    def transitions(first: int, last: int) -> list[str]:
-        days = ("--from", f"2024-01-{first:02}", "--to", f"2024-01-{last:02}")
-        runs = objects(rankwatch("replay", *days, "--json", cwd=world))
-        return [each["to"] for run in runs for each in run["transitions"]]
-
-    assert transitions(1, 8) == []
-    write_lists(world / "candidate.jsonl", APART)
-    for first, last in ((9, 12), (13, 14)):  # it fires again for as long as lists are apart
-        assert transitions(first, last)[-1] == "firing"
-        objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
-
-    config.write_text(config.read_text().replace("    k: 5", "    k: 5\n    reference: since release 42"))
-    assert transitions(15, 23) == []
-
-
 def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world: Path, collector: Collector) -> None:
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
     write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)

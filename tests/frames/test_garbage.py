@@ -198,13 +198,6 @@ def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned
         monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)
 
 
-def test_duplicates_count_once_at_their_first_place_and_are_told() -> None:
-    found = monitor.compare_many({"u": ["a", "b", "a"], "v": [1, True, 1.0]}, {"u": ["a", "b"], "v": [1]}, "extended_tau")
-
-    assert found["extended_tau"].tolist() == [1.0, 1.0]
-    assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (2, 0)
-
-
 RANKED = pd.DataFrame({"user": [1], "item": [1], "rank": [1]})
 ODD_MATRIX: Any = np.ma.masked_equal([[1, 2]], 2)
 ODD_COLUMN: Any = ["rank"]

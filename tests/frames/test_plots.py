@@ -35,11 +35,6 @@ def drawings(html: str) -> list[ET.Element]:
     return [ET.fromstring(each) for each in re.findall(PAIR_OR_CHART, html, re.DOTALL)]  # noqa: S314 - our own
 
 
-def rules(html: str) -> str:
-    style: str = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)[0]
-    return style
-
-
 def test_the_result_of_a_pair_is_a_dict_that_shows_both_lists_as_they_were_measured() -> None:
     found = monitor.compare(["a", 7, "a", "b", "z"], ["7", "b"], "overlap", 4)
 
@@ -60,18 +55,14 @@ def test_titles_stand_in_place_of_ids_and_names_from_outside_stay_text() -> None
 
 
 def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are() -> None:
-    html = monitor.compare(range_of(1000), range_of(1000)[::-1])._repr_html_()
+    html = monitor.compare(np.arange(1000), np.arange(1000)[::-1])._repr_html_()
 
     assert "the first 50 of 1,000 places" in html
     assert len(html) < 40_000
 
 
-def range_of(n: int) -> list[int]:
-    return list(range(n))
-
-
 def test_rules_of_the_style_reach_nothing_else_and_know_light_and_dark() -> None:
-    style = rules(monitor.plot_pair(["a"], ["b"]).html)
+    style = re.findall(r"<style>(.*?)</style>", monitor.plot_pair(["a"], ["b"]).html, re.DOTALL)[0]
 
     assert style.startswith(".rankwatch {")
     depth = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in style))

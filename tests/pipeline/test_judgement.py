@@ -281,6 +281,7 @@ def test_a_value_has_its_interval_over_users() -> None:
 
 
 def test_a_share_of_coverage_has_one_of_the_users_asked() -> None:
+    """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
     (told,) = scales().complete([transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)])
     assert told.interval == pytest.approx((0.12710, 0.28433), abs=5e-5)
 

@@ -56,10 +56,6 @@ def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(
     assert models.keys() == {Arm.CANDIDATE}
 
 
-def test_without_a_version_nothing_is_known() -> None:
-    assert follow(None, {Arm.BASELINE: {}}, SLOT) is None
-
-
 def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level() -> None:
     first, _ = judged([*OLD, "v13"], [*MEANS, 0.30])
     assert (first.state, first.outcome) == (State.QUIET, Outcome.TOO_FEW)

@@ -182,17 +182,6 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (result.reason or "")
 
 
-def test_short_and_duplicated_lists_are_compared_and_counted() -> None:
-    candidate = pull({"a": [1, 1], "b": [2]})
-    result = ran(FULL, pull({"a": [1, 2], "b": [2, 1]}), candidate, users("a", "b"))
-    assert result.status is RunStatus.OK
-    assert result.coverage is not None
-    assert result.coverage.all.reasons == {
-        (Arm.CANDIDATE, CoverageReason.SHORT): 2,
-        (Arm.CANDIDATE, CoverageReason.DUPLICATED): 1,
-    }
-
-
 @pytest.mark.parametrize("batch_users", [1, 3, 100])
 @pytest.mark.parametrize(("keep", "kept"), [(Keep.NONE, 0), (2, 2), (9, 4), (Keep.ALL, 4)])
 def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(

@@ -18,10 +18,8 @@ from monitor.model.comparison import Comparison, Keep
 from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
-from monitor.model.notifications import Briefing
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
-from monitor.receivers.message.content import example_lists
 from pipeline.canned import CannedTitles, ran, users
 
 NAMES = [f"u{number}" for number in range(80)]
@@ -204,23 +202,14 @@ def test_hostile_ids_stay_on_one_bounded_line() -> None:
         assert len(alert.explanation) < 600
 
 
-def titled(answer: Any) -> RunResult:
-    return ran(TWO, pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
-
-
 def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
-    result = titled({"7": "Tea", "1": "Kettle", "99": "never listed"})
+    titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
+    result = ran(TWO, pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=titles)
     assert result.explanation is not None
     assert [(item.item, item.title) for item in result.explanation.gained] == [("7", "Tea"), ("8", None), ("9", None)]
+    assert result.explanation.titles == {"7": "Tea", "1": "Kettle"}
     assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
     assert result.reason is None
-
-
-def test_both_lists_of_the_users_shown_have_all_their_titles() -> None:
-    found = titled({str(item): f"T{item}" for item in range(10)}).explanation
-    assert found is not None
-    rows = example_lists(Briefing(explanation=found, examples=found.examples))[0].rows
-    assert [row[1:] for row in rows[:3]] == [("T1 (gone)", "T7 (new)"), ("T2 (gone)", "T8 (new)"), ("T3 (gone)", "T9 (new)")]
 
 
 @pytest.mark.parametrize("answer", [SourceError("titles.csv: no such file"), threading.Event()])

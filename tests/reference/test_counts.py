@@ -123,10 +123,6 @@ def summary_of(values: np.ndarray) -> Summary:
     return summarize_one("all", "tau", values, (-1.0, 1.0), [BELOW_0])
 
 
-def test_a_mean_has_the_summarys_standard_error() -> None:
-    assert estimate_error(summary_of(np.array([0.0, 1.0])), MEAN) == pytest.approx(0.5)
-
-
 def test_one_user_has_no_error_and_none_has_none_either() -> None:
     assert estimate_error(summary_of(np.array([0.5])), MEAN) is None
     for statistic in (MEAN, P05, BELOW_0):
@@ -182,11 +178,6 @@ def test_the_interval_of_a_mean_is_student_s() -> None:
     """Of 10 users with mean 0.5 and standard error 0.1: 0.5 -+ 2.262157 * 0.1."""
     found = estimate_interval(summary(n=10, mean=0.5, standard_error=0.1), "mean", (-1.0, 1.0))
     assert found == pytest.approx((0.2737843, 0.7262157), abs=1e-6)
-
-
-def test_the_interval_of_a_share_is_the_angular_one() -> None:
-    """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
-    assert share_interval(0.2, 100) == pytest.approx((0.12710, 0.28433), abs=5e-5)
 
 
 def test_the_interval_of_a_percentile_is_the_normal_one_within_the_scores() -> None:

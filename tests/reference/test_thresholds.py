@@ -10,11 +10,7 @@ from monitor.errors import InputError
 from monitor.model.rules import Direction
 from monitor.reference.prediction import predict, refer
 from monitor.reference.thresholds import SAFETY, Budget, DropSearch, propose
-
-
-def column(*values: float) -> np.ndarray:
-    return np.array(values, dtype=np.float64)[:, np.newaxis]
-
+from reference.test_prediction import column
 
 FIVE = refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))
 
@@ -75,10 +71,6 @@ def test_half_goes_to_all_and_the_rest_to_the_others_alike() -> None:
     assert budget.share("b", "trend") == pytest.approx(0.25 * 0.25 / (SAFETY * 100))
 
 
-def test_segments_without_all_share_everything() -> None:
-    assert Budget(runs=50, segments=["a", "b"], looks={"drop": 1}).share("a", "drop") == pytest.approx(0.5 / (SAFETY * 50))
-
-
 @given(
     st.floats(1, 1e6),
     st.sets(st.text(min_size=1, max_size=5), min_size=1, max_size=12),
@@ -88,11 +80,6 @@ def test_all_shares_sum_to_the_budget(runs: float, segments: set[str], looks: di
     budget = Budget(runs=runs, segments=sorted(segments), looks=looks)
     spent = sum(budget.share(segment, look) for segment in segments for look in looks)
     assert spent == pytest.approx(1 / (SAFETY * runs))
-
-
-def test_a_look_nobody_planned_has_no_share() -> None:
-    with pytest.raises(KeyError):
-        Budget(runs=90, segments=["all"], looks={"drop": 1}).share("all", "trend")
 
 
 def looking(**changes: float) -> DropSearch:
