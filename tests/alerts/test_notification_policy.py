@@ -17,7 +17,7 @@ from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, ConditionRule, CoverageRule, Direction, FixedLimit, Severity
 from monitor.model.statistics import CoverageShare, Lack
-from storage.worked import fired, resolved
+from storage.worked import fired
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 START = transition(incident="i")
@@ -417,16 +417,6 @@ def test_an_outage_joins_failed_lists_and_what_began_with_it(alert: str, since: 
     (first,), _ = named(begin(SLOT, alert=alert))
     _, (outage,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", since=SLOT + since * HOUR), before=(first,))
     assert (outage.incident == first.incident) is joins
-
-
-def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:
-    (first,), _ = named(begin(SLOT))
-    held = replace(first, acknowledged_by="anna")
-    states, _ = named((replace(first, judged_slot=SLOT + HOUR, incident=None), None), before=(held,))
-    assert (states[0].incident, states[0].acknowledged_by) == (first.incident, "anna")
-
-    (quiet,), (end,) = named(resolved(SLOT + HOUR, held), before=(held,))
-    assert (quiet.incident, quiet.acknowledged_by, end.incident) == (None, None, first.incident)
 
 
 def test_what_is_pending_has_no_incident() -> None:

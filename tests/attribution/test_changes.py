@@ -128,12 +128,8 @@ def test_an_arms_share_is_the_mean_of_the_two_ways_there() -> None:
     assert math.fsum(amounts(found, Arm.CANDIDATE)) == pytest.approx((over_former + over_present) / 2, abs=1e-12)
 
 
-def test_a_user_whose_score_is_undefined_has_no_parts() -> None:
-    found = change("extended_tau", [(A, B), (A, B)], [([], []), (A, B)])
-    assert np.isnan(found.parts.whole).tolist() == [True, False]
-
-
-def test_of_who_had_no_list_nothing_is_known() -> None:
+def test_a_user_whose_score_is_undefined_or_who_had_no_list_has_no_parts() -> None:
+    assert np.isnan(change("extended_tau", [(A, B), (A, B)], [([], []), (A, B)]).parts.whole).tolist() == [True, False]
     found = change("overlap", [([], A), (A, []), (A, B)], [(A, B)] * 3)
     assert found.is_known.tolist() == [False, False, True]
     assert np.isnan(found.parts.whole).tolist() == [True, True, False]

@@ -185,12 +185,13 @@ def test_check_says_how_many_ids_match_and_which_forms_would_help(world: Path) -
     assert re.search(r"  0 of ([0-9]+) users match; with user_ids: \[strip\] for both arms \1 would\n", done.stdout)
 
 
-def test_check_of_an_arm_that_cannot_be_read_ends_with_3_and_names_the_file(world: Path) -> None:
+def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(world: Path) -> None:
     (world / "candidate.jsonl").unlink()
-    done = rankwatch("check", cwd=world)
-    assert done.returncode == 3
-    assert "candidate.jsonl" in done.stdout
-    assert "Traceback" not in done.stderr
+    for command in (("check",), ("run-once", "--slot", "2024-01-08")):
+        done = rankwatch(*command, cwd=world)
+        assert (done.returncode, "candidate.jsonl" in done.stdout, "Traceback" in done.stderr) == (3, True, False)
+    (run,) = objects(rankwatch("runs", "--json", cwd=world))
+    assert run["status"] == "failed"
 
 
 def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path: Path) -> None:
@@ -241,15 +242,6 @@ def test_a_wrong_argument_is_usage_and_ends_with_2(world: Path, args: tuple[str,
     done = rankwatch(*args, cwd=world)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-
-
-def test_a_failed_run_ends_with_3_and_says_why(world: Path) -> None:
-    (world / "candidate.jsonl").unlink()
-    done = rankwatch("run-once", "--slot", "2024-01-08", cwd=world)
-    assert done.returncode == 3
-    assert "candidate.jsonl" in done.stdout
-    (run,) = objects(rankwatch("runs", "--json", cwd=world))
-    assert run["status"] == "failed"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

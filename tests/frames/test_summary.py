@@ -105,7 +105,8 @@ def test_the_frame_tells_what_unrelated_lists_would_score() -> None:
     assert monitor.summarize(found)["by_chance"].to_dict() == found.attrs["by_chance"]
 
 
-def test_the_catalogue_may_be_larger_than_what_is_listed_but_not_smaller() -> None:
+def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed_but_not_smaller() -> None:
+    assert monitor.compare_many(TENS, OTHERS, "overlap", 4).attrs["by_chance"] == {"overlap": pytest.approx(4 / 50)}
     found = monitor.compare_many(TENS, OTHERS, "overlap", catalogue=1000)
 
     assert (found.attrs["catalogue"], found.attrs["by_chance"]) == (1000, {"overlap": pytest.approx(0.01)})
@@ -114,12 +115,6 @@ def test_the_catalogue_may_be_larger_than_what_is_listed_but_not_smaller() -> No
     for wrong in (0, 1.5, "50", True):
         with pytest.raises(InputError, match="catalogue must be"):
             monitor.compare_many(TENS, OTHERS, "overlap", catalogue=wrong)  # type: ignore[arg-type]
-
-
-def test_k_makes_the_length_that_chance_is_told_for() -> None:
-    found = monitor.compare_many(TENS, OTHERS, "overlap", 4)
-
-    assert found.attrs["by_chance"] == {"overlap": pytest.approx(4 / 50)}
 
 
 def test_chance_is_not_told_for_ragged_lists_and_for_metrics_that_need_more_than_lists() -> None:
