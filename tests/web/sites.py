@@ -37,9 +37,13 @@ class Site:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
 
-    def open(self, sent: bytes = b"", *, host: str | None = None) -> socket.socket:
-        """A connection that speaks raw bytes, and has said these."""
-        raw = socket.create_connection((host or self.host, self.port), timeout=10)
+    def open(self, sent: bytes = b"", *, host: str | None = None, is_small: bool = False) -> socket.socket:
+        """A connection that speaks raw bytes, and has said these; a small one takes little at a time."""
+        raw = socket.socket(socket.AF_INET6 if ":" in (host or self.host) else socket.AF_INET)
+        if is_small:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.settimeout(20)
+        raw.connect((host or self.host, self.port))
         raw.sendall(sent)
         return raw
 

@@ -245,11 +245,6 @@ def test_while_the_database_is_away_the_overview_stays(store: SqlStore, monkeypa
     assert "home-feed" in overview.text
 
 
-def test_an_incident_is_shown_with_who_was_notified(ask: Ask) -> None:
-    shown = ask("/api/v1/alerts").json()
-    assert [(each["key"], each["alerts"], each["end"]) for each in shown["firing"]] == [(KEY, ["SimilarityLow"], None)]
-
-
 @pytest.mark.parametrize(
     ("change", "standing"),
     [

@@ -23,7 +23,7 @@ from monitor.web.connections import Limits
 from monitor.web.server import WebServer
 from servers.certificates import Authority, Pair, authority, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
-from web.sites import KIM, Site, basic, running, serving
+from web.sites import KIM, basic, running, serving
 from web.test_tls import tls_of
 
 ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -271,24 +271,14 @@ def test_no_data_of_a_page_has_a_default_that_would_hide_that_nobody_hands_it_ov
 
 # ruff: noqa: F811 - fixtures are imported
 
-HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00"
 SLOW = {
     "silent": b"",
     "half a head": b"GET /metrics HTTP/1.1\r\nX: ",
     "half a body": b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n",
     "idle after an answer": b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n",
-    "half a handshake": HALF_HELLO,
+    "half a handshake": b"\x16\x03\x01\x02\x00\x01\x00",
 }
 THOUSAND, ROUNDS = 1000, 10
-
-
-def _open(site: Site, sent: bytes) -> socket.socket:
-    raw = socket.socket()
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    raw.settimeout(20)
-    raw.connect(("127.0.0.1", site.port))
-    raw.sendall(sent)
-    return raw
 
 
 def _own_ends(port: int) -> int:
@@ -308,7 +298,7 @@ def test_a_scraper_is_answered_each_time_among_a_thousand_slow_connections(
         found = []
         for turn in range(ROUNDS):
             for number in range(THOUSAND // ROUNDS):
-                many.enter_context(_open(site, kinds[number % len(kinds)]))
+                many.enter_context(site.open(kinds[number % len(kinds)], is_small=True))
             found.append(site.get("/metrics", KIM)[::2])
             if turn == ROUNDS - 1:
                 assert _own_ends(site.port) <= 128 + 128  # and what waits to be accepted
@@ -326,7 +316,7 @@ def test_a_kept_connection_of_who_has_a_password_outlives_a_thousand_of_stranger
             assert regular.getresponse().read() == b"page\n"
             used.add(regular.sock)
             for number in range(THOUSAND // ROUNDS):
-                many.enter_context(_open(site, kinds[number % len(kinds)]))
+                many.enter_context(site.open(kinds[number % len(kinds)], is_small=True))
         assert len(used) == 1
 
 
@@ -335,6 +325,6 @@ def test_readers_that_take_no_answer_make_room_for_one_that_does(health: Any, ma
     with serving(health, Access(), page=page, limits=Limits(connections=32)) as site:
         for _ in range(5):
             for _ in range(40):
-                reader = many.enter_context(_open(site, ASK))
+                reader = many.enter_context(site.open(ASK, is_small=True))
                 assert reader.recv(1, socket.MSG_PEEK)  # is being answered: as many at once would not make room but be answered
             assert site.get("/metrics")[::2] == (200, page)

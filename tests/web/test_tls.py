@@ -145,14 +145,6 @@ def test_versions_are_those_of_the_file(
         assert is_let_in(site) is is_spoken
 
 
-def _break_files(folder: Path, key: Path) -> None:
-    """Files that are no certificates or keys."""
-    os.mkfifo(folder / "fifo")
-    (folder / "no.crt").write_bytes(b"\xff canary")
-    (folder / "huge").write_bytes(b"#" * (1 << 20) + b"#")
-    os.system(f"openssl ec -in {key} -aes128 -passout pass:x -out {folder}/locked.key 2>/dev/null")  # noqa: S605 - own files
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -177,7 +169,10 @@ def _break_files(folder: Path, key: Path) -> None:
 def test_certificates_that_cannot_be_used_are_refused_by_name(
     tmp_path: Path, server_pair: Pair, client_pair: Pair, wrong: dict[str, str], message: str
 ) -> None:
-    _break_files(tmp_path, server_pair.key)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "no.crt").write_bytes(b"\xff canary")
+    (tmp_path / "huge").write_bytes(b"#" * (1 << 20) + b"#")
+    os.system(f"openssl ec -in {server_pair.key} -aes128 -passout pass:x -out {tmp_path}/locked.key 2>/dev/null")  # noqa: S605
     places = {"folder": tmp_path, "other": client_pair.key}
     given = tls_of(server_pair) | {name: text.format(**places) for name, text in wrong.items()}
     if "client_ca_file" in given:
@@ -349,10 +344,7 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(
     access = open_access(AccessOptions.model_validate({"tls_server_config": tls_of(server_pair)} if is_encrypted else {}))
     with ExitStack() as opened:
         site = opened.enter_context(serving(health, access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)))
-        raw = opened.enter_context(socket.socket())
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        raw.settimeout(20)
-        raw.connect(("127.0.0.1", site.port))
+        raw = opened.enter_context(site.open(is_small=True))
         if is_encrypted:
             raw = opened.enter_context(authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1"))
         raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
