@@ -111,19 +111,17 @@ def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range(
 SHAPES: dict[str, Any] = {
     "a Series of lists": pd.Series(BASE, name="items").rename_axis("uid"),
     "a Series of Arrow's lists": pd.Series(list(BASE.values()), list(BASE), pd.ArrowDtype(pa.list_(pa.string()))),
-    "a column a rank": pd.DataFrame({"uid": list(BASE), "rec_1": ["b", None, None], "rec_0": ["a", "d", None], "rec_2": "c"}),
+    "a column a rank": pd.DataFrame(
+        {"uid": list(BASE), "rec_1": ["b", None, None], "rec_0": ["a", "d", None], "rec_2": ["c", None, None]}
+    ),
     "a column a rank from 1": pa.table({"uid": list(BASE), "top1": ["a", "d", None], "top2": ["b", None, None]}),
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes_of_notebooks_are_read_as_the_dict_is_and_the_index_keeps_its_name(shape: str) -> None:
-    data, expected = SHAPES[shape], dict(BASE)
-    if shape == "a column a rank":
-        data = data.assign(rec_2=["c", None, None])
-    elif shape == "a column a rank from 1":
-        expected["u1"] = ["a", "b"]
-    found = monitor.compare_many(data, OTHER, user="uid")
+    expected = BASE | {"u1": ["a", "b"]} if shape == "a column a rank from 1" else BASE
+    found = monitor.compare_many(SHAPES[shape], OTHER, user="uid")
 
     pd.testing.assert_frame_equal(found, monitor.compare_many(expected, OTHER), check_names=False)
     assert found.index.name == "uid"

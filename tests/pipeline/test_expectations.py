@@ -163,15 +163,6 @@ def test_few_of_700_users_with_one_list_add_up_to_a_trend_after_nine_runs_in_whi
     assert least <= first <= most
 
 
-def test_a_drift_under_way_is_not_taken_for_normal() -> None:
-    rng = np.random.default_rng(4)
-    what = watched(drop(alert="Trend", learned=Learning.TREND))
-    past = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=10))], what)[0]
-
-    (found,) = expect(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
-    assert found.expected == pytest.approx(0.5, abs=0.02)
-
-
 def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
     rng = np.random.default_rng(11)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
@@ -199,7 +190,7 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -
     assert seen[3] >= first + 3
 
 
-def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
+def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires() -> None:
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
     past = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)[0]

@@ -227,18 +227,13 @@ def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_
     )
 
 
-def test_a_level_nobody_accepted_pages_again_once_it_was_left() -> None:
-    fires, _ = judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3])
-    assert starts(fires) == [20, 46]
-
-
-def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good() -> None:
+def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other() -> None:
     fires, ends = judge(HEALTHY[:20] + ILL[:25], {20: 23})
 
     assert (starts(fires), fires.index(False, 20)) == ([20], 24)
     assert "new normal" not in ends[0]
-    back, _ = judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3], {20: 23})
-    assert starts(back) == [20]
+    for accepted, days_told in (({20: 23}, [20]), (None, [20, 46])):  # once it was left and comes back
+        assert starts(judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
 
 
 def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on() -> None:

@@ -108,23 +108,18 @@ def test_any_run_is_explained_against_any_earlier_one_or_not_at_all(
         assert sum(group.share for group in found.groups) <= 1 + 1e-9
 
 
-def test_missing_users_are_told_where_it_is_known_how_many_are_usual() -> None:
+def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual() -> None:
     what = changed(TWO, min_paired_share=0.1)
     half = {name: SAME[name] for name in NAMES[::2]}
-    first, later = run(half, what).explanation, run(half, what, after(run(SAME, what))).explanation
-    assert first is not None
-    assert first.finding is None
-    assert later is not None
-    assert later.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
-
-
-def test_splits_of_another_metric_are_no_past() -> None:
-    what = changed(TWO, min_paired_share=0.1)
     before = after(run(SAME, what))
     other = replace(before, splits=tuple(replace(each, metric="overlap") for each in before.splits))
-    found = run({name: SAME[name] for name in NAMES[::2]}, what, other).explanation
+    for past in (Memory(), other):
+        unknown = run(half, what, past).explanation
+        assert unknown is not None
+        assert unknown.finding is None
+    found = run(half, what, before).explanation
     assert found is not None
-    assert found.finding is None
+    assert found.sentence.startswith("40 of 80 users (50 %) got no list from the candidate (0 % before).")
 
 
 def test_where_no_lists_are_to_be_kept_no_user_is_told() -> None:

@@ -164,10 +164,6 @@ def test_angles_come_back(users: int, share: float) -> None:
     assert error > 0
 
 
-def test_limits_beyond_the_ends_are_shares_all_the_same() -> None:
-    assert from_angle([-3.0, 9.0], 100).tolist() == [0.0, 1.0]
-
-
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
 def test_the_error_of_an_angle_is_that_of_many_samples(share: float) -> None:
     angles, error = to_angle(np.random.default_rng(1).binomial(400, share, size=20_000) / 400, 400)

@@ -38,17 +38,6 @@ def test_a_level_is_the_new_normal_with_its_fourteenth_run_and_from_its_own_runs
     assert (after.center[0], after.since[0], after.runs[0]) == (pytest.approx(np.mean(FAULT[:runs])), 20, runs)
 
 
-def test_what_falls_on_is_no_level() -> None:
-    falling = HEALTHY + [0.5 - 0.02 * run for run in range(20)]
-    assert find(falling, alarms_of(falling, 20, 40)).since[0] == -1
-
-
-def test_the_level_goes_on_to_teach_after_the_alert_has_ended_and_nobody_accepted_it() -> None:
-    values = HEALTHY + FAULT
-    found = learn(values, alarms_of(values, 20, 33))
-    assert (found.center[0], found.since[0], found.runs[0]) == (pytest.approx(0.1), 20, 20)
-
-
 def test_two_runs_nearer_to_normal_than_to_the_fault_are_a_level_with_the_spread_of_before() -> None:
     """The fault is healed, but the healthy level has moved from 1.1 to 0.8 meanwhile."""
     values = HEALTHY + FAULT[:10] + [0.8, 0.8]

@@ -19,7 +19,7 @@ import requests
 from drift_lists import lists_folder, run_cli, write_config
 from monitor.charts.svg import read_style
 from servers import require
-from servers.chromium import TROUBLE, Browser, Tab, browsing
+from servers.chromium import TROUBLE, Browser, browsing
 from servers.daemon import serving
 
 AXE = Path(__file__).parent / "axe"
@@ -109,22 +109,16 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
     assert found == dict.fromkeys(addresses, ([], 0, []))
 
 
-def first_screen(tab: Tab) -> str:
-    """The text that a person sees without scrolling."""
-    seen: str = tab.run(
-        "[...document.querySelectorAll('main a, main h1, main p, main li, main td div')].filter((each) => "
-        "each.getBoundingClientRect().bottom < innerHeight && each.checkVisibility()).map((each) => each.innerText).join(' ')"
-    )
-    return seen
-
-
 @pytest.mark.parametrize("page", ["overview", "comparison", "alert"])
 def test_what_fires_and_why_stands_in_the_first_screen_of_a_telephone(
     browser: Browser, addresses: dict[str, str], page: str
 ) -> None:
     tab = browser.open_tab(width=390, height=844)
     tab.go(addresses[page])
-    seen = first_screen(tab)
+    seen = tab.run(
+        "[...document.querySelectorAll('main a, main h1, main p, main li, main td div')].filter((each) => "
+        "each.getBoundingClientRect().bottom < innerHeight && each.checkVisibility()).map((each) => each.innerText).join(' ')"
+    )
     for said in ("seg2-nonUK-pop", "country=nonUK", "the same list from the candidate", "firing"):
         assert said in seen
 
