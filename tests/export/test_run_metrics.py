@@ -290,8 +290,7 @@ def test_a_thousand_segments_do_not_pass_the_bound_of_the_page(publisher: Promet
     page = scraped(publisher)
 
     of_segments = [labels for _, labels in page.samples if dict(labels).get("segment", "all") != "all"]
-    alert = {"comparison": "home-feed", "alert": "SimilarityLow", "severity": "critical"}
     assert 680 < len(of_segments) <= 700 + 5
     assert page.value("series_cut", comparison="home-feed") == 9 * 1000 + 5 - (len(of_segments) - 5)
-    assert page.value("alert_state", segment="country=999", **alert) == 2
-    assert page.value("alert_state", segment="country=998", **alert) is None
+    assert page.value("alert_state", **ALERT | {"segment": "country=999"}) == 2
+    assert page.value("alert_state", **ALERT | {"segment": "country=998"}) is None

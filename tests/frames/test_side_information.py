@@ -134,6 +134,8 @@ def test_relevant_items_without_grades_have_grade_one(items: Any) -> None:
     found = monitor.compare(["a", "b"], ["b", "c"], ("recall(arm=baseline)", "map(arm=candidate)"), relevance=items)
 
     assert list(found.values()) == [0.5, 0.0]
+    frame = monitor.compare_many(BASE, OTHER, METRICS, relevance=LONG.drop(columns="grade"))
+    assert frame["recall(arm=candidate)"].tolist()[:2] == [0.5, 1.0]
 
 
 def test_of_an_item_graded_twice_the_highest_grade_counts() -> None:
@@ -142,12 +144,6 @@ def test_of_an_item_graded_twice_the_highest_grade_counts() -> None:
     found = monitor.compare_many(BASE, OTHER, METRICS, relevance=twice)
 
     pd.testing.assert_frame_equal(found, monitor.compare_many(BASE, OTHER, METRICS, relevance=LONG))
-
-
-def test_a_frame_without_grades_has_grade_one() -> None:
-    found = monitor.compare_many(BASE, OTHER, METRICS, relevance=LONG.drop(columns="grade"))
-
-    assert found["recall(arm=candidate)"].tolist()[:2] == [0.5, 1.0]
 
 
 def test_the_ideal_is_made_of_all_graded_items_down_to_k() -> None:

@@ -50,19 +50,10 @@ def test_a_week_that_does_not_show_is_left_in() -> None:
     assert np.mean(remove_seasons(values, [phases]).paid > 0) < 0.1
 
 
-def test_two_weeks_are_not_enough() -> None:
-    values, phases = weekly(14, 50, 5.0)
-    assert np.array_equal(remove_seasons(values, [phases]).values, values)
-
-
-def test_a_day_never_seen_before_has_no_season() -> None:
-    values, phases = weekly(42, 50, 5.0)
-    assert np.array_equal(remove_seasons(values, [Phases(past=phases.past, now=9)]).values, values)
-
-
-def test_no_run_has_no_season() -> None:
-    nothing = Phases(past=np.empty(0, dtype=np.intp), now=1)
-    assert refer(np.empty((0, 2)), np.empty((0, 2)), phases=[nothing]).runs.tolist() == [0, 0]
+@pytest.mark.parametrize(("runs", "now"), [(14, 0), (42, 9)], ids=["two weeks", "a day never seen before"])
+def test_what_is_not_known_well_enough_is_no_season(runs: int, now: int) -> None:
+    values, phases = weekly(runs, 50, 5.0)
+    assert np.array_equal(remove_seasons(values, [Phases(past=phases.past, now=now)]).values, values)
 
 
 def test_series_with_gaps_stand_alone() -> None:
