@@ -15,7 +15,7 @@ from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, Rule, StandstillRule
 from monitor.model.runs import ArmScore, Summary
-from monitor.pipeline.expectations import NEAR_DROP_Z, learning_rules
+from monitor.pipeline.expectations import NEAR_DROP_Z
 from monitor.reference.thresholds import SAFETY
 
 N = 10_000
@@ -201,12 +201,6 @@ def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires() 
     assert found.evidence is not None
     assert found.evidence < 100
     assert found.fault == past[35].lessons["Trend"].numbers[2, 0]
-
-
-def test_only_rules_that_learn_look_back() -> None:
-    assert learning_rules(comparison()) == ()
-    assert [rule.alert for rule in learning_rules(watched())] == ["SimilarityLow"]
-    assert expect(comparison(), SLOT, [summary()], (), ()) == ()
 
 
 def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summary]:
