@@ -131,8 +131,8 @@ def play(*moves: tuple[float | None, float | None]) -> list[tuple[Outcome, Trans
 TRAINED, STILL = (0.25, 0.25), (0.25, 0.0)
 
 
-WEEK = [TRAINED, *[STILL] * 6]
-HOURS = [(0.25, 0.0), (0.0, 0.0), (0.0, 0.25), (0.0, 0.0)]
+WEEK: list[tuple[float | None, float | None]] = [TRAINED, *[STILL] * 6]
+HOURS: list[tuple[float | None, float | None]] = [(0.25, 0.0), (0.0, 0.0), (0.0, 0.25), (0.0, 0.0)]
 FIRED: dict[str, tuple[list[tuple[float | None, float | None]], list[int]]] = {
     "a candidate that misses three trainings of the baseline": ([(None, None), *[TRAINED] * 3, *[STILL] * 4], [6]),
     "an arm of which a tenth is trained": ([TRAINED, TRAINED, *[*[(0.25, 0.024)] * 3, (0.25, 0.03)] * 4, TRAINED], [4]),
