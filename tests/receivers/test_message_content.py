@@ -28,7 +28,6 @@ from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model.explanation import Cause, Part
 from monitor.model.notifications import Briefing, Message, MessageStatus
-from monitor.model.rules import Severity
 from monitor.receivers.email import mail_subject
 from monitor.receivers.message.content import MessageContent, content_of
 from monitor.receivers.message.identity import summary_of
@@ -45,50 +44,6 @@ def texts(found: MessageContent) -> list[str]:
     examples = ([example.user, *chain(*example.rows)] for example in found.examples)
     lists = (found.why, found.more, found.entered, found.left, chain(*found.shares))
     return [found.title, *chain(*changes, *examples, *lists)]
-
-
-def test_a_start_is_reported_with_all_its_figures() -> None:
-    found = content(message(EVERYBODY))
-    (change,) = found.changes
-    assert found.title == f"SimilarityLow firing on home-feed: {EVERYBODY.reason}"
-    assert (found.status, found.severity) == (MessageStatus.FIRING, Severity.CRITICAL)
-    assert change.heading == "SimilarityLow firing"
-    assert change.reason == "mean of extended_tau is 0.254 over 1,874 users, below 0.35"
-    assert change.facts == (
-        ("segment", "all users"),
-        ("mean of extended_tau", "0.254 (95 % interval 0.24 to 0.268)"),
-        ("users", "1,874"),
-        ("threshold", "below 0.35"),
-        ("normal before", "0.61"),
-        ("in breach since", "2024-01-07T00:00:00Z"),
-        ("run", "2024-01-08T00:00:00Z"),
-    )
-    assert found.links == (
-        ("dashboard", f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"),
-        ("runbook", "https://runbooks.test/similarity"),
-    )
-    assert found.commands == (
-        "rankwatch show home-feed --slot 2024-01-08T00:00:00Z",
-        "rankwatch runs home-feed",
-    )
-
-
-def test_the_run_is_explained_in_sentences_shares_items_and_two_users_lists() -> None:
-    found = content(message(EVERYBODY, briefing=briefing()))
-    assert found.why == (WHY, "14 items entered the lists, 1 item left them.")
-    assert found.shares == (("items replaced", "62 %"), ("items moved", "38 %"))
-    assert found.entered == ("Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists",)
-    assert found.left == ("sku-2: in 70 % of baseline lists, 0 % of candidate lists",)
-    first, second = found.examples
-    assert first.user == "u-17"
-    assert first.rows == (
-        ("1", "sku-2 (gone)", "Red shoes (new)"),
-        ("2", "sku-3", "sku-3"),
-        ("3", "sku-5", "sku-4 (was 4)"),
-        ("4", "sku-4", "sku-5 (was 3)"),
-        ("5", "sku-6 (gone)", ""),
-    )
-    assert second.rows[9:] == (("10", "i9 (gone)", "j9 (new)"), ("", "2 more", ""))
 
 
 def test_without_the_run_the_change_itself_says_why() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from messages import opened
 from monitor import receivers
+from monitor.model.notifications import Treatment, Updates
 from monitor.options import Options
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
 from monitor.receivers.fields import ReceiverEntry
@@ -39,6 +41,8 @@ def test_every_kind_of_receiver_is_kept_from_importing_another(kinds: list[type[
 
 AM = {"urls": ["http://127.0.0.1:9093"]}
 MAIL = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": ["kim@example.com"]}
+PAGER = {"routing_key": "0" * 32}
+SLACK = {"url": "https://hooks.slack.com/services/x"}
 HOOK = {"url": "https://hooks.test/canary-path?canary=1", "secret": "canary-secret"}
 
 
@@ -48,9 +52,9 @@ def parsed(*entries: dict[str, Any]) -> tuple[ReceiverOptions, ...]:
 
 def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
     options = parsed({"webhook": HOOK}, {"alertmanager": {"urls": ["http://a:9093", "http://b:9093/am"]}})
-    opened = open_receivers(options, external_url="http://rankwatch.test")
-    assert [receiver.name for receiver in opened] == ["webhook", "alertmanager-0", "alertmanager-1"]
-    assert [receiver.treatment.resend_every_s for receiver in opened] == [None, 60.0, 60.0]
+    found = open_receivers(options, external_url="http://rankwatch.test")
+    assert [receiver.name for receiver in found] == ["webhook", "alertmanager-0", "alertmanager-1"]
+    assert [receiver.treatment.resend_every_s for receiver in found] == [None, 60.0, 60.0]
 
 
 def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
@@ -58,6 +62,22 @@ def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
     assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
     (entry,) = parsed({"alertmanager": {"name": "eu", "urls": ["http://a", "http://b"]}})
     assert entry.receiver_names == ("eu-0", "eu-1")
+
+
+@pytest.mark.parametrize(
+    ("entry", "treatment"),
+    [
+        ({"slack": SLACK}, Treatment(repeat_every_s=86_400)),
+        ({"slack": SLACK | {"repeat_every": None}}, Treatment()),
+        ({"pagerduty": PAGER}, Treatment(updates=Updates.UNPAGED)),
+        ({"pagerduty": PAGER | {"repeat_every": "4h"}}, Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)),
+        ({"webhook": HOOK}, Treatment(updates=Updates.NONE)),
+        ({"webhook": HOOK | {"updates": True}}, Treatment(updates=Updates.UNPAGED)),
+    ],
+)
+def test_what_lasts_or_joins_is_sent_as_the_kind_needs_it_or_as_told(entry: dict[str, Any], treatment: Treatment) -> None:
+    receiver = opened(**entry)
+    assert (receiver.name, receiver.treatment) == (*entry, treatment)
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -93,6 +113,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"email": {**MAIL, "username": "u", "password": "canary", "tls": "none"}},
         "not sent without TLS",
     ),
+    "key that is too short": ({"pagerduty": {"routing_key": "canary".ljust(31, "e")}}, "32 letters and digits"),
+    "key that is too long": ({"pagerduty": {"routing_key": "canary".ljust(33, "e")}}, "32 letters and digits"),
+    "key with an accent": ({"pagerduty": {"routing_key": "canary".ljust(32, "é")}}, "32 letters and digits"),
+    "key with a line break": ({"pagerduty": {"routing_key": "canary".ljust(31, "e") + "\n"}}, "32 letters and digits"),
+    "place with its path": ({"pagerduty": {**PAGER, "url": "https://pager.test/v2/enqueue"}}, "must not end in /v2/enqueue"),
+    "place with a query": ({"pagerduty": {**PAGER, "url": "https://pager.test/?canary"}}, "must not hold a ?query"),
     "password of two lines": ({"email": {**MAIL, "username": "u", "password": "canary\nx"}}, "printable ASCII"),
 }
 

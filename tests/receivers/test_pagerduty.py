@@ -3,15 +3,13 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 import messages
-from messages import BRITISH, EVERYBODY, acknowledgement, briefing, end, message, opened, repetition, start
+from messages import BRITISH, EVERYBODY, acknowledgement, briefing, end, message, repetition
 from monitor.errors import DeliveryError
-from monitor.model.notifications import Message, Treatment, Updates
+from monitor.model.notifications import Message
 from monitor.model.rules import Severity
-from monitor.receivers.pagerduty import PagerDutyOptions
-from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
+from servers.pagerduty import KEY, FakePagerDuty
 from servers.webhook import Reply, answer
 
 
@@ -106,17 +104,6 @@ def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty: FakePagerDuty) 
     assert all(len(key) == 255 for key in pagerduty.alerts)
 
 
-def test_the_fullest_event_is_far_below_the_limit(pagerduty: FakePagerDuty) -> None:
-    wide, quotes = "\U0001f600" * 1000, '"' * 1000
-    for text in (wide, quotes):
-        changes = [
-            start(comparison=text, alert=f"{n}{text}", segment=f"{n}{text}", reason=text, metric=text, dedup_key=str(n))
-            for n in range(20)
-        ]
-        send(pagerduty, message(*changes, comparison=text, briefing=briefing()))
-    assert max(len(request.body) for request in pagerduty.collector.requests) < MOST_BYTES // 4
-
-
 @pytest.mark.parametrize(
     ("body", "said"),
     [(b'{"status": "unknown", "message": "quota exceeded"}', " (quota exceeded)")]
@@ -137,29 +124,3 @@ def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: Fake
         f"pagerduty at {pagerduty.url} answered 400 Bad Request: it refuses this message "
         "(Event object is invalid; routing_key *** is wrong; starts with ***; key=***; is ***)"
     )
-
-
-def test_the_fake_refuses_a_key_of_another_length_as_the_real_one_does(pagerduty: FakePagerDuty) -> None:
-    with pytest.raises(DeliveryError, match="Invalid routing key"):
-        send(pagerduty, message(EVERYBODY), routing_key="f" * 32)
-    assert pagerduty.complaints.pop().startswith("Invalid routing key")
-
-
-@pytest.mark.parametrize("key", ["", "short", "e" * 31, "e" * 33, "é" * 32, "e" * 31 + "\n"])
-def test_a_key_that_is_none_is_refused_and_not_shown(key: str) -> None:
-    with pytest.raises(ValidationError, match="32 letters and digits") as caught:
-        PagerDutyOptions.model_validate({"routing_key": key})
-    assert len(key) < 5 or key not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["https://events.pagerduty.com/v2/enqueue", "https://events.pagerduty.com/?x=1", "events"])
-def test_a_url_that_is_more_than_the_place_is_refused(url: str) -> None:
-    with pytest.raises(ValidationError):
-        PagerDutyOptions.model_validate({"routing_key": KEY, "url": url})
-
-
-def test_by_default_nothing_is_notified_twice() -> None:
-    receiver = opened(pagerduty={"routing_key": KEY})
-    assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment(updates=Updates.UNPAGED))
-    receiver = opened(pagerduty={"routing_key": KEY, "repeat_every": "4h"})
-    assert receiver.treatment == Treatment(repeat_every_s=14_400, updates=Updates.UNPAGED)

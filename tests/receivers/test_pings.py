@@ -82,17 +82,22 @@ def test_a_query_of_the_url_is_kept(collector: Collector) -> None:
     assert collector.requests[0].path.startswith(f"{CHECK}/start?create=1&rid=")
 
 
-@pytest.mark.parametrize("reply", [answer(500), answer(429), disconnect])
-def test_a_ping_that_did_not_get_through_is_tried_three_times_and_logged_without_the_url(
-    collector: Collector, reply: Any, logged: LogCapture
+@pytest.mark.parametrize(
+    ("replies", "logged_as"),
+    [
+        *(([each] * 3, [("ping not sent", "ping", "warning")]) for each in (answer(500), answer(429), disconnect)),
+        ([answer(503), disconnect], []),
+    ],
+)
+def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not_get_through(
+    collector: Collector, replies: list[Reply], logged_as: list[Any], logged: LogCapture
 ) -> None:
-    collector.default = reply
+    collector.replies.extend(replies)
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
     assert len(collector.requests) == 3
-    (entry,) = logged.entries
-    assert (entry["event"], entry["ping"], entry["log_level"]) == ("ping not sent", "ping", "warning")
-    assert CHECK.rpartition("/")[2] not in str(entry)
+    assert [(entry["event"], entry["ping"], entry["log_level"]) for entry in logged.entries] == logged_as
+    assert CHECK.rpartition("/")[2] not in str(logged.entries)
 
 
 def test_a_url_that_is_wrong_is_not_tried_again(collector: Collector, logged: LogCapture) -> None:
@@ -103,25 +108,25 @@ def test_a_url_that_is_wrong_is_not_tried_again(collector: Collector, logged: Lo
     assert logged.entries[0]["reason"] == f"ping at {collector.url} answered 404 Not Found: check its URL"
 
 
-def test_a_ping_that_gets_through_at_the_third_try_is_not_logged(collector: Collector, logged: LogCapture) -> None:
-    collector.replies.extend([answer(503), disconnect])
-    with pinging(collector.url + CHECK) as man:
-        man.run_started(claim())
-    assert (len(collector.requests), logged.entries) == (3, [])
-
-
-def test_a_server_that_hangs_holds_up_no_run_and_the_newest_pings_win(collector: Collector, logged: LogCapture) -> None:
+def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcome_of_each_is_reported(
+    collector: Collector, logged: LogCapture
+) -> None:
+    heard: list[tuple[str, str]] = []
     go_on = threading.Event()
-    collector.replies.append(held_until(go_on))
-    with pinging(collector.url + CHECK) as man:
-        man.run_started(claim())
-        collector.wait_for(1)
-        for attempt in range(1, 101):
-            man.run_finished(claim(attempt=attempt), None)
-        go_on.set()
-    rids = [signal.rid for signal in signals_of(collector.requests)[1:]]
-    assert len(rids) == 64
+    collector.replies.extend([answer(200), answer(404), held_until(go_on)])
+    options = PingOptions.model_validate({"url": collector.url + CHECK, "name": "hc"})
+    man = RunPings(options, rest=lambda _: False, on_outcome=lambda *outcome: heard.append(outcome))
+    for attempt in range(3):
+        man.run_started(claim(attempt=attempt))
+    collector.wait_for(3)
+    for attempt in range(3, 103):
+        man.run_finished(claim(attempt=attempt), None)
+    go_on.set()
+    man.close(CLOSING_S)
+    assert [signal.kind for signal in signals_of(collector.requests)[3:]] == ["success"] * 64
     assert [entry["event"] for entry in logged.entries].count("ping dropped: too many wait") == 36
+    assert heard[:2] == [("hc", "sent"), ("hc", "failed")]
+    assert Counter(heard) == {("hc", "sent"): 66, ("hc", "failed"): 1, ("hc", "dropped"): 36}
 
 
 def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(collector: Collector) -> None:
@@ -143,21 +148,3 @@ def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
     assert "canary" not in repr(man)
     man.close(0.0)
-
-
-def test_the_outcome_of_each_ping_is_reported(collector: Collector) -> None:
-    heard: list[tuple[str, str]] = []
-    go_on = threading.Event()
-    collector.replies.extend([answer(200), answer(404), held_until(go_on)])
-    options = PingOptions.model_validate({"url": collector.url + CHECK, "name": "hc"})
-    man = RunPings(options, rest=lambda _: False, on_outcome=lambda *outcome: heard.append(outcome))
-    for attempt in range(3):
-        man.run_started(claim(attempt=attempt))
-    collector.wait_for(3)
-    for attempt in range(3, 3 + 65):
-        man.run_started(claim(attempt=attempt))
-    go_on.set()
-    man.close(CLOSING_S)
-
-    assert heard[:2] == [("hc", "sent"), ("hc", "failed")]
-    assert Counter(heard) == {("hc", "sent"): 66, ("hc", "failed"): 1, ("hc", "dropped"): 1}

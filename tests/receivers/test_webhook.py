@@ -9,8 +9,8 @@ from typing import Any
 import requests
 
 from factories import SLOT
-from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, URL, message, opened, send
-from monitor.model.notifications import Message, Updates
+from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, URL, message, send
+from monitor.model.notifications import Message
 from monitor.receivers import verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import idempotency_key, label_fingerprint
@@ -110,9 +110,6 @@ def test_what_joins_a_known_incident_is_marked_as_nothing_to_page_for(collector:
     assert posted(collector, message(OTHER, firing=(FIRING, OTHER), is_update=True))["update"] is True
     worse = posted(collector, message(OTHER, pages=2, worse="its severity rose from info to critical"))
     assert (worse["worse"], "update" in worse) == ("its severity rose from info to critical", False)
-    for updates, treated in ((False, Updates.NONE), (True, Updates.UNPAGED)):
-        receiver = opened(webhook={"url": collector.url, "updates": updates})
-        assert receiver.treatment.updates is treated
 
 
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
