@@ -26,6 +26,11 @@ def load_text(text: str, **environ: str) -> Settings:
     return parse_settings(text, name="rankwatch.yaml", base_dir=BASE, environ=environ)
 
 
+def expected(text: str) -> list[str]:
+    """The problems that a bad configuration says it has."""
+    return [line.removeprefix("# expect ") for line in text.splitlines() if line.startswith("# expect ")]
+
+
 def load_comparison(text: str, **environ: str) -> ComparisonOptions:
     """The first comparison of a configuration."""
     return load_text(text, **environ).comparisons[0]

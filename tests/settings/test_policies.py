@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from monitor.errors import ConfigError
 from monitor.model.comparison import Comparison
 from monitor.model.rules import Condition, ConditionRule, RuleKind, Severity
 from monitor.settings.translation import policy_of, to_comparison
@@ -38,23 +37,6 @@ def test_a_maintenance_window_is_open_from_its_slot_for_as_long_as_it_lasts(hour
     now = datetime(2024, 1, 8, hour, 30, tzinfo=UTC)  # half an hour past the full hour after that in Berlin
 
     assert window.ends_at(now) == (now.replace(hour=1, minute=0) + timedelta(hours=2) if is_open else None)
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (
-            ("receivers: [hook]", "receivers: [hok]"),
-            r"routes\[1\]\.receivers\[0\]: no receiver is called hok: there are am, am-0",
-        ),
-        (("{am: hook}", "{am: mail}"), r"fallbacks\.am: no receiver is called mail"),
-        (("{am: hook}", "{am: am}"), r"fallbacks\.am: cannot stand in for itself"),
-        (("name: hook", "name: am-1"), r"receivers\[1\]\.alertmanager\.name: another receiver has this name"),
-    ],
-)
-def test_names_of_receivers_are_checked(change: tuple[str, str], problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        load_text(MINIMAL + NOTIFICATION.replace(*change))
 
 
 def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:

@@ -31,12 +31,13 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def test_every_15m_stands_on_the_quarters_of_the_hour() -> None:
+def test_every_15m_stands_on_the_quarters_of_the_hour_and_every_week_on_the_epochs_thursday() -> None:
     schedule = Every(timedelta(minutes=15))
     assert schedule.latest(NOON) == at("2024-01-11 12:00")
     assert schedule.next(NOON) == schedule.latest(at("2024-01-11 12:15")) == at("2024-01-11 12:15")
     assert schedule.next(at("2024-01-11 12:15")) == at("2024-01-11 12:30")
     assert schedule.interval == timedelta(minutes=15)
+    assert Every(timedelta(weeks=1)).latest(NOON) == at("2024-01-11 00:00")
 
 
 def test_an_offset_moves_every_slot_by_as_much() -> None:
@@ -45,10 +46,6 @@ def test_an_offset_moves_every_slot_by_as_much() -> None:
     assert schedule.latest(at("2024-01-11 12:15:20")) == at("2024-01-11 12:15:20")
     assert schedule.next(at("2024-01-11 12:15:20")) == at("2024-01-11 12:30:20")
     assert schedule.interval == timedelta(minutes=15)
-
-
-def test_every_week_begins_on_the_epochs_thursday() -> None:
-    assert Every(timedelta(weeks=1)).latest(NOON) == at("2024-01-11 00:00")
 
 
 def test_between_is_empty_when_no_slot_lies_there_or_the_ends_are_swapped() -> None:

@@ -5,7 +5,6 @@ import pytest
 
 from factories import DAY, SLOT
 from monitor.cli.parameters import parse_instant
-from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model.comparison import Keep, SampleSize
 from monitor.model.rules import Direction, Learning, Severity
@@ -13,7 +12,7 @@ from monitor.settings.configuration import RetentionOptions
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
-from settings.minimal import MINIMAL, comparison_of, limit_of, load_comparison, load_text, rules_on_drift
+from settings.minimal import MINIMAL, comparison_of, limit_of, load_comparison, rules_on_drift
 
 RULES = """    rules:
       - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}, segments: each,
@@ -206,11 +205,6 @@ def test_lists_are_kept_where_something_will_need_them(more: str, *, kept: Keep 
 def test_relevance_is_asked_for_at_once_and_waited_for_a_week_or_as_told(more: str, within: float, after: float) -> None:
     found = comparison_of(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}{more}}}\n").measuring
     assert (found.relevance_within, found.relevance_after) == (timedelta(days=within), timedelta(days=after))
-
-
-def test_a_run_may_not_stop_waiting_before_it_asks() -> None:
-    with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
-        load_text(f"{MINIMAL}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
 
 
 def test_lists_go_with_the_scores_and_segments_with_the_run_unless_told_otherwise() -> None:

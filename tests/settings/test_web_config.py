@@ -13,11 +13,10 @@ from monitor.errors import ConfigError
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.web.access_options import AccessOptions, TlsOptions
-from settings.minimal import MINIMAL
+from settings.minimal import MINIMAL, expected
 
 BAD = sorted((Path(__file__).parents[1] / "web" / "bad").glob("*.yaml"))
 EXAMPLE = Path(__file__).parents[2] / "config" / "web.yaml"
-EXPECT = "# expect "
 HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
 CLIENTS = "{cert_file: a, key_file: b, client_ca_file: c, client_auth_type: RequireAndVerifyClientCert}"
 KEYS = [*AccessOptions.model_fields, *TlsOptions.model_fields, "headers"]
@@ -34,10 +33,9 @@ def load_with(folder: Path, web: str, **other: str) -> Settings:
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path: Path, path: Path) -> None:
     text = path.read_text()
-    expected = [line.removeprefix(EXPECT) for line in text.splitlines() if line.startswith(EXPECT)]
     with pytest.raises(ConfigError) as caught:
         load_with(tmp_path, text, listen="0.0.0.0:29108")
-    assert str(caught.value).splitlines() == [f"{tmp_path / 'web.yaml'}:{line}" for line in expected]
+    assert str(caught.value).splitlines() == [f"{tmp_path / 'web.yaml'}:{line}" for line in expected(text)]
     assert "hunter2" not in str(caught.value)
 
 
