@@ -64,11 +64,12 @@ def _is_number(value: object) -> bool:
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis}
 
+FORMATS = ("parquet", "csv", "jsonl", "sqlite")
 Write = Callable[[Any, Path], dict[str, Any]]
 
 
 def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, Write]:
-    """What writes tuples of these columns as Parquet, CSV, JSON lines and SQLite, and gives the options that read them."""
+    """What writes tuples of these columns in each of `FORMATS`, and gives the options that read them."""
 
     def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
         return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)

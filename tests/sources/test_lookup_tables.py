@@ -13,7 +13,7 @@ from monitor.model.rankings import ItemWeights
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, open_item_titles, open_item_weights
 from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
-from sources.tables import Write, writers
+from sources.tables import FORMATS, Write, writers
 
 FILE = {"item": "id", "weight": "sold"}
 
@@ -28,7 +28,7 @@ def by_item(found: ItemWeights) -> dict[str, float]:
 
 
 parquet, csv, jsonl, sqlite = writers(("id", "sold"), **FILE)
-every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite], ids=["parquet", "csv", "jsonl", "sqlite"])
+every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite], ids=FORMATS)
 
 
 @every_kind
@@ -107,7 +107,7 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 TITLED = {"item": "id", "title": "name"}
-NAMED = dict(zip(("parquet", "csv", "jsonl", "sqlite"), writers(("id", "name"), **TITLED), strict=True))
+NAMED = dict(zip(FORMATS, writers(("id", "name"), **TITLED), strict=True))
 
 
 def titles(options: dict[str, Any], *items: str) -> dict[str, str]:

@@ -1,8 +1,5 @@
 """What users found relevant: files that come a day later, tables, both forms, and every odd part of them."""
 
-import json
-from collections.abc import Callable
-from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 from monitor.errors import SourceError
 from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import Write, in_csv, jsonl, parquet, sqlite
+from sources.tables import FORMATS, Write, writers
 
 WIDE = {"user": "who", "items": "what", "grades": "how"}
 LONG = {"user": "who", "item": "what", "grade": "how"}
@@ -43,54 +39,35 @@ def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:
     return found
 
 
-def long_rows(rows: Graded) -> list[dict[str, Any]]:
-    """One item a row, users mixed."""
-    flat = [
-        {"who": user, "what": item, "how": grade}
-        for user, items, grades in rows
-        for item, grade in zip(items or [], grades or [], strict=True)
-    ]
-    return flat[::2] + flat[1::2]
-
-
-def wide(write: Callable[..., dict[str, Any]], spell: Callable[[Any], Any] = copy) -> Write:
-    return lambda rows, folder: write(
-        [{"who": user, "what": spell(items), "how": spell(grades)} for user, items, grades in rows], folder, **WIDE
-    )
-
-
-def long(write: Callable[..., dict[str, Any]]) -> Write:
-    return lambda rows, folder: write(long_rows(rows), folder, **LONG)
-
-
 def on_its_day(options: dict[str, Any]) -> dict[str, Any]:
     """The database's rows for one slot, and none for others."""
     query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
     return {"sql": LONG | {"url": options["sql"]["url"], "query": query}}
 
 
-parquet_wide, jsonl_wide = wide(parquet), wide(jsonl)
-csv_wide, sqlite_wide = wide(in_csv, json.dumps), wide(sqlite, json.dumps)
-parquet_long, csv_long, jsonl_long, sqlite_long = map(long, (parquet, in_csv, jsonl, sqlite))
-FILES = {
-    "parquet wide": parquet_wide,
-    "jsonl wide": jsonl_wide,
-    "csv wide": csv_wide,
-    "parquet long": parquet_long,
-    "csv long": csv_long,
-    "jsonl long": jsonl_long,
-}
-KINDS = FILES | {"sqlite long": sqlite_long, "sqlite wide": sqlite_wide}
-OF_LISTS = {name: write for name, write in KINDS.items() if name.endswith("wide")}
+def long(write: Write) -> Write:
+    """One item a row, users mixed."""
+
+    def written(rows: Graded, folder: Path) -> dict[str, Any]:
+        flat = [(user, *each) for user, items, grades in rows for each in zip(items or [], grades or [], strict=True)]
+        return write(flat[::2] + flat[1::2], folder)
+
+    return written
+
+
+NAMES = ("who", "what", "how")
+OF_LISTS = dict(zip(FORMATS, writers(NAMES, **WIDE), strict=True))
+OF_ITEMS = dict(zip(FORMATS, map(long, writers(NAMES, **LONG)), strict=True))
+KINDS = {f"{name} {form}": write for form, of in (("wide", OF_LISTS), ("long", OF_ITEMS)) for name, write in of.items()}
 every_kind = pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
 every_wide = pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
 
 
 @every_kind
-def test_users_grade_items(write: Write, tmp_path: Path) -> None:
-    rows: Graded = [("b", [3, 9, 1], [1, 0.5, 0]), ("a", [42], [3])]
+def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(write: Write, tmp_path: Path) -> None:
+    rows: Graded = [("b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]), ("a", [42, 42], [0.5, 0.5])]
 
-    assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 1.0, "9": 0.5, "1": 0.0}, "a": {"42": 3.0}}
+    assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 3.0, "9": 0.5, "1": 0.0}, "a": {"42": 0.5}}
 
 
 @every_kind
@@ -102,15 +79,8 @@ def test_without_grades_each_item_has_grade_one(write: Write, tmp_path: Path) ->
     assert by_user(read(**bare_source)) == {"b": {"3": 1.0, "9": 1.0}}
 
 
-@every_kind
-def test_of_an_item_graded_twice_the_highest_grade_counts(write: Write, tmp_path: Path) -> None:
-    rows: Graded = [("b", [3, 9, 3, 3], [1, 2, 3, 0]), ("a", [3, 3], [0.5, 0.5])]
-
-    assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 3.0, "9": 2.0}, "a": {"3": 0.5}}
-
-
 def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
-    assert by_user(read(**jsonl_wide([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
+    assert by_user(read(**OF_LISTS["jsonl"]([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
 
 
 @every_wide
@@ -119,7 +89,7 @@ def test_a_user_who_stands_in_two_rows_of_lists_is_refused_by_name(write: Write,
         read(**write([("b", [3], [1]), ("a", [3], [1]), ("c", [3], [1]), ("b", [4], [1])], tmp_path))
 
 
-IN_PARQUET = (parquet_wide, parquet_long)
+IN_PARQUET = (OF_LISTS["parquet"], OF_ITEMS["parquet"])
 BAD_GRADES: list[tuple[float | None, Write]] = [*((grade, write) for grade in (-1, None) for write in KINDS.values())]
 BAD_GRADES += [(float(text), write) for text in ("nan", "inf") for write in IN_PARQUET]
 
@@ -163,7 +133,7 @@ def test_a_file_without_a_row_has_arrived(tmp_path: Path) -> None:
 
 
 def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
-    options = on_its_day(sqlite_long([("a", [1], [1])], tmp_path))
+    options = on_its_day(OF_ITEMS["sqlite"]([("a", [1], [1])], tmp_path))
 
     assert by_user(read(**options)) == {"a": {"1": 1.0}}
     assert read(datetime(2024, 1, 9, tzinfo=UTC), **options) is None
@@ -186,7 +156,7 @@ def test_a_column_that_cannot_hold_lists_is_refused_with_advice(
 
 
 def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
-    options = parquet_wide([(f"u{n}", list(range(50)), [1.0] * 50) for n in range(2000)], tmp_path)["file"]
+    options = OF_LISTS["parquet"]([(f"u{n}", list(range(50)), [1.0] * 50) for n in range(2000)], tmp_path)["file"]
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read(file=options | {"max_bytes": 2**20})
 
@@ -201,19 +171,5 @@ def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
         user: {str(item): max(g for i, g in zip(items or [], grades or [], strict=True) if i == item) for item in items or []}
         for user, items, grades in rows
     }
-    for write in FILES.values():
+    for write in KINDS.values():
         assert by_user(read(**write(rows, tmp_path))) == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"file": {"path": "x.csv", "user": "u"}}, "give either items and grades"),
-        ({"file": {"path": "x.csv", "user": "u", "item": "i", "grades": "g"}}, "give either items and grades"),
-        ({"sql": {"url": "sqlite:///x.db", "table": "t", "user": "u"}}, "give either items and grades"),
-        ({"sql": LONG | {"url": "sqlite:///x.db", "query": "SELECT :k"}}, "which nobody sets: use :slot"),
-    ],
-)
-def test_bad_options_are_told(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ValidationError, match=expected):
-        RelevanceOptions.model_validate(options)

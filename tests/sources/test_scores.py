@@ -1,8 +1,6 @@
 """The models' own scores beside their lists: from every kind of source, through every odd part."""
 
-import json
 from collections.abc import Callable
-from copy import copy
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender
-from sources.tables import Row, in_csv, jsonl, parquet, sqlite
+from sources.tables import FORMATS, Write, jsonl, parquet, writers
 
 Scored = dict[str, tuple[list[Any], list[float | None]]]
 
@@ -37,55 +35,46 @@ def scores_of(pull: Pull) -> dict[str, list[float | None]]:
     return {user: values[a:b] for user, a, b in zip(table.users, table.offsets, table.offsets[1:], strict=False)}
 
 
-def rows_of(lists: Scored) -> list[dict[str, Any]]:
+def rows_of(lists: Scored) -> list[tuple[Any, ...]]:
     """One item a row, worst first, with its rank."""
     return [
-        {"who": user, "what": item, "how": score, "place": place}
+        (user, item, score, place)
         for user, (items, scores) in lists.items()
         for place, (item, score) in reversed(list(enumerate(zip(items, scores or [], strict=False))))
     ]
 
 
-def wide(write: Callable[..., dict[str, Any]], spell: Callable[[Any], Any] = copy) -> Callable[[Scored, Path], Any]:
-    def written(lists: Scored, folder: Path) -> Any:
-        rows = [{"who": user, "what": spell(items), "how": spell(scores)} for user, (items, scores) in lists.items()]
-        return source_of(**write(rows, folder, **WIDE))
-
-    return written
+def wide(write: Write) -> Callable[[Scored, Path], Any]:
+    return lambda lists, folder: source_of(**write([(user, *each) for user, each in lists.items()], folder))
 
 
-def long(write: Callable[..., dict[str, Any]]) -> Callable[[Scored, Path], Any]:
-    return lambda lists, folder: source_of(**write(rows_of(lists), folder, **RANKED))
+def long(write: Write) -> Callable[[Scored, Path], Any]:
+    return lambda lists, folder: source_of(**write(rows_of(lists), folder))
 
 
-def sqlite_by_user(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
-    url = sqlite(rows, folder)["sql"]["url"]
-    return {"sql": {"url": url, "query": "SELECT * FROM filled WHERE who IN :users", "batch": 1, **columns}}
+def by_user(rows: Any, folder: Path) -> dict[str, Any]:
+    (options,) = sqlite_of_items(rows, folder).values()
+    del options["table"]
+    return {"sql": {**options, "query": "SELECT * FROM filled WHERE who IN :users", "batch": 1}}
 
 
-jsonl_wide = wide(jsonl)
-KINDS: dict[str, Callable[[Scored, Path], Any]] = {
-    "parquet wide": wide(parquet),
-    "parquet long": long(parquet),
-    "csv wide": wide(in_csv, json.dumps),
-    "csv long": long(in_csv),
-    "jsonl wide": jsonl_wide,
-    "jsonl long": long(jsonl),
-    "sqlite wide": wide(sqlite, json.dumps),
-    "sqlite long": long(sqlite_by_user),
-}
+*of_items, sqlite_of_items = writers(("who", "what", "how", "place"), **RANKED)
+KINDS = {f"{name} wide": wide(write) for name, write in zip(FORMATS, writers(("who", "what", "how"), **WIDE), strict=True)}
+KINDS |= {f"{name} long": long(write) for name, write in zip(FORMATS, (*of_items, by_user), strict=True)}
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 SCORED: Scored = {"a": ([5, 3, 9], [0.75, 0.5, None]), "b": ([7], [-2.0]), "c": ([1, 2], [3.25, 3.25])}
 
 
 @every_kind
-def test_scores_stand_beside_their_items(kind: str, tmp_path: Path) -> None:
-    pull = KINDS[kind](SCORED, tmp_path).pull(request("c", "a", "b"))
+def test_scores_stand_beside_their_items_whatever_users_are_left_out(kind: str, tmp_path: Path) -> None:
+    source = KINDS[kind](SCORED, tmp_path)
+    pull, some = source.pull(request("c", "a", "b")), source.pull(request("c", "nobody", k=1))
 
     assert as_lists(pull) == {"a": ["5", "3", "9"], "b": ["7"], "c": ["1", "2"]}
     assert scores_of(pull) == {"a": [0.75, 0.5, None], "b": [-2.0], "c": [3.25, 3.25]}
     assert not pull.failures
+    assert [(user, scores[0]) for user, scores in scores_of(some).items()] == [("c", 3.25)]
 
 
 def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:
@@ -99,13 +88,6 @@ def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:
 
     assert scores_of(pull) == {"u": [0.5, None]}
     assert pull.failures == {"v": CoverageReason.MALFORMED}
-
-
-@every_kind
-def test_scores_stay_aligned_whatever_users_are_left_out(kind: str, tmp_path: Path) -> None:
-    pull = KINDS[kind](SCORED, tmp_path).pull(request("c", "nobody", k=1))
-
-    assert [(user, scores[0]) for user, scores in scores_of(pull).items()] == [("c", 3.25)]
 
 
 @pytest.mark.parametrize("kind", ["parquet wide", "jsonl wide", "csv wide", "sqlite wide"])
@@ -123,7 +105,7 @@ def test_scores_that_are_not_as_many_as_items_make_one_list_malformed(kind: str,
 
 @pytest.mark.parametrize("odd", ["x", True, [1], {}, 10**400], ids=lambda odd: str(odd)[:4])
 def test_scores_that_are_no_numbers_make_one_list_malformed(odd: Any, tmp_path: Path) -> None:
-    pull = jsonl_wide({"good": ([1], [2.0]), "odd": ([3, 4], [1.0, odd])}, tmp_path).pull(request("odd", "good"))
+    pull = KINDS["jsonl wide"]({"good": ([1], [2.0]), "odd": ([3, 4], [1.0, odd])}, tmp_path).pull(request("odd", "good"))
 
     assert scores_of(pull) == {"good": [2.0]}
     assert pull.failures == {"odd": CoverageReason.MALFORMED}
@@ -197,14 +179,6 @@ def test_without_ranks_a_missing_score_leaves_no_order(tmp_path: Path) -> None:
     assert pull.failures == dict.fromkeys(["a", "c", "d"], CoverageReason.MALFORMED)
 
 
-def test_with_ranks_two_items_of_one_score_are_no_fault(tmp_path: Path) -> None:
-    rows = [{"who": "a", "what": item, "how": 0.5, "place": place} for place, item in enumerate([9, 1, 5])]
-
-    pull = source_of(**parquet(rows, tmp_path, **RANKED)).pull(request("a"))
-
-    assert as_lists(pull) == {"a": ["9", "1", "5"]}
-
-
 def test_fractions_are_ranks_in_json_lines(tmp_path: Path) -> None:
     rows = [{"who": "a", "what": 1, "place": 2.5, "how": 1}, {"who": "a", "what": 2, "place": 1.5, "how": 2}]
 
@@ -214,21 +188,13 @@ def test_fractions_are_ranks_in_json_lines(tmp_path: Path) -> None:
 def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
     recommender.lists["u"] = {"items": [{"id": 3, "score": 0.5}, {"id": "x", "score": 1}, {"id": 1, "score": None}]}
     recommender.lists["v"] = {"items": [{"id": 3, "score": 0.5}, {"id": 4}]}
-    recommender.lists["w"] = {"items": [{"id": 3, "score": "0.5"}]}
-    http = {"url": recommender.url, "items": "items[*].id", "scores": "items[*].score"}
+    recommender.lists |= {"w": {"items": [{"id": 3, "score": "0.5"}]}, "x": {"items": [1, 2]}, "y": {"items": [1], "scores": 1}}
+    http = {"url": recommender.url, "items": "items[*].id || items", "scores": "items[*].score || scores"}
 
-    pull = source_of(http=http).pull(request("v", "w"))
-    assert pull.failures == {"v": CoverageReason.MALFORMED, "w": CoverageReason.MALFORMED}
+    pull = source_of(http=http).pull(request(*"vwxy"))
+    assert pull.failures == dict.fromkeys("vwxy", CoverageReason.MALFORMED)
     assert ": expected a list of numbers as scores, as many as items" in pull.notes[CoverageReason.MALFORMED]
 
     http["scores"] = "map(&score, items)"
     pull = source_of(http=http).pull(request("u", "v", k=2))
     assert scores_of(pull) == {"u": [0.5, 1.0], "v": [0.5, None]}
-
-
-@pytest.mark.parametrize("body", [[1, 2], {"items": [1, 2]}, {"items": [1, 2], "scores": [1]}, {"items": [1], "scores": 1}])
-def test_an_answer_without_fitting_scores_is_malformed(body: Any, recommender: Recommender) -> None:
-    recommender.lists["u"] = body
-    http = {"url": recommender.url, "items": "items || @", "scores": "scores"}
-
-    assert source_of(http=http).pull(request("u")).failures == {"u": CoverageReason.MALFORMED}

@@ -86,14 +86,6 @@ def test_link_local_addresses_are_asked_where_the_source_allows_them(
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
-def test_items_are_selected_by_jmespath(recommender: Recommender) -> None:
-    recommender.lists["u"] = {"outputs": [{"name": "scores", "data": [0.5]}, {"name": "ids", "data": [3, 1]}]}
-
-    pull = source_of(http={"url": recommender.url, "items": "outputs[?name=='ids'].data | [0]"}).pull(request("u"))
-
-    assert as_lists(pull) == {"u": ["3", "1"]}
-
-
 @pytest.mark.parametrize(
     ("answer", "shape"),
     [
@@ -159,17 +151,6 @@ def test_connections_are_kept_and_never_more_than_allowed(recommender: Recommend
 
     assert len(pull.rankings) == 200
     assert 1 < recommender.most_at_once <= 5
-
-
-def test_answers_up_to_max_bytes_are_taken(recommender: Recommender) -> None:
-    text = json.dumps(["x" * 900])
-    recommender.lists.update({"fits": ["x" * 900], "over": ["x" * 900, "yy", "z" * 200]})
-    assert len(text) < 1024
-
-    pull = source_of(http={"url": recommender.url, "max_bytes": 1024}).pull(request("fits", "over"))
-
-    assert as_lists(pull) == {"fits": ["x" * 900]}
-    assert pull.failures == {"over": CoverageReason.TOO_LARGE}
 
 
 def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path: Path) -> None:
