@@ -88,7 +88,7 @@ def require_harmless_mail(mail: Mail) -> list[str]:
     texts = [str(part.get_content()) for part in found.walk() if not part.is_multipart()]
     require_harmless(mail.content, dict(found.items()), texts)
     assert (mail.to, found["Bcc"]) == (tuple(TO), None)
-    assert "<script" not in texts[1]
+    assert not any(tag in texts[1] for tag in ("<script", "<img", 'href="javascript'))
     return texts
 
 

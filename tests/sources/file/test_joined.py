@@ -42,6 +42,7 @@ PLAN = comparison(
     evidence_users=3,
     max_segment_values=2,
 )
+REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
 SIZE = 200
 
 
@@ -220,23 +221,21 @@ def asked_of(options: FileSourceOptions) -> FileUsersOptions:
     return FileUsersOptions(path=options.path, user="user")
 
 
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (lambda path: path.unlink(), "does not exist: check the path, and that the job which writes it has run"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
-        (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
-        (
-            lambda path: pq.write_table(pa.table({"user": ["a"], "lists": [[1]]}), path),
-            "has no column 'items': it has user, lists",
-        ),
-        (lambda path: pq.write_table(pa.table({"user": ["a"], "items": [1.5]}), path), "holds double, expected lists"),
-        (
-            lambda path: pq.write_table(pa.table({"user": [b"a"], "items": [[1]]}), path),
-            "binary: ids must be integers or text",
-        ),
-    ],
-)
+def holding(**columns: Any) -> Callable[[Path], object]:
+    return lambda path: pq.write_table(pa.table(columns), path)
+
+
+DAMAGED: list[tuple[Callable[[Path], object], str]] = [
+    (Path.unlink, ", and that the job which writes it has run"),
+    (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
+    (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
+    (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
+    (holding(user=[b"a"], items=[[1]]), "binary: ids must be integers or text"),
+    (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
+]
+
+
+@pytest.mark.parametrize(("damage", "reason"), DAMAGED)
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
     files: Files, spill: Path, damage: Callable[[Path], object], reason: str
 ) -> None:
@@ -254,16 +253,10 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda path: path.unlink(), "does not exist"),
-        (
-            lambda path: pq.write_table(pa.table({"user": ["", None], "country": ["DE", "DE"], "tier": [1, 1]}), path),
-            "holds no user",
-        ),
-        (lambda path: pq.write_table(pa.table({"user": ["a"]}), path), "has no column 'country'"),
-        (
-            lambda path: pq.write_table(pa.table({"user": ["a"], "country": [[1]], "tier": [1]}), path),
-            "segment column 'country'",
-        ),
+        (Path.unlink, "does not exist"),
+        (holding(user=["", None], country=["DE", "DE"], tier=[1, 1]), "holds no user"),
+        (holding(user=["a"]), "has no column 'country'"),
+        (holding(user=["a"], country=[[1]], tier=[1]), "segment column 'country'"),
     ],
 )
 def test_without_users_nothing_is_measured(files: Files, spill: Path, damage: Callable[[Path], object], reason: str) -> None:
@@ -308,10 +301,9 @@ def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
 
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
     source = joined_files(*files)
-    request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
     path = Path(files[1].path)
 
-    with pytest.raises(SourceError, match=r"2\.parquet was written anew while it was read"), source.read(request) as answers:
+    with pytest.raises(SourceError, match=r"2\.parquet was written anew while it was read"), source.read(REQUEST) as answers:
         _read_and_replace(answers, path)
     assert list(spill.iterdir()) == []
 
@@ -326,7 +318,7 @@ def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
 
     with (
         pytest.raises(SourceError, match="were not read when the run's deadline passed: raise deadline"),
-        source.read(JoinRequest(k=4, slot=SLOT, timeout_s=2, max_segment_values=2)) as answers,
+        source.read(replace(REQUEST, timeout_s=2)) as answers,
     ):
         late(answers)
     assert list(spill.iterdir()) == []
@@ -338,7 +330,7 @@ def test_a_disk_that_hangs_is_given_up_at_the_deadline(files: Files, hung: str, 
     monkeypatch.setattr(joined, hung, lambda *_: release.wait(60))
     source = joined_files(*files)
     with pytest.raises(SourceError, match="were not read when the run's deadline passed: raise deadline"):
-        source.read(JoinRequest(k=4, slot=SLOT, timeout_s=0.5, max_segment_values=2)).__enter__()
+        source.read(replace(REQUEST, timeout_s=0.5)).__enter__()
     release.set()
 
 
@@ -356,7 +348,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
     source = joined_files(files[0], files[1])
     seen = 0
 
-    request = JoinRequest(k=20, slot=SLOT, timeout_s=300, max_segment_values=2)
+    request = replace(REQUEST, k=20, timeout_s=300)
     with source.read(request) as answers:
         for batch in answers.batches(5000):
             assert len(batch.candidate.rankings) == len(batch.panel)
@@ -399,7 +391,7 @@ def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: P
     other.write_bytes(Path(files[0].path).read_bytes())
     source = joined_files(*files)
 
-    with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
+    with source.read(REQUEST) as answers:
         for forbidden in (
             f"SELECT * FROM '{other}'",  # noqa: S608 - a path of ours
             f"COPY (SELECT 1) TO '{tmp_path / 'written.csv'}'",

@@ -1,7 +1,6 @@
 """Tables joined and measured by a real Spark Connect server find what files find, and each failure is one sentence."""
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -20,7 +19,6 @@ from monitor.errors import SourceError
 from monitor.model.comparison import Keep
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason, UserBatch
-from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
@@ -34,7 +32,7 @@ from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import PLAN, Files, arms_of, asked_of, found, lists_of, rows_of, write
+from sources.file.test_joined import DAMAGED, PLAN, REQUEST, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -69,9 +67,6 @@ def shared(session: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(connect_session, "_stop", lambda _: None)
     monkeypatch.setattr(connect_session, "ship_program", lambda _: None)
     return session
-
-
-REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=300, max_segment_values=2)
 
 
 def in_spark(arms: Arms, port: int, *files: FileSourceOptions | FileUsersOptions | None, **conf: str) -> Arms:
@@ -135,8 +130,8 @@ def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, 
     asked = FileUsersOptions(path=str(twice), user="user")
     source = in_spark(replace(arms_of(*files, asked), dimensions=()), spark, *files, asked, None).joined
     assert source is not None
-    with source.read(REQUEST) as answers:
-        assert answers.asked.count == 200
+    with source.read(replace(REQUEST, timeout_s=300)) as answers:
+        assert answers.asked.count == SIZE
 
 
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
@@ -220,40 +215,33 @@ def test_the_deadline_cancels_the_job_on_the_cluster(
         time.sleep(1)
 
 
-def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = Proxy(spark)
-    gone = there(proxy.port, files)
+def before_measured(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     wait = joined._MeasuredThere.measured
 
     def measured(*given: Any) -> Iterator[bytes]:
-        proxy.refuse()
+        act()
         return wait(*given)
 
     monkeypatch.setattr(joined._MeasuredThere, "measured", measured)
+
+
+def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy(spark)
+    gone = there(proxy.port, files)
+    before_measured(monkeypatch, proxy.refuse)
     with pytest.raises(SourceError, match="no server answers: check that Spark Connect runs there, and remote"):
         measure(gone)
     proxy.close()
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (
-            lambda path: pq.write_table(pa.table({"user": ["a"], "lists": [[1]]}), path),
-            "has no column 'items': it has user, lists",
-        ),
-        (lambda path: pq.write_table(pa.table({"user": ["a"], "items": [1.5]}), path), "holds double, expected lists"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
-        (lambda path: path.unlink(), "does not exist: check table or path, and that the job which writes it has run"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "reason"), DAMAGED[:-1])  # an empty file has no columns for Spark
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
     spark: int, files: Files, damage: Callable[[Path], object], reason: str
 ) -> None:
     damage(Path(files[1].path))
     measured = measure(there(spark, files))
-    assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == 200
+    assert measured.coverage.all.reasons[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
     assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE]
 
 
@@ -270,14 +258,8 @@ def test_a_table_without_users_is_refused(spark: int, files: Files) -> None:
 def test_a_table_that_is_written_anew_while_it_is_read_ends_the_run(
     spark: int, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait = joined._MeasuredThere.measured
-
-    def measured(*given: Any) -> Iterator[bytes]:
-        shutil.copyfile(files[0].path, Path(files[0].path).with_name("kept.parquet"))
-        pq.write_table(pq.read_table(files[0].path).slice(0, 9), files[0].path)
-        return wait(*given)
-
-    monkeypatch.setattr(joined._MeasuredThere, "measured", measured)
+    table = pq.read_table(files[0].path).slice(0, 9)
+    before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
         SourceError, match="was written anew while it was read: run the slot again, and replace tables as a whole"
     ):
