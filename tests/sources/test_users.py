@@ -15,7 +15,7 @@ from monitor.model.rankings import UserTable
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.lookup_tables import user_table
 from servers.lists import SLOT, fill_database
-from sources.tables import jsonl, parquet
+from sources.tables import FORMATS, Write, jsonl, parquet, writers
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
@@ -135,16 +135,10 @@ def test_the_user_column_may_be_a_segment_too(tmp_path: Path) -> None:
     assert sorted(table.users) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("name", ["users.parquet", "users.csv", "users.jsonl"])
-def test_not_one_user_is_an_error(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    if name == "users.parquet":
-        pq.write_table(pa.table({"id": pa.array([None], pa.string())}), path)
-    else:
-        path.write_text("id\n" if name == "users.csv" else '{"id": null}\n', encoding="utf-8")
-
+@pytest.mark.parametrize("write", writers(("id", "paid"), user="id"), ids=FORMATS)
+def test_not_one_user_is_an_error(write: Write, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="holds no user"):
-        users_of({"file": {"path": str(path), "user": "id"}})
+        users_of(write([(None, 1), ("", 2)], tmp_path))
 
 
 def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) -> None:

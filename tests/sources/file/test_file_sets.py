@@ -11,11 +11,8 @@ import pytest
 
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
-from servers.lists import as_lists, request, source_of
-
-
-def pull(path: Path | str, *users: str, k: int = 10) -> Any:
-    return source_of(file={"path": str(path), "user": "user", "items": "items"}).pull(request(*users, k=k))
+from servers.lists import as_lists
+from sources.file.test_lists import wide as pull
 
 
 def part(path: Path, users: list[Any], items: list[Any]) -> None:
@@ -28,7 +25,7 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
     part(tmp_path / "b.parquet", ["u2", "null", "twice"], [list(range(10_000)), None, [3]])
     (tmp_path / "_SUCCESS").touch()
 
-    found = pull(f"{tmp_path}/{pattern}".rstrip("/"), "u1", "u2", "twice", "null", k=10_000)
+    found = pull(tmp_path / pattern, "u1", "u2", "twice", "null", k=10_000)
 
     assert {user: len(items) for user, items in as_lists(found).items()} == {"u1": 2, "u2": 10_000}
     assert found.failures == {"twice": CoverageReason.DUPLICATE_USER, "null": CoverageReason.MISSING}

@@ -12,6 +12,7 @@ import pytest
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
+from sources.file.test_joined import WRITERS
 
 
 def parquet(folder: Path, **columns: Any) -> Path:
@@ -119,15 +120,8 @@ def test_long_form_is_ordered_by_rank_with_gaps_and_from_any_start(tmp_path: Pat
 def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(kept: str, tmp_path: Path) -> None:
     rows = [(f"u{n % 3}", n * 7919 % 100_003) for n in range(60_000)]
     for part, taken in enumerate((rows[:40_000], rows[40_000:])):
-        path = tmp_path / f"{part}.{kept}"
-        if kept == "parquet":
-            users, items = zip(*taken, strict=True)
-            pq.write_table(pa.table({"user": users, "item": items}), path, row_group_size=1000)
-        elif kept == "jsonl":
-            path.write_text("".join(f'{{"user": "{user}", "item": {item}}}\n' for user, item in taken))
-        else:
-            lines = ("\t" if kept == "tsv" else ",").join
-            path.write_text("".join(lines(map(str, row)) + "\n" for row in [("user", "item"), *taken]))
+        users, items = zip(*taken, strict=True)
+        WRITERS[f".{kept}"](pa.table({"user": users, "item": items}), tmp_path / f"{part}.{kept}")
 
     source = source_of(file={"path": str(tmp_path), "user": "user", "item": "item", "in_order": True})
 
@@ -189,11 +183,9 @@ def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None
         wide(path, "a")
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_a_wrong_column_is_answered_with_the_right_ones(suffix: str, tmp_path: Path) -> None:
-    path = parquet(tmp_path, users=["a"], items=[[1]]).rename(tmp_path / f"lists.{suffix}")
-    if suffix != "parquet":
-        path.write_text("users,items\n1,[2]\n" if suffix == "csv" else '{"users": 1, "items": [2]}\n', encoding="utf-8")
+@pytest.mark.parametrize("kept", ["parquet", "csv", "jsonl"])
+def test_a_wrong_column_is_answered_with_the_right_ones(kept: str, tmp_path: Path) -> None:
+    WRITERS[f".{kept}"](pa.table({"users": ["a"], "items": [[1]]}), path := tmp_path / f"lists.{kept}")
 
     with pytest.raises(SourceError, match=r"has no column 'user' \(did you mean 'users'\?\): it has users, items$"):
         wide(path, "a")

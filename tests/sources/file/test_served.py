@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from monitor.errors import SourceError
@@ -17,15 +16,10 @@ from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.sources.file import FILE, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.views import ListView
 from pipeline.canned import StillClock
-from servers.lists import SLOT, as_lists, request, source_of, write_csv, write_jsonl
-from sources.file.test_joined import PLAN, arms_of
+from servers.lists import SLOT, as_lists, request, source_of
+from sources.file.test_joined import PLAN, WRITERS, arms_of
 
 Row = dict[str, Any]
-WRITERS: dict[str, Callable[[list[Row], Path], object]] = {
-    "csv": write_csv,
-    "jsonl": write_jsonl,
-    "parquet": lambda rows, path: pq.write_table(pa.Table.from_pylist(rows), path),
-}
 # Minutes after the slot, the user, the arm, the items, and the request.
 LOG: list[tuple[float, str, str, list[str], int]] = [
     (-60, "u1", "a", ["too", "early"], 1),
@@ -66,7 +60,7 @@ def write_log(folder: Path, kept: str = "jsonl", form: str = "wide", time: str =
     if form == "long":
         columns = {"item": "item", "rank": "rank"}
         rows = [row | {"item": item, "rank": rank} for row in rows for rank, item in enumerate(row.pop("items"))]
-    WRITERS[kept](rows, folder / f"log.{kept}")
+    WRITERS[f".{kept}"](pa.Table.from_pylist(rows), folder / f"log.{kept}")
     served = {"time": "served_at", "within": "1h", "request": "request"}
     return {"path": str(folder / f"log.{kept}"), "user": "user", "served": served, **columns}
 

@@ -21,6 +21,7 @@ from sources.file.test_served import LOG, SERVED
 
 WIDE = {"table": "wide", "user": "who", "items": "what"}
 LONG = {"user": "who", "item": "what", "rank": "place"}
+LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, '[1]' AS what FROM n"
 
 
@@ -39,15 +40,17 @@ def execute(url: str, *statements: str) -> None:
     engine.dispose()
 
 
+def assert_lists_are_read(kind: str, url: str) -> None:
+    pull = source_of(sql=sql_sources(url)[kind]).pull(request(*LISTS, "nobody", k=3))
+
+    assert as_lists(pull) == {user: [str(item) for item in items] for user, items in LISTS.items()}
+    assert pull.failures.keys() <= {"nobody"}
+
+
 @pytest.mark.parametrize("kind", ["sql table wide", "sql table long", "sql query long"])
 def test_lists_are_read_from_either_database(kind: str, database_url: str) -> None:
-    lists = {f"user's {number}": [number, "x", number + 1] for number in range(25)}
-    fill_database(database_url, lists)
-
-    pull = source_of(sql=sql_sources(database_url)[kind]).pull(request(*lists, "nobody", k=3))
-
-    assert as_lists(pull) == {user: [str(item) for item in items] for user, items in lists.items()}
-    assert pull.failures.keys() <= {"nobody"}
+    fill_database(database_url, LISTS)
+    assert_lists_are_read(kind, database_url)
 
 
 def assert_newest_lists_count(url: str, *times: str) -> None:

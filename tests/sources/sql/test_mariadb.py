@@ -9,10 +9,8 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, request, source_of, sql_sources
 from servers.mariadb import running_mariadb
-from sources.sql.test_lists import assert_newest_lists_count
+from sources.sql.test_lists import LISTS, assert_lists_are_read, assert_newest_lists_count
 from sources.test_peers import assert_scores_of_files, fill_tables
-
-LISTS = {f"user's {number}": [number, "é", number + 1] for number in range(25)}
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +22,7 @@ def url() -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", ["sql table wide", "sql table long", "sql query long"])
 def test_lists_are_read_in_every_form(kind: str, url: str) -> None:
-    pull = source_of(sql=sql_sources(url)[kind]).pull(request(*LISTS, "nobody", k=3))
-
-    assert as_lists(pull) == {user: [str(item) for item in items] for user, items in LISTS.items()}
-    assert pull.failures.keys() <= {"nobody"}
+    assert_lists_are_read(kind, url)
 
 
 def test_of_a_log_of_what_was_served_each_users_newest_list_of_the_slot_counts(url: str) -> None:
