@@ -32,15 +32,6 @@ def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None
     assert (run.asked, run.paired, run.k) == (None, None, None)
 
 
-def test_a_claim_that_ran_out_is_taken_over_as_the_next_attempt(store: SqlStore) -> None:
-    first = claimed(store)
-
-    second = claimed(store, owner="b:2", now=LATER, until=LATER + HOUR)
-
-    assert (second.run_id, second.attempt, second.owner) == (first.run_id, 2, "b:2")
-    assert store.history.runs(comparison=None, limit=5)[0].started_at == LATER
-
-
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED])
 def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
     store: SqlStore, status: RunStatus
@@ -321,11 +312,15 @@ def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_sa
     assert store.runs.finish(result(mine), receivers=())
 
 
-def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound(store: SqlStore) -> None:
+def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(
+    store: SqlStore,
+) -> None:
     ahead = SLOT + 5 * HOUR
     firing = fired(ahead)
     run(store, ahead, firing)
     end = resolved(SLOT, firing[0])
+    store.alerts.rewind("home-feed", slot=ahead, now=ahead + SECOND)
+    assert store.alerts.states("home-feed") == (firing[0],)
 
     run(store, SLOT, end)
     assert [state.state for state in store.alerts.states("home-feed")] == [State.FIRING]
@@ -337,15 +332,6 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound(
     store.runs.finish(result(claimed(store, rerun=True), states=(end[0],), transitions=(end[1],)), receivers=())
 
     assert [state.state for state in store.alerts.states("home-feed")] == [State.QUIET]
-
-
-def test_rewinding_leaves_what_was_judged_in_time_alone(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT))
-    before = store.alerts.states("home-feed")
-
-    store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
-
-    assert store.alerts.states("home-feed") == before
 
 
 def test_a_run_of_a_slot_in_the_future_does_not_hide_the_present_one(store: SqlStore) -> None:

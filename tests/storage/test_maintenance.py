@@ -1,6 +1,5 @@
 """Retention: what goes and what stays, by a clock that others confirm; and what the rest takes on disk."""
 
-import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +16,7 @@ from monitor.storage import SqlStore, maintenance, open_store
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
-from storage.worked import NEVER, attempt, claimed, fired, lease, note, prune, record, resolved, run, scored
+from storage.worked import NEVER, claimed, fired, lease, note, prune, record, resolved, run, scored
 
 
 def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
@@ -49,20 +48,6 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
         "runs": 1,
     }
     assert [found.id for found in store.history.runs(comparison=None, limit=9)] == [new]
-
-
-def test_others_write_between_the_runs(store: SqlStore) -> None:
-    for hours in range(20):
-        run(store, SLOT + hours * HOUR)
-    claims: list[object] = []
-    writer = threading.Thread(target=lambda: claims.append(attempt(store, SLOT + DAY)))
-
-    writer.start()
-    gone = prune(store, runs=SLOT + DAY)
-    writer.join()
-
-    assert gone["runs"] == 20
-    assert [claim is not None for claim in claims] == [True]
 
 
 def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
