@@ -149,16 +149,3 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
         assert getattr(ended, "exit_code", None) == 2
         assert f"cert_file {path}: its certificate, or one that signed it, ended 20" in str(ended)
         world.config.write_text(re.sub("candidate: {file: .*}", f"candidate: {{{source}}}", world.config.read_text()))
-
-
-def test_serve_and_check_refuse_a_bad_file_with_exit_code_2(world: World) -> None:
-    message = "cannot be used together"
-    world.write(tls_server_config={"cert_file": "web.crt", "key_file": "web.crt"})
-
-    with running(["serve", "--config", str(world.config)], cwd=world.folder, out=world.log) as process:
-        assert ended(process, 60) == 2
-    assert message in world.log.read_text()
-    assert not (world.folder / "rankwatch.db").exists()
-    checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
-    assert getattr(checked.exception, "exit_code", None) == 2
-    assert message in str(checked.exception)

@@ -75,18 +75,6 @@ def next_slot(watched: Watched) -> datetime | None:
     return wait_for(look, "a slot that is to come")
 
 
-def test_a_clock_set_forward_by_an_hour_gives_one_run_and_no_transition(tmp_path: Path) -> None:
-    with watching(world(tmp_path)) as watched:
-        watched.await_run(NOON)
-        watched.clock.set(HOUR)
-        watched.await_run(NOON + HOUR)
-        watched.let_pass(HOUR)
-        watched.await_run(NOON + 2 * HOUR)
-        assert set(watched.runs()) == {NOON, NOON + HOUR, NOON + 2 * HOUR}
-        assert watched.daemon.store.alerts.transitions(comparison=None, limit=None) == ()
-        assert watched.value('runs_total{comparison="feed",status="abandoned"}') == 0
-
-
 def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_time_is_judged_again(tmp_path: Path) -> None:
     write_lists(tmp_path / "candidate.jsonl", APART)
     with watching(world(tmp_path)) as watched:

@@ -33,7 +33,6 @@ from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack, slack
 from servers.smtp import MailServer, certificate, mail_server
 from servers.webhook import Collector, Reply, Request, answer, hang, serve
-from statements import count_statements
 
 
 @contextmanager
@@ -211,25 +210,6 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
     assert sorted(world.pagerduty.alerts.values()) == ["resolved", "resolved"]
 
 
-def test_storing_and_telling_hundreds_of_alerts_takes_few_statements(tmp_path: Path) -> None:
-    publisher: Any = CountingPublisher()
-    with ExitStack() as stack:
-        collector = stack.enter_context(contextmanager(serve)())
-        store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
-        entry = ReceiverOptions.model_validate({"webhook": {"url": collector.url}})
-        (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
-        outlet = OutboxSender(outbox=store.outbox, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
-        for mean in (0.1, 0.9):
-            slot = datetime.now(UTC)
-
-            def store_it(mean: float = mean, slot: datetime = slot) -> None:
-                store_run(store, mean, slot=slot, to=["webhook"], watched=WIDE, segments=SEGMENTS)
-
-            assert [count_statements(act) < 60 for act in (store_it, outlet.deliver_due)] == [True, True]
-        told = [json.loads(each.body) for each in collector.requests]
-        assert [len(body["alerts"]) + body["truncatedAlerts"] for body in told] == [400, 400]
-
-
 PATH = "/hook"
 BOTH = ["firing", "resolved"]
 
@@ -374,24 +354,6 @@ def test_an_end_arrives_through_the_other_while_one_is_cut_off_and_reaches_that_
     pair.proxy.cut()  # what was under way is lost
     pair.proxy.resume()
     pair.await_end("cut-off")
-
-
-def test_what_fires_goes_on_firing_in_a_pair_that_restarts_and_is_not_said_again(pair: Pair) -> None:
-    pair.run("lasting", 0.1)
-    pair.await_pages("lasting", "firing")
-    for server in (pair.first, pair.second):  # two that leave at once wait ten seconds for each other's farewell
-        server.end()
-    for server in (pair.first, pair.second):
-        server.launch()
-    for server in (pair.first, pair.second):
-        server.await_ready()
-        pair.await_held("lasting", by=server)
-    pair.await_that(lambda: pair.first.peers() == pair.second.peers() == 2, "they are one cluster again")
-
-    assert pair.pages.said["lasting"] == ["firing"]
-
-    pair.run("lasting", 0.9)
-    pair.await_end("lasting")
 
 
 BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)

@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 import factories
-from drift_lists import compare, run_cli, source, write_config
 from factories import DAY, SLOT, HeldClock, changed
 from monitor.errors import ConfigError, InputError, MetricError
 from monitor.model.comparison import Comparison, SampleSize
@@ -375,27 +374,3 @@ def test_a_question_that_can_have_no_answer_is_refused_in_words(
     arguments = {"name": comparison.name, "margin": 0.05, "alpha": 0.01} | asked
     with pytest.raises(error, match=words.replace("(", r"\(").replace("{", r"\{")):
         make_question({comparison.name: comparison}, **arguments)  # type: ignore[arg-type]
-
-
-SINCE = "2024-01-08"
-EXITS = {"ok-seed": 0, "missing5": 2, "seg2-nonUK-pop": 1}
-MARGIN = "0.1"
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rest = f"""    noise_floor: {{retrain: {source("again")}}}
-    users: {{all: true, segments: [country], sample: {{rotating: 500}}}}
-    metrics: [extended_tau]
-    rules: []
-"""
-    config = write_config(tmp_path_factory.mktemp("gate"), *(compare(name, rest) for name in EXITS))
-    run_cli("replay", "--from", SINCE, "--to", "2024-01-14", "--json", "--config", str(config))
-    return config
-
-
-@pytest.mark.parametrize("name", EXITS)
-def test_the_exit_code_says_what_was_done_to_the_lists(stored: Path, name: str) -> None:
-    (found,) = run_cli("gate", name, "--margin", MARGIN, "--json", "--config", str(stored), code=EXITS[name])
-    assert (found["judged"], found["users"], found["design"]) == ("noise_floor", 3500, "rotating")
-    assert (found["reason"] == "no_data", found["missing"] > 100) == ((name == "missing5",) * 2)

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -213,46 +212,6 @@ def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more() -> None:
     assert next_runs(waiting, held, 2, now_s=113.0) == waiting
     slow_suspect = [ticket(is_suspect=True, begun_s=0.0)]
     assert next_runs(tickets("s"), slow_suspect, 2, now_s=99.0) == []
-
-
-@dataclass
-class Simulation:
-    """Comparisons that fall due together every 30 s and have 24 s; each run's end decides how its next one is admitted."""
-
-    healthy: int
-    hanging: int
-    most: int
-    now_s: float = 0.0
-    ran: dict[str, list[float]] = field(default_factory=dict)
-
-    def run(self, rounds: int) -> None:
-        queue: list[Ticket] = []
-        held: list[Ticket] = []
-        hung: set[str] = set()
-        names = [f"hanging-{n}" for n in range(self.hanging)] + [f"healthy-{n}" for n in range(self.healthy)]
-        for tick in range(rounds * 60):
-            self.now_s = tick / 2
-            for each in [one for one in held if self.now_s - (one.begun_s or 0.0) >= (24 if "hang" in one.name else 0.5)]:
-                held.remove(each)
-                hung |= {each.name} if "hang" in each.name else set()
-            busy = {each.name for each in (*queue, *held)}
-            due = names if tick % 60 == 0 else []
-            queue += [ticket(name, is_suspect=name in hung) for name in due if name not in busy]
-            for each in next_runs(queue, held, self.most, self.now_s):
-                each.begun_s = self.now_s
-                queue.remove(each)
-                held.append(each)
-                self.ran.setdefault(each.name, []).append(self.now_s)
-
-
-def test_twelve_that_hang_cost_no_healthy_one_a_slot_not_even_when_they_begin_to() -> None:
-    world = Simulation(healthy=100, hanging=12, most=8)
-    world.run(rounds=20)
-    slots = {name: [int(begun // 30) for begun in ran] for name, ran in world.ran.items()}
-    assert all(slots[f"healthy-{n}"] == list(range(20)) for n in range(100))
-    assert max(begun % 30 for name, ran in world.ran.items() if "healthy" in name for begun in ran if begun >= 60) <= 7
-    # They run in turn, so that one which recovers is healthy again soon.
-    assert all(len(world.ran[f"hanging-{n}"]) >= 4 for n in range(12))
 
 
 def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again() -> None:

@@ -223,7 +223,7 @@ def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
         owed.outbox.record(missing)
 
 
-def test_storing_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
+def test_storing_telling_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
     taken = []
     run(store, SLOT)  # makes the day's partition
     for name, count in (("one", 1), ("many", 100)):
@@ -236,8 +236,12 @@ def test_storing_recording_and_retiring_take_as_many_statements_for_a_hundred_as
         sent = [note(each, NOW) for each in hook]
         refused = [note(each, NOW, DeliveryStatus.DEAD, reason="no", fallback="hook-2") for each in pager]
         ends = [resolved(NOW, state)[1] for state, _ in firing]
+        changes = [each.transition for each in hook]
         acts: list[Callable[[], object]] = [
-            lambda sent=sent: store.outbox.record(*sent),  # type: ignore[misc]  # a default binds
+            lambda name=name: lease(store, NOW, receiver=name),  # type: ignore[misc]  # a default binds
+            lambda hook=hook: store.outbox.mark_sending(hook, owner="a:1", until=NOW + MINUTE),  # type: ignore[misc]
+            lambda name=name, told=changes: store.outbox.firing_snapshot(name, "hook", told, now=NOW),  # type: ignore[misc]
+            lambda sent=sent: store.outbox.record(*sent),  # type: ignore[misc]
             lambda refused=refused: store.outbox.record(*refused),  # type: ignore[misc]
             lambda ends=ends: store.alerts.retire(ends, receivers=("hook",)),  # type: ignore[misc]
         ]
