@@ -1,34 +1,13 @@
-"""Where the files to deploy stand, and a Prometheus that scrapes a running web server under the shipped rules."""
+"""Where the files to deploy stand, and the story that is played with them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import published
-from deploy.scrape_target import living, serving_page
 from deploy.story import Story, told
-from monitor.export.publisher import PrometheusPublisher
-from servers.prometheus import Prometheus, running_prometheus
 
 ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """A publisher, and the Prometheus that scrapes it."""
-
-    publisher: PrometheusPublisher
-    prometheus: Prometheus
-
-
-@pytest.fixture(scope="module")
-def watched() -> Iterator[Watched]:
-    publisher = published.filled()
-    rules = ROOT / "deploy" / "prometheus" / "rankwatch.rules.yml"
-    with serving_page(publisher) as target, living(publisher), running_prometheus(target, rules=[rules]) as prometheus:
-        yield Watched(publisher=publisher, prometheus=prometheus)
 
 
 @pytest.fixture(scope="module")

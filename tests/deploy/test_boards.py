@@ -39,6 +39,7 @@ PAGE = Page(
         "alert": ["SimilarityLow", "MeanDrop"],
     }
 )
+HOSTILE = "say \"hi\" {x=~'.*'} back\\slash العربية\n}\n# TYPE evil counter\nevil 1\n"
 OF_ONE_DAEMON = {"Daemons that lead"}
 """What tells daemons from each other, so that a second one shows."""
 
@@ -56,7 +57,11 @@ def _latest() -> LatestRun:
     learns = published.state(alert="MeanDrop", value=0.625, threshold=0.5, state=State.QUIET)
     expected = Expectation(alert="MeanDrop", segment="all", runs=9, expected=0.625, limit=0.5, opposite=0.75, z=3.5)
     base = published.latest()
-    return published.latest(states=(*base.states, learns), expectations=(*base.expectations, expected))
+    return published.latest(
+        states=(*base.states, learns),
+        expectations=(*base.expectations, expected),
+        summaries=(*base.summaries, published.summary(segment=HOSTILE)),
+    )
 
 
 def _publisher(*, leads: bool) -> PrometheusPublisher:
@@ -93,16 +98,6 @@ def test_every_board_has_its_file() -> None:
     assert set(DASHBOARDS) == set(dashboards.NAMES) == {path.stem for path in dashboards.FOLDER.iterdir()}
 
 
-def test_every_query_gives_data_with_the_labels_that_its_legend_names(pair: Pair, board: Any) -> None:
-    page = _page(board, pair.leader)
-
-    for title, target in dashboards.promql(board):
-        found = pair.prometheus.query(page.promql(target["expr"]))
-        labels = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
-        assert found, (title, target["expr"])
-        assert all(labels <= sample["metric"].keys() for sample in found), title
-
-
 @pytest.mark.parametrize("name", ["rankwatch-overview", "rankwatch-comparison"])
 def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> None:
     now = str(time.time())
@@ -134,13 +129,12 @@ def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pa
     assert (values["error from"], values["error to"]) == (0.59375, 0.65625)
 
 
-def test_a_value_with_special_characters_finds_its_series(pair: Pair) -> None:
-    """The segment beside it has every character that could go wrong in an expression."""
-    odd = Page(values={**PAGE.values, "segment": ["country=UK", 'a"b']})
-    found = pair.prometheus.query(odd.promql('rankwatch_similarity_mean{job=~"$job", metric="$metric", segment=~"$segment"}'))
-
-    assert {sample["metric"]["segment"] for sample in found} == {"country=UK"}
-    assert {sample["metric"]["metric"] for sample in found} == {METRIC}
+def test_a_hostile_name_arrives_as_it_is_and_a_quoted_one_finds_no_other(pair: Pair) -> None:
+    page = Page(values={**PAGE.values, "segment": ["country=UK", 'a"b']})
+    query = page.promql('rankwatch_similarity_mean{job=~"$job", metric="$metric", segment=~"$segment"}')
+    assert {sample["metric"]["segment"] for sample in pair.prometheus.query(query)} == {"country=UK"}
+    assert HOSTILE in {sample["metric"]["segment"] for sample in pair.prometheus.query("rankwatch_similarity_mean")}
+    assert pair.prometheus.query("evil") == []
 
 
 def test_every_variable_finds_its_values(pair: Pair, board: Any) -> None:
@@ -378,14 +372,6 @@ def test_dashboards_link_to_each_other_by_their_tag(board: Any) -> None:
     assert set(link["tags"]) <= set(board["tags"])
     assert link["includeVars"]
     assert link["keepTime"]
-
-
-def test_uids_are_short_enough_and_unique() -> None:
-    uids = [dashboards.read(name)["uid"] for name in dashboards.NAMES]
-
-    assert uids == list(dashboards.NAMES)
-    assert all(len(uid) <= 40 for uid in uids)
-    assert len({dashboards.read(name)["title"] for name in dashboards.NAMES}) == 3
 
 
 def test_overrides_name_fields_that_the_panel_has(board: Any) -> None:

@@ -381,12 +381,6 @@ def test_a_page_names_only_commands_and_series_that_exist(name: str) -> None:
     assert recorded_in(page) <= recorded
 
 
-@pytest.mark.parametrize("line", ["rankwatch nothing", "rankwatch runs --nothing", "rankwatch db nothing"])
-def test_a_command_that_does_not_exist_is_found_out(line: str) -> None:
-    with pytest.raises(Exception, match=r"(?i)no (such option|command)"):
-        _parse(_commands(f"`{line}`")[0])
-
-
 def test_every_query_of_every_page_parses(tmp_path: Path) -> None:
     queries = [query for page in runbooks().values() for query in blocks_in(page, "promql")]
     records = [{"record": f"page:query:number{number}", "expr": query} for number, query in enumerate(queries)]
