@@ -292,13 +292,6 @@ def test_users_who_came_to_share_a_list_a_few_a_day_are_all_told() -> None:
     assert found.sentence.startswith("20 of 800 users (2 %) all get the same list from the candidate: the most popular items.")
 
 
-@pytest.mark.parametrize("day", range(BEGINS, BEGINS + GROWN))
-def test_nothing_is_blamed_for_a_healthy_day(day: int) -> None:
-    found = measure(Fault(kind=Kind.NOISE, begins=day + 1), day, past()).explanation
-    assert found is not None
-    assert (found.finding, found.segment) == (None, "all")
-
-
 @pytest.mark.parametrize(("kind", "told"), [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)])
 def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind: Kind, told: FaultKind) -> None:
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())

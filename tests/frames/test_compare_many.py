@@ -201,10 +201,6 @@ def test_many_users_of_any_length_in_chunks_with_all_that_can_be_known_score_lik
     assert [40 - found.attrs["duplicated_baseline"], 40 - found.attrs["duplicated_candidate"]] == clean
 
 
-def test_users_without_any_item_are_undefined() -> None:
-    assert monitor.compare_many({"a": [], "b": []}, {"b": [], "a": []}).isna().all(axis=None)
-
-
 def test_no_users_on_one_side_give_an_empty_frame_that_says_who_was_left_out() -> None:
     found = monitor.compare_many({}, {"a": [1]})
 

@@ -242,32 +242,12 @@ def test_rbo_a_of_uneven_lists_is_that_mean_unless_a_group_reaches_over_a_depth_
     assert (found[reaches] < mean[reaches] - 1e-3).any()
 
 
-@given(pairs=st.lists(st.tuples(ITEMS, ITEMS), min_size=1, max_size=6), p=TIED_P)
-def test_without_ties_the_three_are_rbo(pairs: list[tuple[list[int], list[int]]], p: float) -> None:
-    untied = align(reference_rbo.batch([(tied(*([i] for i in a)), tied(*([i] for i in b))) for a, b in pairs]))
-
-    for found in scores_of(untied, p):
-        np.testing.assert_allclose(found, rbo(untied, p), rtol=0, atol=1e-12)
-
-
 @given(both=TIED.filter(lambda both: bool(both[0])), p=TIED_P)
 def test_a_list_with_itself_is_one_except_that_a_counts_the_orders_of_its_ties(both: Tied, p: float) -> None:
     w, a, b = tied_scores([(both, both)], p)[:, 0]
 
     assert (w, b) == (1.0, 1.0)
     assert (a == 1.0) == (len(set(both[1])) == len(both[1]))
-
-
-@few_examples
-@given(pairs=TIED_PAIRS, p=TIED_P, more=st.integers(1, 60))
-def test_order_of_arms_padding_and_neighbours_play_no_part(pairs: list[tuple[Tied, Tied]], p: float, more: int) -> None:
-    longest = max(len(items) for pair in pairs for items, _ in pair)
-    whole = tied_scores(pairs, p)
-
-    np.testing.assert_array_equal(tied_scores([(b, a) for a, b in pairs], p, k=longest + more), whole)
-    np.testing.assert_array_equal(np.concatenate([tied_scores([pair], p) for pair in pairs], axis=1), whole)
-    assert (np.isnan(whole) | ((whole >= 0) & (whole <= 1))).all()
-    assert (np.isnan(whole[1]) | (whole[1] <= whole[2] + 1e-12)).all()  # b is never below a
 
 
 @few_examples

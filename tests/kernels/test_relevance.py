@@ -17,7 +17,6 @@ from monitor.kernels.relevance import average_precision, cg, dcg, ndcg, ndcg_vs_
 from monitor.model.rankings import Labels, PairBatch
 
 SIX = [3.0, 2.0, 3.0, 0.0, 1.0, 2.0]
-GAINS = ["linear", "exponential"]
 
 
 def column(*grades: float) -> np.ndarray:
@@ -78,16 +77,6 @@ def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm() -> None:
 def test_an_alignment_without_labels_is_refused() -> None:
     with pytest.raises(ValueError, match="without labels"):
         of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
-
-
-def test_a_short_list_is_no_better_for_its_neighbours_being_short_too() -> None:
-    known = [{1: 3.0, 2: 2.0, 3: 1.0}] * 2
-    alone = slow.aligned([([1], [1])], known[:1], k=3)
-    beside = slow.aligned([([1], [1]), ([1, 2, 3], [1, 2, 3])], known, k=3)
-
-    found = [of_arm(al, "candidate", lambda grades, labels: ndcg(grades, labels.ideal, "linear"))[0] for al in (alone, beside)]
-
-    assert found[0] == found[1] < 1
 
 
 RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)
