@@ -187,8 +187,7 @@ def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
     assert list(spill.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["wide", "long"])
-@pytest.mark.parametrize("kept", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize(("form", "kept"), [("wide", "parquet"), ("long", "csv"), ("wide", "jsonl")])
 def test_a_join_spells_ids_as_pulling_does_and_users_who_become_one_have_no_list(tmp_path: Path, form: str, kept: str) -> None:
     rows = rows_of(1, odd=False)
     odd = [row | {"user": f" {row['user']}".upper(), "items": [f"sku-00{item}" for item in row["items"]]} for row in rows]
