@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import make_url
 
 from forking import ended, rankwatch, running
+from monitor.storage import open_store
 from servers import require
 from servers.daemon import serving, wait_for
 from servers.postgres import PostgresServer
@@ -102,13 +103,13 @@ def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any
 
 
 def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(
-    services: Any, deploy: Path, config: Path, tmp_path: Path
+    services: Any, deploy: Path, postgres_url: str, tmp_path: Path
 ) -> None:
-    url = make_url((config.parents[1] / "database_url").read_text(encoding="utf-8"))
+    open_store(postgres_url, create=True).close()
+    url = make_url(postgres_url)
     secrets = {"postgres_password": str(url.password), "grafana_database_password": "only-reads"}
     for name, secret in secrets.items():
         (tmp_path / name).write_text(secret, encoding="utf-8")
-    assert rankwatch(*services["migrate"]["command"], "--config", str(config), cwd=config.parent).returncode == 0
     shell, options = services["reader"]["entrypoint"]
     (script,) = services["reader"]["command"]
     places = {
