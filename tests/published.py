@@ -48,17 +48,9 @@ def run(**changes: Any) -> Run:
 
 
 def summary(**changes: Any) -> Summary:
-    base = Summary(
-        segment="all",
-        metric="rbo(p=0.9)",
-        n=188,
-        n_undefined=2,
-        mean=0.625,
-        standard_error=0.015625,
-        statistics={"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125},
-        histogram=_HISTOGRAM,
-    )
-    return replace(base, **changes)
+    measured = {"metric": "rbo(p=0.9)", "n": 188, "n_undefined": 2, "mean": 0.625, "standard_error": 0.015625}
+    statistics = {"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125}
+    return factories.summary(**{**measured, "statistics": statistics, "histogram": _HISTOGRAM, **changes})
 
 
 def state(**changes: Any) -> AlertState:

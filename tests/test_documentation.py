@@ -20,9 +20,8 @@ from monitor.storage import schema_version
 from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
-README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING, STABILITY = (
-    (ROOT / name).read_text()
-    for name in ("README.md", "monitor/cli/README.md", "monitor/export/README.md", "deploy/README.md", "deploy/STABILITY.md")
+README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING = (
+    (ROOT / name).read_text() for name in ("README.md", "monitor/cli/README.md", "monitor/export/README.md", "deploy/README.md")
 )
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 
@@ -142,21 +141,6 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "2 rules found" in checked.stdout
-
-
-@pytest.mark.parametrize(
-    "title", ["Deprecation", "Metrics", "Configuration", "Database", "Command line", "Messages", "Python", "Plugins"]
-)
-def test_the_stability_policy_says_what_is_promised(title: str) -> None:
-    assert title == "Deprecation" or "Promised: " in section(STABILITY, title)
-    assert section(STABILITY, title)
-
-
-def test_security_and_stability_are_linked_from_readme_and_say_what_python_may_import() -> None:
-    assert "`monitor.__all__`" in STABILITY
-    for name in ("SECURITY.md", "deploy/STABILITY.md", "deploy/README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
-        assert f"]({name})" in README
-        assert (ROOT / name).exists()
 
 
 def test_the_guide_for_plugins_tells_of_every_name_of_the_port() -> None:

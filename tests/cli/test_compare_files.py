@@ -173,16 +173,6 @@ def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
     assert by_score["metrics"] == by_rank["metrics"]
 
 
-def test_lists_without_one_length_have_no_score_by_chance(world: Path) -> None:
-    ragged = ({"user_id": user, "items": items[: 3 + i]} for i, (user, items) in enumerate(BASE.items()))
-    (world / "ragged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ragged))
-
-    said = found(compare("ragged.jsonl", "candidate.jsonl", "--json", cwd=world))
-
-    assert (said["typical_length"], said["metrics"]["overlap"]["by_chance"]) == (None, None)
-    assert "by chance: unknown" in compare("ragged.jsonl", "candidate.jsonl", cwd=world).stdout
-
-
 MISTAKES = [
     (("-m", "rbo_a"), 2, "rbo_a(p=0.9) needs scores: add --scores COLUMN"),
     (("-m", "element_weighted_tau"), 2, "needs item_weights: name it in a configuration"),

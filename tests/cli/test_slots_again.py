@@ -1,4 +1,4 @@
-"""Slots that are run again: what live sources answered at their time stays, over both databases."""
+"""Slots that are run again: what live sources answered at their time stays."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +12,6 @@ from sqlalchemy import text
 from cli.test_commands import objects
 from forking import rankwatch
 from monitor.storage import open_store
-from servers.postgres import PostgresServer
 from servers.recommender import Recommender, running_recommender
 
 SLOT = "2024-01-08T00:00:00Z"
@@ -27,23 +26,17 @@ def candidate() -> Iterator[Recommender]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def world(request: pytest.FixtureRequest, tmp_path: Path, recommender: Recommender, candidate: Recommender) -> Iterator[Path]:
+@pytest.fixture
+def world(tmp_path: Path, recommender: Recommender, candidate: Recommender) -> Path:
     """A folder whose configuration asks two services; the candidate lists other items than the baseline does."""
     (tmp_path / "users.csv").write_text("user\n" + "\n".join(LISTS))
     candidate.lists = dict(LISTS)
-    if request.param == "sqlite":
-        yield _configured(tmp_path, "sqlite:///rankwatch.db", recommender, candidate)
-        return
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    with server.database() as url:
-        open_store(url, create=True).close()
-        yield _configured(tmp_path, url, recommender, candidate)
+    return _configured(tmp_path, recommender, candidate)
 
 
-def _configured(folder: Path, database: str, baseline: Recommender, candidate: Recommender) -> Path:
+def _configured(folder: Path, baseline: Recommender, candidate: Recommender) -> Path:
     (folder / "rankwatch.yaml").write_text(f"""
-database: {database}
+database: sqlite:///rankwatch.db
 comparisons:
   - name: feed
     every: 1d
@@ -58,8 +51,7 @@ comparisons:
 
 def stored(world: Path, comparison: str = "feed") -> dict[str, list[Any]]:
     """All that the database holds of the comparison's runs, without what the claim of another attempt changes."""
-    url = (world / "rankwatch.yaml").read_text().split("database: ")[1].splitlines()[0].replace("///", f"///{world}/")
-    with closing(open_store(url, create=False)) as store, store.database.read() as connection:
+    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store, store.database.read() as connection:
         ids = "SELECT id FROM runs WHERE comparison = :name"
         named = {table: "id" if table == "runs" else "run_id" for table in TABLES}
         queries = {table: f"SELECT * FROM {table} WHERE {key} IN ({ids})" for table, key in named.items()}  # noqa: S608
@@ -115,7 +107,7 @@ def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(world
 
 def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(tmp_path: Path, recommender: Recommender) -> None:
     (tmp_path / "users.csv").write_text("user\nu1\nu2\n")
-    folder = _configured(tmp_path, "sqlite:///rankwatch.db", recommender, recommender)
+    folder = _configured(tmp_path, recommender, recommender)
     opens = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
     hours = f"every: 1h\n    only_between: {opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"
     (folder / "rankwatch.yaml").write_text((folder / "rankwatch.yaml").read_text().replace("every: 1d", hours))

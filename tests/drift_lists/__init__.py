@@ -43,11 +43,10 @@ def compare(name: str, rest: str, *, candidate: str = "", baseline: str = "basel
     return f"\n  - name: {name}\n    every: 1d\n    k: 10\n    {arms}\n{rest}"
 
 
-def write_config(folder: Path, *comparisons: str, url: str = "") -> Path:
-    """A configuration of these; its database lies in the folder where no other is given."""
-    database = url or f"sqlite:///{folder / 'rankwatch.db'}"
+def write_config(folder: Path, *comparisons: str) -> Path:
+    """A configuration of these; its database lies in the folder."""
     path = folder / "rankwatch.yaml"
-    path.write_text(f"database: {database}\nlisten: 127.0.0.1:0\ncomparisons:{''.join(comparisons)}")
+    path.write_text(f"database: sqlite:///{folder}/rankwatch.db\nlisten: 127.0.0.1:0\ncomparisons:{''.join(comparisons)}")
     return path
 
 

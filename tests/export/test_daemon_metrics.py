@@ -239,12 +239,6 @@ def test_what_is_left_is_every_gauge_that_a_daemon_alone_does_not_have() -> None
     }
 
 
-def test_what_is_left_says_nothing_of_the_process_and_has_no_timestamps() -> None:
-    lines = [line for line in left().decode().splitlines() if not line.startswith("#")]
-    assert all(line.startswith("rankwatch_") for line in lines)
-    assert not [line for line in lines if len(line.rpartition("}")[2].split()) > 2]
-
-
 def test_a_distribution_is_whole_for_those_who_take_it_for_a_histogram() -> None:
     page = left().decode()
     labels = '{comparison="home-feed",metric="rbo(p=0.9)"}'

@@ -18,7 +18,7 @@ from monitor.errors import DatabaseTrouble
 from monitor.export import publisher as module
 from monitor.export.exposition import write_families
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
-from monitor.export.series import SERIES, Kind, series_reference
+from monitor.export.series import SERIES, Kind
 from servers import require
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -115,16 +115,6 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher: Prometheus
         writer.join()
 
     assert all(one in ({"a", "b"}, {"c", "d"}) for one in seen)
-
-
-def test_the_reference_has_one_line_a_series_with_type_and_labels() -> None:
-    lines = series_reference().splitlines()
-
-    assert len(lines) == len(SERIES) + 2
-    assert (
-        "| `rankwatch_runs_total` | counter | `comparison`, `status` | Runs ended by this process, or found abandoned by it. |"
-        in lines
-    )
 
 
 def test_the_table_follows_the_conventions_of_prometheus() -> None:

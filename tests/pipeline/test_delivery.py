@@ -13,7 +13,7 @@ from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model.alerts import Transition
 from monitor.model.notifications import Message, Silence, Treatment, Updates
 from monitor.model.rules import Severity
-from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
+from monitor.pipeline.delivery import LEASE, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 
@@ -181,15 +181,6 @@ def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires_and_nothin
     scene.receiver.errors.clear()
     counts = scene.deliver()
     assert (scene.receiver.segments, counts.dropped, scene.owed()) == (([], 2, 0) if is_over else ([STARTS], 0, 0))
-
-
-def test_what_may_have_arrived_before_it_ended_is_told_as_ended(scene: Scene) -> None:
-    scene.receiver.errors = [SILENT]
-    scene.fire()
-    scene.deliver()
-    scene.end(DAY)
-    scene.deliver()
-    assert scene.receiver.segments == [ENDS]
 
 
 def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene: Scene) -> None:
@@ -384,15 +375,6 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
     assert (end.dedup_key, end.reason) == (start.dedup_key, "closed by anna")
     assert scene.receiver.segments == [STARTS, ENDS, STARTS]
     assert scene.receiver.told[2].dedup_key != start.dedup_key
-
-
-def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fires(scene: Scene) -> None:
-    silence = scene.silence("alert=SimilarityLow", 'segment=~"a=.*|all"')
-    scene.fire()
-    assert scene.deliver().held == 1
-    assert (scene.owed(), scene.held()) == (0, 1)
-    assert scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
-    assert scene.deliver(after=RECHECK_AFTER).sent == 1
 
 
 def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -277,15 +277,6 @@ def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(worl
     assert found.question.excess.yardstick is Yardstick.REFERENCE
     assert found.segments[0].mean_best == pytest.approx(0.1)
     assert found.verdict == "safe"
-
-
-def test_the_same_data_give_the_same_certificate_but_for_the_time(world: Gated) -> None:
-    world.run(constant(-0.4))
-    first = world.ask()
-    world.clock.pass_by(60)
-    second = world.ask()
-    assert second.at > first.at
-    assert replace(second, at=first.at) == first
 
 
 def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(tmp_path: Path) -> None:

@@ -73,22 +73,22 @@ class Shop:
         return [(each.run.slot, bool(each.summaries)) for each in self.service.backfill("shop", None, None)]
 
 
-def write(folder: Path, url: str, within: str = "7d") -> Path:
+def write(folder: Path, within: str = "7d") -> Path:
     (folder / "bought").mkdir()
     measured = MEASURED.format(bought=folder / "bought", within=within)
-    return write_config(folder, compare("shop", measured, candidate="ok-seed"), url=url)
+    return write_config(folder, compare("shop", measured, candidate="ok-seed"))
 
 
 @contextmanager
-def shopping(folder: Path, url: str) -> Iterator[Shop]:
-    settings = load_settings(write(folder, url))
+def shopping(folder: Path) -> Iterator[Shop]:
+    settings = load_settings(write(folder))
     with closing(wire(settings)) as wiring, closing(open_store(settings.database, create=True)) as store:
         yield Shop(store=store, wiring=wiring, bought=folder / "bought")
 
 
 @pytest.fixture
-def shop(tmp_path: Path, database_url: str) -> Iterator[Shop]:
-    with shopping(tmp_path, database_url) as shop:
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with shopping(tmp_path) as shop:
         yield shop
 
 
@@ -169,7 +169,7 @@ def cli(*args: str, code: int = 0) -> str:
 
 
 def test_the_command_tells_what_was_labelled_and_what_waits_since_when(tmp_path: Path) -> None:
-    config = str(write(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", within="9999d"))
+    config = str(write(tmp_path, within="9999d"))
     cli("replay", "--config", config, "--from", "2024-01-01", "--to", "2024-01-03")
     shown = cli("show", "shop", "--config", config)
     assert "relevance: waiting for labels until" in shown
@@ -195,7 +195,7 @@ def test_the_command_tells_what_was_labelled_and_what_waits_since_when(tmp_path:
 
 
 def test_a_comparison_without_relevance_or_name_is_refused_in_words(tmp_path: Path) -> None:
-    config = write(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}")
+    config = write(tmp_path)
     done = CliRunner().invoke(app, ["backfill", "shop2", "--config", str(config)])
     assert "no comparison named 'shop2'" in str(done.exception)
     text = config.read_text()
@@ -205,11 +205,11 @@ def test_a_comparison_without_relevance_or_name_is_refused_in_words(tmp_path: Pa
     assert CliRunner().invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"]).exit_code == 2
 
 
-def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, database_url: str) -> None:
-    with shopping(tmp_path, database_url) as earlier:
+def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path) -> None:
+    with shopping(tmp_path) as earlier:
         earlier.run(DAYS[0])
         earlier.arrive(DAYS[0])
-    with closing(open_store(database_url, create=False)) as store:
+    with closing(open_store(f"sqlite:///{tmp_path}/rankwatch.db", create=False)) as store:
         with Daemon(tmp_path / "rankwatch.yaml", clock=clock_on(DAYS[1])) as daemon:
             daemon.start()
             wait_for(

@@ -15,7 +15,7 @@ from structlog.testing import LogCapture
 from logs import captured
 from monitor.errors import ConfigError
 from monitor.web import access as rotating
-from monitor.web.access import Access, CertificateStore, alternative_names, open_access, server_tls_context
+from monitor.web.access import Access, CertificateStore, open_access, server_tls_context
 from monitor.web.access_options import AccessOptions, TlsOptions
 from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
@@ -122,10 +122,6 @@ def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
     configured["client_allowed_sans"] = ["somebody.else", allowed]
     with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
         assert is_let_in(site) is is_in
-
-
-def test_a_certificate_without_alternative_names_has_none() -> None:
-    assert alternative_names(None) == alternative_names({}) == frozenset()
 
 
 @pytest.mark.parametrize(
