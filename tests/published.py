@@ -138,6 +138,7 @@ def result(**changes: Any) -> RunResult:
         k=10,
         stage_seconds={"pull": 3.0, "score": 0.5},
         pull_seconds={Arm.BASELINE: 3.0, Arm.CANDIDATE: 2.5},
+        gap_seconds={"candidate": {"0.5": 0.1, "0.99": 0.5}},
     )
     return replace(base, **changes)
 

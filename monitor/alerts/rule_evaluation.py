@@ -17,6 +17,7 @@ from monitor.alerts.verdicts import (
     judge_unknown_segment,
     read_coverage,
     read_similarity,
+    undecided,
     with_cause,
 )
 from monitor.model.alerts import AlertState, Expectation, Outcome, Standstill, State, Transition, Verdict
@@ -24,8 +25,8 @@ from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageRow
 from monitor.model.rules import ConditionRule, CoverageRule, Rule, RuleKind, SeriesRule, SimilarityRule, StandstillRule
-from monitor.model.runs import ArmScore, Findings, RunStatus, Summary
-from monitor.model.statistics import TRAITS, CoverageShare, Lack
+from monitor.model.runs import ArmScore, Findings, RunStatus, Summary, untrusted_floor
+from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
 
 LEAST_MOVED = 0.25
 """Unless so many of the other users' lists changed the arm was not trained, and lists that did not change are no news."""
@@ -162,6 +163,8 @@ def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[t
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     found, summary = run.found, run.figures.summaries.get((segment, rule.metric))
+    if parse_derived(rule.metric)[0] and (doubt := untrusted_floor(found.reason)):
+        return undecided(Outcome.NO_DATA, doubt)
     if summary is None and run.is_unknown(segment) and found.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))

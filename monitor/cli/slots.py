@@ -157,6 +157,7 @@ def result_dict(result: RunResult) -> dict[str, object]:
         "asked": coverage.asked if coverage else None,
         "paired": coverage.paired if coverage else None,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in (coverage.reasons if coverage else {}).items()},
+        "gap_seconds": result.gap_seconds,
         "summaries": summaries,
         "transitions": [
             output.pick(each, "alert", "segment") | {"from": each.from_state, "to": each.to_state}

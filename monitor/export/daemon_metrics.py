@@ -11,7 +11,6 @@ from prometheus_client.metrics_core import Metric
 
 from monitor.export.exposition import Format, Gauges, LabelValues, Lines, Piece, counted
 from monitor.export.series import OWNERS, SERIES, Kind
-from monitor.model.rankings import Arm
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import RunResult
 
@@ -56,6 +55,7 @@ class DaemonMetrics:
         self._counts: dict[tuple[str | None, str], _Counts] = {(owner, ""): _Counts(owner) for owner in (None, *OWNERS)}
         self._gauges = Gauges()
         self._known: dict[str, frozenset[str]] = {}
+        self._gaps: dict[str, Mapping[str, Mapping[str, float]]] = {}
         self._outbox: Mapping[str, Mapping[str, float]] = {}
         self._shown: dict[str, float | Callable[[], float | None]] = {}
 
@@ -94,8 +94,7 @@ class DaemonMetrics:
             self.count("stage_duration_seconds", comparison, stage, value=seconds)
         for arm, seconds in took.items():
             self.count("pull_duration_seconds", comparison, arm, value=seconds)
-        if len(took) == len(Arm):
-            self.count("arm_gap_seconds", comparison, value=max(took.values()) - min(took.values()))
+        self._gaps[comparison] = result.gap_seconds
         for (arm, reason), users in (result.coverage.all.reasons if result.coverage else {}).items():
             self.count("source_errors_total", comparison, arm, reason, value=users)
 
@@ -139,10 +138,14 @@ class DaemonMetrics:
     def gauges(self) -> Gauges:
         """What is shown and not counted."""
         with self._lock:
-            gauges, shown = deepcopy(self._gauges), dict(self._shown)
+            gauges, shown, gaps = deepcopy(self._gauges), dict(self._shown), dict(self._gaps)
         for receiver in sorted({*chain(*self._outbox.values()), *self._known.get("receiver", ())}):
             for name in ("pending", "held", "given_up", "oldest_age_seconds"):
                 gauges.set(f"outbox_{name}", (receiver,), self._outbox.get(name, {}).get(receiver, 0.0))
+        for comparison in filter(self._known.get("comparison", gaps).__contains__, gaps):
+            for lists, quantiles in gaps[comparison].items():
+                for q, seconds in quantiles.items():
+                    gauges.set("arm_gap_seconds", (comparison, lists, q), seconds)
         for name, value in shown.items():
             gauges.set(name, (), value() if callable(value) else value)
         if gauges.samples.get("leader") == {(): 0.0}:  # a former leader would go on showing old sizes

@@ -37,7 +37,7 @@ _LEVEL = 3
 """Of gzip."""
 SHOWN_UNCONFIRMED_S = 60.0
 """How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
-_OF_PROCESS = (DAEMON_GAUGES - {"database_size_bytes"}) | {"schedule_interval_seconds", "stale_after_seconds"}
+_OF_PROCESS = DAEMON_GAUGES - {"database_size_bytes"} | {"schedule_interval_seconds", "stale_after_seconds", "arm_gap_seconds"}
 # When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
 _FACTS = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",

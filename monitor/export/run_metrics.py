@@ -11,7 +11,7 @@ from monitor.export.exposition import Distribution, Gauges
 from monitor.export.series import FINISHED
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, CoverageRow
-from monitor.model.runs import LatestRun, RunStatus, Summary
+from monitor.model.runs import LatestRun, RunStatus, Summary, untrusted_floor
 from monitor.model.statistics import DerivedMetric, Statistic, parse_derived
 from monitor.presentation import score_by_chance
 
@@ -27,6 +27,7 @@ def gauges_of_run(latest: LatestRun) -> Gauges:
         _add_coverage(gauges, latest.run.comparison, latest.coverage)
     is_ok = latest.run.status is RunStatus.OK
     if is_ok:
+        gauges.set("noise_floor_untrusted", (latest.run.comparison,), untrusted_floor(latest.run.reason) is not None)
         _add_summaries(gauges, latest.run.comparison, latest.summaries)
         for metric in dict.fromkeys(parse_derived(summary.metric)[1] for summary in latest.summaries):
             gauges.set("similarity_by_chance", (latest.run.comparison, metric), score_by_chance(metric, latest.run))

@@ -99,6 +99,9 @@ _TABLE = {
     ),
     "noise_floor_mean": _series(_G, _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."),
     "noise_floor_users": _series(_G, _SIMILARITY, "Users with a candidate list and two baseline lists."),
+    "noise_floor_untrusted": _series(
+        _G, "comparison", "1 where the noise floor is not to be trusted, and so is neither shown nor judged, else 0."
+    ),
     "over_floor_mean": _series(
         _G,
         _SIMILARITY,
@@ -176,10 +179,16 @@ _TABLE = {
     "stage_duration_seconds": _series(_H, "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
     "schedule_lag_seconds": _series(_H, "comparison", "Time from a slot to the start of its run.", _LAG_S),
     "pull_duration_seconds": _series(
-        _H, "comparison arm", "Time an arm took to answer for all users of a run.", _STAGE_S, values=(Arm,)
+        _H,
+        "comparison arm",
+        "Time an arm took to answer for all users; over HTTP all keep step.",
+        _STAGE_S,
+        values=(Arm,),
     ),
     "arm_gap_seconds": _series(
-        _H, "comparison", "Time between the ends of the two arms' answers: their lists may be as far apart in time.", _STAGE_S
+        _G,
+        "comparison lists q",
+        "Quantile q of the time between a user's baseline and `candidate` or `noise_floor` lists, as they came over HTTP.",
     ),
     "source_errors_total": _series(
         _C,

@@ -72,6 +72,7 @@ class Memory:
     former_lists: KeptLists | None = None  # of the last such run from before the alerts that last
     former_slot: datetime | None = None
     last_ok: Run | None = None  # the newest one of an earlier slot, whatever the configuration
+    floor_overlaps: tuple[float, ...] = ()  # mean overlap of the noise floor's lists in the last runs that have it
     splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
     explained: tuple[tuple[datetime, Explanation], ...] = ()  # slots of the last ok runs and their explanations, newest first
     unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out

@@ -53,6 +53,16 @@ class CoverageReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What the answers that brought n lists tell of themselves: float64 (n,), NaN where they do not."""
+
+    came_s: Floats  # on the monotonic clock
+    age_s: Floats  # of those that came from a cache, 0 where that does not say it
+    ids: Floats  # equal where the answers' ids are
+    sign: str = ""  # a header by which one of them came from a cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankingTable:
     """Lists of n users from one arm, as the source gave them: longer than k, with duplicates, or empty."""
 
@@ -60,6 +70,7 @@ class RankingTable:
     offsets: Offsets  # n + 1, ascending int64 from 0: user i has items[offsets[i]:offsets[i + 1]], best first
     items: Ids  # int32, int64 or pandas ``str`` from sources
     scores: Floats | None = None  # the model's own, one an item, NaN for none; neighbours with equal scores are tied
+    traces: Traces | None = None  # of the answers, where the source tells of them
 
     def __len__(self) -> int:
         return len(self.users)

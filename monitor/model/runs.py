@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 KEPT_MARK = "@"
+UNTRUSTED_FLOOR = "noise_floor is untrusted"  # so the sentence of a run's reason begins that says why
 RUN_MARK = ("id", "attempt", "status", "finished_at", "labelled_at")
 
 
@@ -63,6 +64,8 @@ class PullRequest:
 
     ``what``: an arm, or the noise floor. A pull that lasts may ``tell`` how far it has come, and keep what it is answered in a
     file whose path begins as ``kept_at``, where it counts for ``kept_s``.
+    ``together``: name of a run whose HTTP pulls ask for users in one random order that follows from it, at about the same
+    moment; in the order given without one. ``is_uncached``: caches are told that what they hold is no answer.
     """
 
     users: pd.Index[str]
@@ -73,6 +76,8 @@ class PullRequest:
     tell: Callable[[PullProgress], object] = str
     kept_at: str | None = None
     kept_s: float = 0.0
+    together: str = ""
+    is_uncached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +208,7 @@ class MeasuredRun:
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)  # each arm's time to answer: shown and not stored
+    gap_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # quantiles of `Answers.gaps`: not stored
     models: Models | None = None  # None as long as no version is known
     input_hash: str | None = None  # of all users' lists: equal in runs over the same lists
 
@@ -261,6 +267,11 @@ class Run:
     def mark(self) -> tuple[object, ...]:
         """What distinguishes the run from others, and from itself before it was run anew or labelled."""
         return tuple(getattr(self, name) for name in RUN_MARK)
+
+
+def untrusted_floor(reason: str | None) -> str | None:
+    """The sentence of a run's reason that says why its noise floor, and what lies beyond it, is not judged."""
+    return next((each for each in (reason or "").split("; ") if each.startswith(UNTRUSTED_FLOOR)), None)
 
 
 def kept_name(comparison: str, attempt: int) -> str:

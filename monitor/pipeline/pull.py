@@ -18,6 +18,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison
+from monitor.model.memory import Memory
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -26,18 +27,20 @@ from monitor.model.rankings import (
     ItemWeights,
     Panel,
     Pull,
-    RankingTable,
     RelevanceTable,
     UserBatch,
 )
 from monitor.model.runs import JoinRequest, PullProgress, PullRequest, Scores
+from monitor.model.statistics import NoiseFloor
 from monitor.pairing.ids import find_users
+from monitor.pipeline.freshness import describe_cached, doubt_floor, gaps_between
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.user_batches import cut_panel, split_users
 from monitor.sampling import draw
 
 S = TypeVar("S")
 T = TypeVar("T")
+_NOTHING = Memory()
 GRACE_S = 2.0
 """How long past its timeout a source may take to come back before it is given up."""
 TITLES_S = 5.0
@@ -80,7 +83,8 @@ class Answers:
 
     ``weights`` and ``relevance`` are what is known of items and users; batches hold it too.
     ``lacks`` are sentences about what else could not be read.
-    ``seconds``: how long each arm took, or was waited for, where they were pulled side by side. Both may grow with the batches.
+    ``seconds``: how long each arm took, or was waited for, where they were pulled side by side; ``gaps``: how long after or
+    before the baseline's lists those of the candidate and of the noise floor came. All three may grow with the batches.
     ``scored`` is told the scores of each batch before the next one is taken.
     """
 
@@ -91,6 +95,7 @@ class Answers:
     weights: ItemWeights | None
     relevance: RelevanceTable | None
     seconds: Mapping[Arm, float] = field(default_factory=dict)
+    gaps: Mapping[str, list[Floats]] = field(default_factory=dict)
     scored: Callable[[Scores], object] = lambda _: None
 
 
@@ -137,19 +142,19 @@ def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: fl
 
 
 def pull_all(
-    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, last: RankingTable | None = None
+    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, memory: Memory = _NOTHING
 ) -> Answers:
-    """All answers, pulled side by side so that they are of the same moment.
-
-    ``last``: the baseline's lists of the last run, where these are its second ones.
-    """
-    request = PullRequest(users=panel.users, k=comparison.measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001))
+    """All answers, pulled side by side so that they are of the same moment."""
+    measuring, family = comparison.measuring, comparison.family or comparison.name
+    request = PullRequest(users=panel.users, k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001))
+    # By family: a baseline that is pulled for several candidates keeps step with all of them.
+    request = replace(request, together="\0".join((str(measuring.seed), family, slot.isoformat(), *panel.users[:1])))
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     took: dict[Arm, float] = {}
 
     def asked(what: str, whose: str) -> PullRequest:
-        kept_s = comparison.measuring.deadline.total_seconds()
+        kept_s = measuring.deadline.total_seconds()
         return replace(request, what=what, tell=arms.tell, kept_at=arms.kept_at(slot, whose), kept_s=kept_s)
 
     # All calls begin before any is waited for: arms asked one after the other would be of different moments.
@@ -159,25 +164,35 @@ def pull_all(
     }
     weights = _Extra("item_weights", arms.weights, lambda source: source.weights(slot))
     relevance = _Extra("relevance", arms.relevance, lambda source: source.relevance(slot))
-    again = _Extra("noise_floor", arms.again, lambda source: source.pull(asked("noise floor", "noise floor")))
+    # Else a cache gives the first answer once more, which is no second one.
+    second = replace(asked("noise floor", "noise floor"), is_uncached=measuring.noise_floor is NoiseFloor.SERVE)
+    again = _Extra("noise_floor", arms.again, lambda source: source.pull(second))
     late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     found = {arm: _pulled(call, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
+    lists = found[Arm.BASELINE].rankings
+    later = {Arm.CANDIDATE.value: found[Arm.CANDIDATE]} | ({"noise_floor": again.answer} if again.answer else {})
+    doubt = None
+    if second.is_uncached and again.answer is not None:
+        doubt = doubt_floor(lists, again.answer.rankings, memory.floor_overlaps)
     users = UserBatch(
         panel=panel,
         baseline=found[Arm.BASELINE],
         candidate=found[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=again.answer,
+        again=None if doubt else again.answer,
     )
     users = arms.hide(users)
-    users = users if last is None else replace(users, again=Pull(rankings=last, failures={}))
+    if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
+        users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
+    cached = (describe_cached(arm, pull.rankings) for arm, pull in found.items())
     return Answers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=tuple(filter(None, lacks)),
+        lacks=tuple(filter(None, (*lacks, doubt, *cached))),
+        gaps={whose: [gaps_between(lists, pull.rankings)] for whose, pull in later.items()},
         weights=weights.answer,
         relevance=relevance.answer,
         # A call that never came back took as long as it was waited for.
@@ -186,7 +201,7 @@ def pull_all(
 
 
 def pull_until_certain(
-    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, last: RankingTable | None = None
+    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, memory: Memory
 ) -> Answers:
     """All answers as `pull_all` gives them, of as many users as it takes; the deadline is that of all rounds."""
     from monitor.sequential.gate import is_certain, round_ends  # noqa: PLC0415 - executors of Spark have no scipy
@@ -204,7 +219,7 @@ def pull_until_certain(
 
     def ask(start: int, end: int, asked: Arms) -> Answers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return pull_all(comparison, asked, part, slot, deadline.remaining_s, last)
+        return pull_all(comparison, asked, part, slot, deadline.remaining_s, memory)
 
     def take(scores: Scores) -> None:
         rows = find_users(scores.users, ordered.users)
@@ -212,7 +227,7 @@ def pull_until_certain(
             known[metric][rows] = values
 
     first = ask(0, ends[0], arms)
-    lacks, seconds = dict.fromkeys(first.lacks), {**first.seconds}
+    lacks, seconds, gaps = dict.fromkeys(first.lacks), {**first.seconds}, {**first.gaps}
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first.batches(size)
@@ -222,11 +237,12 @@ def pull_until_certain(
             found = ask(start, end, replace(arms, weights=None, relevance=None))
             lacks.update(dict.fromkeys(found.lacks))
             seconds.update({arm: seconds[arm] + more for arm, more in found.seconds.items()})
+            gaps.update({whose: gaps.get(whose, []) + more for whose, more in found.gaps.items()})
             for batch in found.batches(size):
                 yield replace(batch, weights=first.weights, relevance=first.relevance)
 
     asked = replace(first.asked, count=len(panel.segments[ALL]))
-    return replace(first, asked=asked, batches=batches, lacks=lacks.keys(), seconds=seconds, scored=take)
+    return replace(first, asked=asked, batches=batches, lacks=lacks.keys(), seconds=seconds, gaps=gaps, scored=take)
 
 
 def pull_titles(

@@ -13,11 +13,12 @@ from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
-from monitor.model.rankings import Arm, Coverage, CoverageReason, RankingTable
-from monitor.model.runs import ArmScore, KeptLists, MeasuredRun, Scores
+from monitor.model.rankings import Arm, Coverage, CoverageReason
+from monitor.model.runs import ArmScore, MeasuredRun, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
+from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles, pull_until_certain
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
@@ -89,10 +90,11 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     # Labels that are read too early would be taken for all there are.
     asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
-    floor, no_floor = _last_baseline(measuring, memory.last_lists)
+    is_temporal = measuring.noise_floor is NoiseFloor.TEMPORAL
+    no_floor = ("noise_floor: no earlier run kept its lists",) if is_temporal and memory.last_lists is None else ()
     gathered, size = scores or RunScores(), batch_users or users_at_once(measuring.k)
     keep = Keep.ALL if arms.scores_to is not None else measuring.keep_scores
-    with _answers(comparison, asked, slot, watch, deadline, floor) as answers:
+    with _answers(comparison, asked, slot, watch, deadline, memory) as answers:
         gather = partial(_gather, gathered, comparison, keep, answers)
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
         _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms), watch, size)
@@ -122,6 +124,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         split=split,
         explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count),
         pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
+        gap_seconds=summarize_gaps(answers.gaps),
         models=follow(memory.last_ok.models if memory.last_ok else None, found.versions, slot),
         input_hash=f"{found.input_hash % 2**64:016x}",
     )
@@ -148,10 +151,11 @@ def _gather(gathered: RunScores, comparison: Comparison, keep: Keep | int, answe
 
 @contextmanager
 def _answers(
-    comparison: Comparison, arms: Arms, slot: datetime, watch: Stopwatch, deadline: float, last: RankingTable | None
+    comparison: Comparison, arms: Arms, slot: datetime, watch: Stopwatch, deadline: float, memory: Memory
 ) -> Iterator[Answers]:
     """All answers: joined where that can be, else of the panel that is drawn, pulled."""
-    if arms.joined is not None and comparison.measuring.sample is None and last is None:
+    is_alone = comparison.measuring.noise_floor is not NoiseFloor.TEMPORAL or memory.last_lists is None
+    if arms.joined is not None and comparison.measuring.sample is None and is_alone:
         with ExitStack() as reading:
             with watch.stage("users"):
                 joined = join_all(comparison, arms, arms.joined, slot, deadline - watch.clock.monotonic())
@@ -162,15 +166,8 @@ def _answers(
         panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
         pull = pull_until_certain if (size := comparison.measuring.sample) and size.stops_early else pull_all
-        answers = pull(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), last)
+        answers = pull(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), memory)
     yield answers
-
-
-def _last_baseline(measuring: MeasuringPlan, last: KeptLists | None) -> tuple[RankingTable | None, tuple[str, ...]]:
-    """The baseline's lists of the last run where these are its floor, or why there are none."""
-    if measuring.noise_floor is not NoiseFloor.TEMPORAL:
-        return None, ()
-    return (None, ("noise_floor: no earlier run kept its lists",)) if last is None else (last.baseline, ())
 
 
 def _note_sample(explanation: Explanation | None, looked_at: int, asked: int) -> Explanation | None:

@@ -99,8 +99,8 @@ def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
         return lists
     segments = cut_panel(lists.panel, rows).segments
     return KeptLists(
-        baseline=_take_table(lists.baseline, rows),
-        candidate=_take_table(lists.candidate, rows),
+        baseline=take_table(lists.baseline, rows),
+        candidate=take_table(lists.candidate, rows),
         segments={name: places for name, places in segments.items() if len(places)},
     )
 
@@ -148,13 +148,14 @@ class _PanelPull:
         versions, self._versions = self._versions, {}  # those of all users are counted with the first of them
         return replace(
             self._pull,
-            rankings=_take_table(self._pull.rankings, rows[rows >= 0]),
+            rankings=take_table(self._pull.rankings, rows[rows >= 0]),
             failures={user: self._pull.failures[user] for user in users},
             versions=versions,
         )
 
 
-def _take_table(table: RankingTable, rows: Rows) -> RankingTable:
+def take_table(table: RankingTable, rows: Rows) -> RankingTable:
+    """The lists in these rows."""
     items: Ids
     if isinstance(table.items, np.ndarray):
         items, offsets = take_lists(table.items, table.offsets, rows)

@@ -266,7 +266,7 @@ class Runner:
     def _publish(self, result: RunResult) -> None:
         paired = result.coverage.all.paired if result.coverage else 0
         write = log.info if result.status is RunStatus.OK else log.warning
-        write("run finished", status=result.status, reason=result.reason, paired=paired)
+        write("run finished", status=result.status, reason=result.reason, paired=paired, gap_seconds=result.gap_seconds)
         for transition in result.transitions:
             log.warning(
                 "alert changed",

@@ -115,7 +115,9 @@ class ConditionsOptions(Options):
 class NoiseFloorOptions(OneOf):
     """How similar the baseline is to itself, to separate drift from noise. Exactly one of these."""
 
-    serve: Literal[True] | None = Field(default=None, description="The baseline is asked twice at the same moment.")
+    serve: Literal[True] | None = Field(
+        default=None, description="The baseline is asked twice at the same moment, past caches."
+    )
     temporal: Literal[True] | None = Field(
         default=None, description="The baseline is compared with its own lists of the last run, which are kept for this."
     )

@@ -72,6 +72,7 @@ class SqlHistory:
                 accepted=read_accepted(connection, request.comparison),
                 anew_since=_anew_since(connection, request, past),
                 last_ok=_newest(connection, request.comparison, *_is_earlier_ok(request)),
+                floor_overlaps=_floor_overlaps(connection, request),
                 splits=_healthy_splits(connection, request),
                 explained=_last_explained(connection, request),
             )
@@ -166,6 +167,12 @@ def _anew_since(connection: Connection, request: MemoryRequest, past: Sequence[P
     is_later = and_(runs.c.scheduled_for > other.slot, runs.c.scheduled_for < request.before)
     # Its first runs may have failed, perhaps because of it.
     return connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_it, is_later)) or request.before
+
+
+def _floor_overlaps(connection: Connection, request: MemoryRequest) -> tuple[float, ...]:
+    newest = [run_id for run_id, _ in _newest_ok(connection, request, request.splits)]
+    is_floor = and_(summaries.c.segment == ALL, summaries.c.metric == "floor(overlap)", summaries.c.n > 0)
+    return tuple(connection.scalars(select(summaries.c.mean).where(summaries.c.run_id.in_(newest), is_floor)))
 
 
 def _healthy_splits(connection: Connection, request: MemoryRequest) -> tuple[Split, ...]:

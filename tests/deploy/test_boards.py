@@ -189,9 +189,10 @@ NOT_DRAWN = {
     "rankwatch_certificate_expiry_timestamp_seconds",
     "rankwatch_config_last_reload_success_timestamp_seconds",
     "rankwatch_model_version_info",
+    "rankwatch_noise_floor_untrusted",
     "rankwatch_noise_floor_users",
 }
-"""Users behind a value are in the message and on the page; the last reload is told by its flag, a
+"""Users behind a value are in the message and on the page, why a floor is untrusted too; the last reload is told by its flag, a
 certificate that ends by its alert, a model that changed by the run."""
 
 

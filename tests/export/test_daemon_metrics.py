@@ -164,7 +164,10 @@ def test_a_finished_run_is_observed_whole_and_by_its_stages_its_lag_and_its_arms
     assert [page.value("stage_duration_seconds_sum", **of, stage=stage) for stage in ("pull", "score")] == [3.0, 0.5]
     assert page.value("schedule_lag_seconds_sum", **of) == 1.0
     assert [page.value("pull_duration_seconds_sum", **of, arm=arm) for arm in ("baseline", "candidate")] == [3.0, 2.5]
-    assert page.value("arm_gap_seconds_sum", **of) == 0.5
+    assert page.value("arm_gap_seconds", **of, lists="candidate", q="0.99") == 0.5
+
+    publisher.run_finished(published.result(gap_seconds={}))
+    assert not scraped(publisher).labelled("arm_gap_seconds")
 
 
 def test_watching_again_keeps_what_stays_drops_what_is_gone_and_nothing_of_it_comes_back(
@@ -214,7 +217,6 @@ def test_what_is_skipped_and_lists_that_could_not_be_had_add_up_from_zero_and_of
     assert page.value("slots_skipped_total", **of, reason="missed") == 4
     assert page.value("source_errors_total", **of, arm="candidate", reason="missing") == 20
     assert page.value("source_errors_total", **of, arm="baseline", reason="short") == 6
-    assert page.value("arm_gap_seconds_count", **of) == 0
     assert page.value("pull_duration_seconds_count", **of, arm="baseline") == 0
 
 

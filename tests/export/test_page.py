@@ -176,6 +176,7 @@ def test_a_filled_page_shows_each_series_of_the_table_with_its_help_type_and_lab
 
 ALERT = {"comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical"}
 STAY = {
+    "arm_gap_seconds",
     "build_info",
     "certificate_expiry_timestamp_seconds",
     "comparison_since_timestamp_seconds",

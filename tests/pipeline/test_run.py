@@ -15,7 +15,7 @@ from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Keep, SampleSize
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
-from monitor.model.rankings import Arm, CoverageReason
+from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Learning
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
 from monitor.pipeline import pull as pulling
@@ -54,9 +54,10 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
 
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
-    lists = pull({"a": [1, 2]}), replace(pull({"a": [1, 3]}), versions={"v1": 1})
+    found, traces = pull({"a": [1, 2]}), Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
+    traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
     full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
-    result = ran(full, *lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
+    result = ran(full, traced, traced, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
 
 

@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
     return "nan" if isinstance(value, float) and np.isnan(value) else value
 
 
-NOT_FOUND = {"stage_seconds", "pull_seconds"}
+NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_seconds"}
 
 
 NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format

@@ -112,6 +112,18 @@ def _json(make: Callable[[object, Asked], object]) -> Behaviour:
     return behave
 
 
+def _cached(*, heeds_clients: bool) -> Behaviour:
+    """Begin later in the list with each answer, behind a cache, which asks again where it ``heeds_clients`` that say so."""
+
+    async def behave(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        told = {each.headers.get("cache-control") for each in self.asked if each.user == asked.user}
+        is_hit = asked.attempt > 1 and not (heeds_clients and "no-cache, no-store" in told)
+        items = list(range(10))[0 if is_hit else asked.attempt - 1 :]
+        _answer(writer, json.dumps(items).encode(), X_Cache="HIT" if is_hit else "MISS")
+
+    return behave
+
+
 def _bytes(body: bytes, status: str = "200 OK", length: int | None = None, **more: str) -> Behaviour:
     async def behave(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
         _answer(writer, body, status, length, **more)
@@ -197,6 +209,8 @@ _LIMITED = _bytes(b"{}", "429 Too Many Requests", Retry_After="1")
 BEHAVIOURS: dict[str, Behaviour] = {
     "ok": _json(lambda items, _: items),
     "named": _json(lambda items, asked: {"user": asked.user, "items": items}),
+    "cached": _cached(heeds_clients=True),
+    "cached_for_all": _cached(heeds_clients=False),
     "wrong_user": _json(lambda items, _: {"user": "somebody-else", "items": items}),
     "gzip": _gzip,
     "chunked": _chunked,

@@ -80,7 +80,10 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
     world.configure({f"feed.{key}": f"candidate: {world.asks(server)}" for key, server in world.candidates.items()})
     (world.folder / "rankwatch.db").unlink()
-    assert objects(rankwatch("run-once", "--slot", AT, "--json", cwd=world.folder)) == together
+    apart = objects(rankwatch("run-once", "--slot", AT, "--json", cwd=world.folder))
+    assert [each | {"gap_seconds": each["gap_seconds"].keys()} for each in apart] == [
+        each | {"gap_seconds": {"candidate", "noise_floor"}} for each in together
+    ]
     assert [each["comparison"] for each in together] == ["feed.a", "feed.b", "feed.c"]
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
 
@@ -132,20 +135,23 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World
 LISTS = pull({"u1": [1, 2], "u2": [3, 4]})
 
 
-def family(baseline: Canned, asked: Canned) -> list[Callable[[], Answers]]:
+def family(baseline: Canned, asked: Canned, *candidates: Canned) -> list[Callable[[], Answers]]:
     """The pulls of two candidates' runs."""
-    shared, opened = SharedAnswers(), replace(arms(None, LISTS, asked), baseline=baseline)
-    both = [(each, shared.shared_by(each, opened)) for each in (comparison(name="feed.b"), comparison(name="feed.c"))]
+    b, c = candidates or (Canned(LISTS), Canned(LISTS))
+    shared, opened = SharedAnswers(), replace(arms(None, None, asked), baseline=baseline)
+    named = [replace(comparison(name=name), family="feed", arms=("v1", name)) for name in ("feed.b", "feed.c")]
+    both = [(each, shared.shared_by(each, replace(opened, candidate=own))) for each, own in zip(named, (b, c), strict=True)]
     return [partial(lambda what, own: pull_all(what, own, draw_panel(what, own, SLOT, 10), SLOT, 10), *each) for each in both]
 
 
-def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer() -> None:
-    baseline = Canned(threading.Event())
-    runs = [BackgroundCall(run, name="run") for run in family(baseline, users("u1", "u2"))]
+def test_who_comes_while_the_baseline_is_pulled_waits_for_the_same_answer_and_keeps_step_with_it() -> None:
+    baseline, b, c = Canned(threading.Event()), Canned(LISTS), Canned(LISTS)
+    runs = [BackgroundCall(run, name="run") for run in family(baseline, users("u1", "u2"), b, c)]
     wait_for(lambda: baseline.requests, "a pull")
     baseline.answer.set()
     assert all(run.wait(Deadline.after(60)).asked.count == 2 for run in runs)
     assert len(baseline.requests) == 1
+    assert {each.together for each in (*b.requests, *c.requests)} == {baseline.requests[0].together}
 
 
 def test_a_failed_pull_fails_all_for_its_reason_and_who_runs_again_asks_anew() -> None:

@@ -12,6 +12,7 @@ _DAY = {"interval": "1h"}
 """Runs are rare: over shorter steps most would show nothing."""
 _P50, _P95 = "median", "95 %"
 _BOTH = coloured({_P50: BLUE, _P95: ORANGE})
+_GAPS = {"0.5": _P50, "0.99": "99 %"}
 
 
 def _process(name: str) -> str:
@@ -135,9 +136,8 @@ def _sources() -> list[Json]:
             **_DAY,
         ),
         lines(
-            "Time between the arms",
-            {quantile(q, "arm_gap_seconds", SOME): title for q, title in ((0.5, _P50), (0.95, _P95))},
-            overrides=_BOTH,
+            "Time between the answers for a user",
+            {shown("arm_gap_seconds", SOME, f'q="{q}"', by="lists"): f"{{{{lists}}}} {title}" for q, title in _GAPS.items()},
             width=8,
             **_DAY,
         ),

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -93,17 +92,18 @@ _lock = threading.Lock()
 _current: PullProcess | None = None
 _not_before_s = 0.0
 """One that cannot live is not begun again and again."""
-_limited_here = Counter[str]()
-"""Pulls with limits under way in this process, by host: their limits are those of all, and so others stay with them."""
+_kept_here: list[str] = []
+"""Hosts of pulls with limits under way in this process, since these are those of all, and their runs: others stay with them."""
 
 
 def pull_in_place(options: HttpSourceOptions, request: PullRequest, pull_here: Callable[..., Pull]) -> Pull:
     """The pull of a process of its own; ``pull_here`` where there is none that works, or it ended in the midst."""
-    deadline, host = Deadline.after(request.timeout_s), options.host
+    deadline, mine = Deadline.after(request.timeout_s), {options.host, request.together} - {""}
     with _lock:
         # What was counted of a day must outlive the other process, which ends when it is idle.
-        process = None if options.requests_a_day or _limited_here[host] else _living()
-        _limited_here[host] += (is_counted := process is None and options.is_limited)
+        process = None if options.requests_a_day or mine & {*_kept_here} else _living()
+        kept = [] if process else [each for each in mine if options.is_limited or each == request.together]
+        _kept_here.extend(kept)
     try:
         if process is not None:
             with suppress(ConnectionError):
@@ -111,7 +111,8 @@ def pull_in_place(options: HttpSourceOptions, request: PullRequest, pull_here: C
         return pull_here(options, replace(request, timeout_s=deadline.remaining_s))
     finally:
         with _lock:
-            _limited_here[host] -= is_counted
+            for each in kept:
+                _kept_here.remove(each)
 
 
 def _living() -> PullProcess | None:
@@ -130,7 +131,7 @@ def _forget() -> None:
     global _lock, _current
     # It is the child of the process that forked this one.
     _lock, _current = threading.Lock(), None
-    _limited_here.clear()
+    _kept_here.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from importlib.util import find_spec
-from itertools import chain, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,8 +35,10 @@ from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.authentication import TokenError, authentication
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
 from monitor.sources.http.hosts import HOSTS
+from monitor.sources.http.lockstep import Companion
 from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
+from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
 from monitor.sources.list_collector import ListCollector, spell_items
 
@@ -143,13 +144,17 @@ class _HttpPull:
         self._what = f"{options.method} {options.address} {json.dumps(options.body, default=str)}"
         self._deadline, self._begun_s = Deadline.after(request.timeout_s), time.monotonic()
         self._of_each_request = _request_options(options, tls, self._deadline)
+        if request.is_uncached:
+            self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
+        users = request.users.tolist()
+        if request.together:
+            random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all
         self._request, self._answers = request, AnswerFile(request.kept_at, _question(options, request.k))
-        users = self._answers.recall(request.users.tolist(), self._lists, request.kept_s)
-        self._count, self._kept, self._waiting = len(request.users), len(self._lists), self._askable(users)
+        self._left = self._answers.recall(users, self._lists, request.kept_s)
+        self._count, self._kept, self._traces = len(users), len(self._lists), TraceCollector()
         self._writing: asyncio.Future[None] | None = None
-        self._batch = options.batch or 1
         self._under_way: dict[tuple[str, ...], float] = {}  # since when, monotonic, not counting the wait for their turn
         self._queued: dict[tuple[str, ...], float] = {}  # those of them that wait for it now
         self._causes: dict[CoverageReason, Counter[str]] = defaultdict(Counter)
@@ -162,6 +167,7 @@ class _HttpPull:
         MAY_BE_LINK_LOCAL.set(self._options.allow_link_local)
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter: pulls of one slot begin apart
         self._pace, self._host = PullPace(), HOSTS[self._options.host]
+        self._companion = Companion(self._request, self._options, self._askable(self._left), self._kept)
         workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
         late = set(workers)
         while late and self._deadline.remaining_s:
@@ -170,13 +176,16 @@ class _HttpPull:
         for worker in late:
             worker.cancel()
         outcomes = await asyncio.gather(*workers, return_exceptions=True)
+        self._companion.leave()
         self._close_books()
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_REPORT_S)
         for outcome in outcomes:
             if isinstance(outcome, Exception):  # a defect of this program: not to be read as the source's fault
                 raise outcome
-        return self._tell(self._lists.pull())
+        pull = self._lists.pull()
+        traces = self._traces.of(pull.rankings.users)
+        return self._tell(replace(pull, rankings=replace(pull.rankings, traces=traces)))
 
     def _report(self) -> None:
         """Where the pull lasts, say how far it has come, and have what it was answered kept."""
@@ -196,13 +205,12 @@ class _HttpPull:
                 yield user
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
-        while not self._given_up and (users := tuple(islice(self._waiting, self._batch))):
+        while not self._given_up and (users := await self._companion.take()):
             self._under_way[users] = time.monotonic()
             outcome = await self._ask_patiently(session, users)
             seconds = time.monotonic() - self._under_way.pop(users)
             if isinstance(outcome, RequestFailure) and outcome.is_too_large and len(users) > 1:
-                self._batch = min(self._batch, len(users) // 2)
-                self._waiting = chain(users, self._waiting)
+                self._companion.halve(users)
             else:
                 self._record(users, outcome, seconds)
 
@@ -237,12 +245,14 @@ class _HttpPull:
     async def _ask(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         self._queued[users] = time.monotonic()
         outcome = await self._host.ask(partial(self._ask_now, session, users), self._what, self._options, self._deadline)
+        self._companion.ask(users)
         if self._queued.pop(users, None) is not None and isinstance(outcome, RequestFailure):  # nobody is asked now
             self._given_up = self._given_up or outcome
         return outcome
 
     async def _ask_now(self, session: aiohttp.ClientSession, users: tuple[str, ...]) -> AnswersByUser | RequestFailure:
         self._under_way[users] += time.monotonic() - self._queued.pop(users)
+        self._companion.ask(users)
         if self._given_up:
             return self._given_up
         asking = self._asking
@@ -262,6 +272,7 @@ class _HttpPull:
             return _connection_failure(error, self._options.timeout.total_seconds())
         except zlib.error:
             return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
+        self._traces.add(users, response.headers)
         return asking.read(users, content, response)
 
     def _close_books(self) -> None:
@@ -273,7 +284,7 @@ class _HttpPull:
         for users in self._under_way:
             for user in users:
                 self._fail(user, hung if is_slow[users] else late)
-        for user in self._waiting:
+        for user in self._companion.users:
             self._fail(user, self._given_up or late)
         busy = self._pace.busy(with_own_work=False) if self._late else None
         for user, note in self._late.items():

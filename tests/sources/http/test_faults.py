@@ -24,6 +24,8 @@ BY_REASON = {
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
 HARMLESS = {
     "ok": ["0", "1", "2"],
+    "cached": ["0", "1", "2"],
+    "cached_for_all": ["0", "1", "2"],
     "gzip": ["0", "1", "2"],
     "chunked": ["0", "1", "2"],
     "mixed": ["1", "2", "3"],

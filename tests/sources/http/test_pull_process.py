@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from monitor.errors import SourceError
@@ -54,16 +55,19 @@ def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None
     assert not current().is_gone
 
 
-def test_pulls_stay_with_a_limited_one_of_their_host(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limits", "run"), [({"max_in_flight": 3}, ""), ({}, "run")])
+def test_pulls_stay_with_a_limited_one_of_their_host_and_with_those_of_their_run(
+    limits: dict[str, int], run: str, recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recommender.otherwise, pulled = "slow", list[str]()
-    source = source_of(http={"url": recommender.url, "max_in_flight": 3})
+    source = source_of(http={"url": recommender.url} | limits)
     monkeypatch.setattr(PullProcess, "pull", lambda *_: pulled.append("elsewhere"))
     with ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(PullProcess, "is_ready", False)
-        first = threads.submit(source.pull, request(*USERS, timeout_s=2))
+        first = threads.submit(source.pull, replace(request(*USERS, timeout_s=2), together=run))
         wait_for(lambda: recommender.asked, "the first request")
         monkeypatch.setattr(PullProcess, "is_ready", True)
-        source.pull(request("b", timeout_s=0.1))
+        source.pull(replace(request("b", timeout_s=0.1), together=run))
         assert not pulled
         first.result()
     source_of(http={"url": recommender.url, "requests_a_day": 1}).pull(request("d"))  # its requests are counted here
@@ -90,7 +94,10 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
         killed = current()
         os.kill(killed._child.pid, signal.SIGKILL)
         recommender.behaviour.clear()
-        assert len(as_lists(pulling.result())) == len(USERS)
+        lists = pulling.result().rankings
+    assert len(lists) == len(USERS)
+    assert lists.traces is not None
+    assert set(lists.users[np.isnan(lists.traces.came_s)]) == {*USERS[:20]}, "what was kept came at no moment of this run"
     assert recommender.attempts == Counter(USERS) + Counter(USERS[20:])
     wait_for(lambda: killed.is_gone, "its end, which comes after that of its sockets")
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
