@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Self
 
-from monitor.alerts.conditions import apply_ignored, judge_condition, judge_standstill
+from monitor.alerts.conditions import STILL, apply_ignored, judge_condition, judge_standstill
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.verdicts import (
     BOTH_FAILED,
@@ -27,9 +27,6 @@ from monitor.model.rankings import ALL, Arm, Coverage, CoverageRow
 from monitor.model.rules import ConditionRule, CoverageRule, Rule, RuleKind, SeriesRule, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, Findings, RunStatus, Summary, untrusted_floor
 from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
-
-LEAST_MOVED = 0.25
-"""Unless so many of the other users' lists changed the arm was not trained, and lists that did not change are no news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,8 @@ def _have_others_moved(part: Reading, whole: Reading | None) -> bool:
         return False
     rest = part._replace(users=0) if part.users == whole.users else part
     moved, moved_here = (each.users * (1.0 - each.value) for each in (whole, rest))
-    return moved - moved_here >= LEAST_MOVED * (whole.users - rest.users)
+    # Fewer, and the arm was not trained: such lists are no news, and for how long it stands still another rule tells.
+    return moved - moved_here > STILL * (whole.users - rest.users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,8 @@ def judged(*scores: ArmScore) -> set[str]:
 
 def test_where_the_arm_was_not_trained_unchanged_lists_are_no_news() -> None:
     assert judged(unchanged("all", 1000, 1000), unchanged("s=a", 400, 400)) == set()
-    assert judged(unchanged("all", 900, 1000), unchanged("s=a", 350, 400), unchanged("s=b", 550, 600)) == set()
+    assert judged(unchanged("all", 900, 1000), unchanged("s=a", 360, 400), unchanged("s=b", 540, 600)) == set()
+    assert judged(unchanged("all", 899, 1000), unchanged("s=a", 359, 400), unchanged("s=b", 540, 600)) == {"all", "s=b"}
 
 
 def test_a_segment_left_behind_is_judged_by_the_others_however_large_it_is() -> None:
