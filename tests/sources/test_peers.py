@@ -113,3 +113,7 @@ def assert_scores_of_files(sources: Given, folder: Path) -> None:
 def test_what_is_served_has_the_scores_of_files(serve: Callable[[], AbstractContextManager[Given]], tmp_path: Path) -> None:
     with serve() as sources:
         assert_scores_of_files(sources, tmp_path)
+
+
+def test_tables_of_postgresql_have_the_scores_of_files(postgres_url: str, tmp_path: Path) -> None:
+    assert_scores_of_files(fill_tables(postgres_url), tmp_path)
