@@ -114,11 +114,13 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
 
     Beside it whether the other arm stood still (True) or changed no more than usual (False); None: not known, or neither.
     The first of the kinds, from most to least specific, that explains at least half of what the best one explains of the drop,
-    or without a drop beyond doubt has half as many users as any. Counts alone decide whether a kind is there: what is usual
-    comes from the arm's own past, else from the other arm.
+    or without a drop beyond doubt has half as many users as any; what worse models do is then told only where nothing else is
+    there. Counts alone decide whether a kind is: what is usual comes from the arm's own past, else from the other arm.
     """
     suspected = list(_suspect(scene))
     found = [_tell(each, scene) for each in suspected]
+    if scene.drop is None:
+        found = [each for each in found if each.kind not in _OF_MODELS] or found
     weights = [each.share if each.explained is None else each.explained for each in found]
     some = [each for each, weight in zip(found, weights, strict=True) if weight >= _SOME * max(weights)]
     told = next((each for each, weight in zip(found, weights, strict=True) if weight >= _AS_GOOD * max(weights)), None)
@@ -222,7 +224,8 @@ def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users whose items stand in another order than the arm is used to change, all of them or the first three."""
     both = {habit: found for habit in (Habit.TURNED, Habit.TOP_TURNED) for found in _exceed(scene, arm, habit)}
     if both:
-        habit = max(both, key=lambda each: int(both[each].hit.sum()))
+        # Only whose first three items are the same ones can have them turned.
+        habit = max(both, key=lambda each: both[each].hit.sum() / (scene.bins[arm][each] >= 0).sum())
         yield replace(both[habit], detail={"top": float(habit is Habit.TOP_TURNED)})
 
 
@@ -283,24 +286,35 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     if share >= NEARLY_ALL:
         concerned = np.zeros(len(scene.batch), dtype=np.bool_)
         concerned[rows] = True
+    kind = suspicion.kind
+    if kind is FaultKind.REORDERED and not suspicion.detail.get("top") and _has_replaced(concerned, scene):
+        kind = FaultKind.REPLACED
     return Finding(
-        kind=suspicion.kind,
+        kind=kind,
         arms=(suspicion.arm,),
         segment=segment,
         segment_share=share,
         users=users,
         compared=len(scene.batch),
-        explained=_explain(concerned, scene),
+        explained=_explain(concerned, scene, is_order=kind is FaultKind.REORDERED),
         detail=suspicion.detail,
         is_exact=bool(suspicion.hit[seen].all() and suspicion.hit.sum() == len(seen)),
     )
 
 
-def _explain(concerned: Flags, scene: Scene) -> float | None:
-    """Share of the drop that these users' lists add beyond what others' do, 0 to 1; None without a drop."""
+def _has_replaced(concerned: Flags, scene: Scene) -> bool:
+    """Whether a drop is more of other items than of another order where these users' lists turned."""
+    if scene.changes is None or scene.drop is None:
+        return False
+    membership, order = (np.nansum(each[concerned]) for each in (scene.changes.parts.membership, scene.changes.parts.order))
+    return bool(membership > order)
+
+
+def _explain(concerned: Flags, scene: Scene, *, is_order: bool) -> float | None:
+    """Share of the drop that these users' lists (or their order) add beyond what others' do, 0 to 1; None without a drop."""
     if scene.changes is None or scene.drop is None:
         return None
-    moved = scene.changes.parts.whole
+    moved = scene.changes.parts.order if is_order else scene.changes.parts.whole
     is_known = ~np.isnan(moved)
     ours, others = moved[is_known & concerned], moved[is_known & ~concerned]
     if not len(ours):
