@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.incidents import find_wrong, read
 from factories import comparison, pull
-from faults import Fault, Kind, Shop, draw_fault
+from faults import Fault, Kind, Shop, draw_fault, draw_shop
 from kernels import reference
 from monitor.attribution.changes import (
     CHANGES,
@@ -236,33 +236,33 @@ GROWN = 9
 """Days after which a slow loss is looked at: 5 % of the users."""
 
 
-def measure(fault: Fault, day: int, past: Memory) -> RunResult:
+def measure(fault: Fault, day: int, past: Memory, shop: Shop = SHOP) -> RunResult:
     """The run of that day."""
     what = comparison(
-        k=SHOP.k, metrics=("extended_tau",), keep_lists=Keep.ALL, rules=(), evidence_users=2, min_paired_share=0.2
+        k=shop.k, metrics=("extended_tau",), keep_lists=Keep.ALL, rules=(), evidence_users=2, min_paired_share=0.2
     )
-    segments = {name: list(values) for name, values in SHOP.values.items()}
-    baseline, candidate = (pull(fault.lists(SHOP, arm, day)) for arm in Arm)
-    return ran(what, baseline, candidate, users(*SHOP.names, **segments), memory=past)
+    segments = {name: list(values) for name, values in shop.values.items()}
+    baseline, candidate = (pull(fault.lists(shop, arm, day)) for arm in Arm)
+    return ran(what, baseline, candidate, users(*shop.names, **segments), memory=past)
 
 
 @cache
-def past() -> Memory:
+def past(shop: Shop = SHOP, begins: int = BEGINS) -> Memory:
     """What healthy days leave."""
-    healthy, found = Fault(kind=Kind.NOISE, begins=BEGINS), Memory()
-    for day in range(BEGINS - HEALTHY, BEGINS):
-        result = measure(healthy, day, found)
+    healthy, found = Fault(kind=Kind.NOISE, begins=begins), Memory()
+    for day in range(begins - HEALTHY, begins):
+        result = measure(healthy, day, found, shop)
         assert result.split is not None, result.reason
         found = Memory(splits=(*found.splits, result.split), last_lists=result.lists, former_lists=result.lists)
     return found
 
 
-def explain(fault: Fault, past: Memory) -> tuple[Explanation, list[str]]:
+def explain(fault: Fault, past: Memory, shop: Shop = SHOP) -> tuple[Explanation, list[str]]:
     """What is said of it on the day on which it is looked at, and what of it is wrong."""
     day = fault.begins + (GROWN if fault.kind is Kind.SLOW_LOSS else 0)
-    found = measure(fault, day, past).explanation
+    found = measure(fault, day, past, shop).explanation
     assert found is not None
-    return found, find_wrong(fault, SHOP, read(found.sentence), day)
+    return found, find_wrong(fault, shop, read(found.sentence), day)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -270,6 +270,20 @@ def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> 
     found, wrong = explain(draw_fault(kind, 5, begins=BEGINS), past())
     assert wrong == []
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed", "of_shop", "begins"),
+    [
+        (Kind.ONE_SEGMENT, 13120, 13120, 12),
+        (Kind.ARM_BROKE, 13122, 13120, 12),
+        (Kind.TRUNCATED, 13171, 13168, 9),
+        (Kind.TOP_SHUFFLED, 13072, 13072, 12),
+    ],
+)
+def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(kind: Kind, seed: int, of_shop: int, begins: int) -> None:
+    shop = draw_shop(of_shop)
+    assert explain(draw_fault(kind, seed, begins=begins), past(shop, begins), shop)[1] == []
 
 
 @pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE, Kind.ARM_BROKE])
