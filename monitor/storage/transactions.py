@@ -84,7 +84,7 @@ class Database:
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         self._renewals, self._is_closed = 0, False
         # Both stay with the pools to come. None is added later: another thread may give a connection back just then.
-        event.listen(self._engine, "connect", self._stamp)
+        event.listen(self._engine, "do_connect", self._stamp)
         event.listen(self._engine, "checkin", self._close_old)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
@@ -182,7 +182,8 @@ class Database:
         if pinned is not None:
             pinned.anchor.close()
 
-    def _stamp(self, _connection: object, record: ConnectionPoolEntry) -> None:
+    def _stamp(self, _dialect: object, record: ConnectionPoolEntry, *_: object) -> None:
+        # As it begins to connect: a server that hangs may answer after a renewal.
         record.info["renewals"] = self._renewals
 
     def _close_old(self, _connection: object, record: ConnectionPoolEntry) -> None:
