@@ -211,6 +211,8 @@ class World:
         kept = given("url", f"redis://me:{canary('redispassword')}@127.0.0.1:{self.closed}/0")
         lists = {"redis": kept | {"type": "list", "key": "recs:{user}"}}
         yield comparison_of("redis", lists) | {"users": {"redis": kept | {"key": "users"}}}
+        asked = {"timeout": "500ms", "headers": given("X-Key", canary("peopleheader"))} | given("token", canary("peopletoken"))
+        yield comparison_of("http-users", lists) | {"users": {"http": asked | given("url", self.url("good", "people"))}}
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
         keys = given("access_key", canary("awstoken")) | given("secret_key", canary("awssecret"))

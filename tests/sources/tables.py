@@ -1,8 +1,12 @@
 """The same rows in every kind of table: a file of each format, a database, Redis."""
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -57,12 +61,26 @@ def redis(rows: list[Row], _: Path, **columns: str) -> dict[str, Any]:
     return {"redis": {"url": f"redis://127.0.0.1:{shared_redis()}", "key": "filled"}}
 
 
+@cache
+def _server() -> str:
+    """Serves the files of this machine to tests, as long as they run."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory="/"))
+    Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+def http(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    """Users alone, as an array of objects."""
+    (folder / "table.json").write_text(json.dumps({"users": rows}))
+    return {"http": {"url": f"{_server()}{folder}/table.json", "users": "users", "user": columns["user"]}}
+
+
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.
-KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis}
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite, "redis": redis, "http": http}
 
 FORMATS = ("parquet", "csv", "jsonl", "sqlite")
 Write = Callable[[Any, Path], dict[str, Any]]

@@ -34,6 +34,7 @@ SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
     "HttpSourceOptions": LISTS - {"item", "rank"}
     | {"item_ids", "url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
+    "HttpUsersOptions": {"url", "headers", "token", "users", "user", "user_ids"},
     "FileSourceOptions": FILE | LISTS | IDS | {"served", "in_order"},
     "FileUsersOptions": FILE | {"user", "user_ids", "served"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},

@@ -14,7 +14,9 @@ from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import UserTable
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.lookup_tables import user_table
+from servers.answering import answering
 from servers.lists import SLOT, fill_database
+from servers.recommender import Asked
 from sources.tables import FORMATS, Write, jsonl, parquet, writers
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
@@ -80,6 +82,39 @@ def test_a_segment_that_is_no_column_is_told_with_those_that_are(write: Any, tmp
 def test_a_segment_of_lists_or_bytes_is_refused(write: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"segment column 'more' of .* must hold text, numbers or booleans"):
         users_of(write(tmp_path), "more")
+
+
+@pytest.mark.parametrize(
+    ("users", "found"),
+    [
+        (["u1", 2, None, "u1"], (["u1", "2"], {})),
+        ([{"id": 3, "country": "UK"}, {"id": "b"}, {"country": "DE"}], (["3", "b"], {"country": ["UK", None]})),
+    ],
+)
+def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users: list[Any], found: Any) -> None:
+    seen = list[Asked]()
+    with answering(lambda *_: (200, {"data": users}), seen) as url:
+        options = {"url": f"{url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id", "token": "t", "timeout": "60s"}
+        table = users_of({"http": options}, *found[1])
+    assert (table.users.tolist(), segments(table)) == found
+    (asked,) = seen
+    assert (asked.target, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "options", "told"),
+    [
+        (404, [], {}, "answered 404 Not Found"),
+        (200, {"users": ["a"]}, {}, r"has no array where users says \(@\), in an object of users"),
+        (200, ["a"], {"users": "length(@.b)"}, r"answered no JSON to which users \(length\(@.b\)\) can be applied"),
+        (200, ["x" * 2000], {"max_bytes": 1024}, "answered with more than max_bytes, 1024"),
+        (200, [{"id": 1, "country": "UK"}], {"user": "key"}, "has no column 'key': it has id, country"),
+        (200, [], {}, "holds no user"),
+    ],
+)
+def test_an_answer_that_holds_no_users_is_told(status: int, answer: Any, options: dict[str, Any], told: str) -> None:
+    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError, match=told):
+        users_of({"http": {"url": url, "timeout": "60s", **options}})
 
 
 def test_a_csv_of_users_keeps_its_spelling(tmp_path: Path) -> None:
@@ -155,7 +190,7 @@ def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) 
 def test_all_needs_a_baseline_that_can_list_its_users() -> None:
     query = {"url": "sqlite:///x.db", "query": "SELECT * FROM t WHERE u IN :users", "user": "u", "items": "i"}
 
-    with pytest.raises(ConfigError, match=r"http cannot list its users: give users.file or users.sql"):
+    with pytest.raises(ConfigError, match=r"http cannot list its users: give users.http or users.file or users.sql"):
         users_of({"all": True})
     with pytest.raises(ConfigError, match="all: true needs a table, or a query without :users"):
         users_of({"all": True}, baseline=SourceOptions.model_validate({"sql": query}))

@@ -27,7 +27,7 @@ from monitor.sources.expressions import Expression
 from monitor.sources.http.body import body_for_batch
 from monitor.sources.http.profiles import with_profile
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.table_options import IdForms
+from monitor.sources.table_options import ColumnName, IdForms, UserColumnOptions
 
 
 def _check_url(text: str) -> None:
@@ -98,7 +98,53 @@ class AuthOptions(OneOf):
     oauth2: OAuth2Options | None = Field(default=None, description="OAuth 2 client credentials.")
 
 
-class HttpSourceOptions(Options):
+class HttpOptions(Options):
+    """Whom to ask over HTTP, and how."""
+
+    url: Annotated[SecretStr, readable_by(_check_url)] = Field(
+        description="Address; `{slot:%Y-%m-%d}` is filled in. No redirects."
+    )
+    headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
+        default_factory=dict, description="Headers to send; `Name_file: path` reads the value from a file."
+    )
+    token: HeaderSecret | None = Field(default=None, description="Token for `Authorization: Bearer`.")
+    auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
+        default=None, description="How the source is told who asks, beyond `token`, `headers` and user and password in `url`."
+    )
+    ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
+        default=None, description="PEM file of the authorities to trust instead of the system's, for https."
+    )
+    cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
+        default=None, description="PEM file of a certificate to show to the server, for https."
+    )
+    key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
+        default=None, description="PEM file of its key, without a password; left out where `cert_file` holds it too."
+    )
+    allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
+        default=False,
+        description="Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or others where "
+        "clouds give out a machine's credentials. Private addresses may be asked in any case.",
+    )
+    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
+        default=timedelta(seconds=5), description="Longest time for one request, from connecting to the last byte."
+    )
+    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
+        default=2**20, ge=1024, le=2**30, description="Largest answer, in bytes after decompression; longer ones are cut off."
+    )
+
+    @property
+    def host(self) -> str:
+        """Name and port of who is asked."""
+        return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
+
+    def _problems(self) -> Iterator[str]:
+        if self.key_file and not self.cert_file:
+            yield "key_file goes with cert_file"
+        if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and not self.auth.hmac))) > 1:
+            yield "give one of token, auth and an Authorization header, not both"
+
+
+class HttpSourceOptions(HttpOptions):
     """A recommender that answers one user's list a request, or those of a batch, as JSON."""
 
     url: Annotated[SecretStr, readable_by(_check_url)] = Field(
@@ -162,27 +208,6 @@ class HttpSourceOptions(Options):
         'With `batch`, `"{users}"` alone is the array of their keys, `"{count}"` their number, and an array of one element '
         "that names `{user}` has that element once a user.",
     )
-    headers: Annotated[dict[str, SecretStr], AfterValidator(check_headers)] = Field(
-        default_factory=dict, description="Headers to send; `Name_file: path` reads the value from a file."
-    )
-    token: HeaderSecret | None = Field(default=None, description="Token for `Authorization: Bearer`.")
-    auth: Annotated[AuthOptions | None, NOT_IN_HASH] = Field(
-        default=None, description="How the source is told who asks, beyond `token`, `headers` and user and password in `url`."
-    )
-    ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None, description="PEM file of the authorities to trust instead of the system's, for https."
-    )
-    cert_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None, description="PEM file of a certificate to show to the server, for https."
-    )
-    key_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
-        default=None, description="PEM file of its key, without a password; left out where `cert_file` holds it too."
-    )
-    allow_link_local: Annotated[bool, NOT_IN_HASH] = Field(
-        default=False,
-        description="Whether `url` and `token_url` may lead to link-local addresses, such as 169.254.169.254, or others where "
-        "clouds give out a machine's credentials. Private addresses may be asked in any case.",
-    )
     concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512, description="Most requests under way at once.")
     max_in_flight: Annotated[Annotated[int, Field(ge=1)] | Literal["adaptive"] | None, NOT_IN_HASH] = Field(
         default=None,
@@ -198,9 +223,6 @@ class HttpSourceOptions(Options):
         description="How many requests, retries among them, that host may get from midnight to midnight (UTC), from all "
         "sources that set this. Users beyond are `too_slow`. A daemon that is started again counts anew, as does each command.",
     )
-    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
-        default=timedelta(seconds=5), description="Longest time for one request, from connecting to the last byte."
-    )
     retries: Annotated[int, NOT_IN_HASH] = Field(
         default=2,
         ge=0,
@@ -208,14 +230,6 @@ class HttpSourceOptions(Options):
         description="How often a request is repeated after a failed connection, a timeout, 429 or 5xx. "
         "For a pause that it asks for (Retry-After) nobody asks that host.",
     )
-    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
-        default=2**20, ge=1024, le=2**30, description="Largest answer, in bytes after decompression; longer ones are cut off."
-    )
-
-    @property
-    def host(self) -> str:
-        """Name and port of who is asked."""
-        return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
 
     @property
     def is_limited(self) -> bool:
@@ -252,10 +266,17 @@ class HttpSourceOptions(Options):
             yield "{users} and answers go with batch, the most users a request"
         if self.batch is not None and "user" in in_url | placeholders(json.dumps(body_for_batch(self.body, ()), default=str)):
             yield "batch asks for many users at once: write {users}, or {user} in an array of one element of the body"
-        if self.key_file and not self.cert_file:
-            yield "key_file goes with cert_file"
-        if sum(map(bool, (self.token, "authorization" in map(str.lower, self.headers), self.auth and not self.auth.hmac))) > 1:
-            yield "give one of token, auth and an Authorization header, not both"
+
+
+class HttpUsersOptions(UserColumnOptions, HttpOptions):
+    """All users in the answer to one GET: an array of their keys, or of objects that hold segments, too."""
+
+    user: ColumnName = Field(default="user", description="Name in each object of the user's key.")
+    users: Expression = Field(default="@", description="JMESPath to the array of users in the answer.")
+
+    def _problems(self) -> Iterator[str]:
+        if placeholders(self.url.get_secret_value()) - {"slot"}:
+            yield "url is asked once for all users: it may hold {slot:...} alone"
 
 
 HTTP = SourceKind(
@@ -265,4 +286,5 @@ HTTP = SourceKind(
         "A recommender asked over HTTP, one user or a batch of them a request.",
     ),
     is_live=lambda _: True,
+    users=Reader(HttpUsersOptions, "monitor.sources.http.users:HttpUsers", "Users that one GET answers with."),
 )

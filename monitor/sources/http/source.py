@@ -31,7 +31,7 @@ from monitor.model.instants import retry_after_s
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullProgress, PullRequest
 from monitor.options import NOT_IN_HASH
-from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http import HttpOptions, HttpSourceOptions
 from monitor.sources.http.authentication import TokenError, authentication
 from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, run_pull, trust
 from monitor.sources.http.hosts import HOSTS
@@ -143,7 +143,7 @@ class _HttpPull:
         self._options = options
         self._what = f"{options.method} {options.address} {json.dumps(options.body, default=str)}"
         self._deadline, self._begun_s = Deadline.after(request.timeout_s), time.monotonic()
-        self._of_each_request = _request_options(options, tls, self._deadline)
+        self._of_each_request = request_options(options, tls, self._deadline)
         if request.is_uncached:
             self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
@@ -260,7 +260,7 @@ class _HttpPull:
             async with session.request(
                 asking.method, asking.url(users), data=asking.body(users), **self._of_each_request
             ) as response:
-                if response.status != HTTPStatus.OK and (failure := _status_failure(response)):
+                if response.status != HTTPStatus.OK and (failure := status_failure(response)):
                     response.close()  # its body is of no use: do not read it to keep the connection
                     return failure
                 content = await read_body(response, self._options.max_bytes)
@@ -269,7 +269,7 @@ class _HttpPull:
                     note = f"answered with more than max_bytes, {self._options.max_bytes}"
                     return RequestFailure(CoverageReason.TOO_LARGE, note, is_too_large=True)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return _connection_failure(error, self._options.timeout.total_seconds())
+            return connection_failure(error, self._options.timeout.total_seconds())
         except zlib.error:
             return RequestFailure(CoverageReason.MALFORMED, "answered in a compression that is broken or unknown")
         self._traces.add(users, response.headers)
@@ -322,21 +322,21 @@ def _question(options: HttpSourceOptions, k: int) -> str:
     return json.dumps([k, asked], default=lambda each: each.get_secret_value() if isinstance(each, SecretStr) else repr(each))
 
 
-def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> dict[str, Any]:
+def request_options(options: HttpOptions, tls: ssl.SSLContext | None, deadline: Deadline) -> dict[str, Any]:
     """What every request of a source is made with."""
     limit_s = options.timeout.total_seconds()
     headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": USER_AGENT}
     headers |= {name: value.get_secret_value() for name, value in options.headers.items()}
     if options.token:
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
-    if options.body is not None:
+    if getattr(options, "body", None) is not None:
         headers.setdefault("Content-Type", "application/json")
     timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
     made = {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
     return made | ({"middlewares": (authentication(options.auth, tls, deadline),)} if options.auth else {})
 
 
-def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
+def status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     """Return what a status other than 200 means; None when the body counts."""
     status = response.status
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
@@ -353,8 +353,8 @@ def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     return None
 
 
-def _connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
-    # Notes never repeat an address: it may hold a secret.
+def connection_failure(error: Exception, timeout_s: float) -> RequestFailure:
+    """What an error of a connection means; its note never repeats an address, which may hold a secret."""
     reason, is_retried = CoverageReason.UNREACHABLE, True
     is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError)
     match error:
