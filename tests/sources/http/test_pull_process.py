@@ -90,7 +90,7 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
         asked = replace(request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=600)
         pulling = threads.submit(source.pull, asked)
         wait_for(lambda: any(f'"{USERS[19]}"' in file.read_text() for file in tmp_path.iterdir()), "answers on disk")
-        assert told[-1].words.startswith("20 of 40 users answered, ")
+        wait_for(lambda: told and told[-1].words.startswith("20 of 40 users answered, "), "progress told")
         killed = current()
         os.kill(killed._child.pid, signal.SIGKILL)
         recommender.behaviour.clear()
