@@ -144,6 +144,8 @@ class _HttpPull:
         self._what = f"{options.method} {options.address} {json.dumps(options.body, default=str)}"
         self._deadline, self._begun_s = Deadline.after(request.timeout_s), time.monotonic()
         self._of_each_request = request_options(options, tls, self._deadline)
+        if options.body is not None:
+            self._of_each_request["headers"].setdefault("Content-Type", "application/json")
         if request.is_uncached:
             self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
@@ -329,8 +331,6 @@ def request_options(options: HttpOptions, tls: ssl.SSLContext | None, deadline: 
     headers |= {name: value.get_secret_value() for name, value in options.headers.items()}
     if options.token:
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
-    if getattr(options, "body", None) is not None:
-        headers.setdefault("Content-Type", "application/json")
     timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
     made = {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
     return made | ({"middlewares": (authentication(options.auth, tls, deadline),)} if options.auth else {})
