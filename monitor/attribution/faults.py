@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.habits import NEARLY_ALL, Habit, bin_lists, find_excess, find_shared, judge_lists, share_bins, widest
+from monitor.attribution.habits import BINS, NEARLY_ALL, Habit, bin_lists, estimate_share, find_excess, find_shared, judge_lists, share_bins, widest
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
@@ -33,6 +33,8 @@ _SOME = 0.02
 _OF_MODELS, _ALIKE = {FaultKind.REPLACED, FaultKind.REORDERED}, 6
 # Share of an arm's lists that are the same where it did not change: a few users are always told anew.
 _STOOD = 0.99
+# Share of lists that would lie beyond the usual ones if they were reversed, so that all that are there are counted there.
+_APART = 0.95
 # Pairs of three items from which on they are turned far, and how many of their orders are.
 _FAR, _FAR_ORDERS = 2, 3
 # Share of all lists that must have changed somewhere before others count as stale.
@@ -81,7 +83,6 @@ class Scene:
     changes: PairChanges | None = None  # None where no earlier lists are known
     is_older: bool = False  # runs lie between
     habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # usual shares by arm, habit, bin
-    worst: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share without a list, None: unknown
     drop: float | None = None  # of the mean, None where it is not beyond doubt
 
@@ -102,9 +103,7 @@ class Suspicion:
     hit: Flags  # (n,), of those who are judged
     judged: Flags | None = None  # None: all
     usual: float = 0.0  # share of users that is hit anyhow, where ordinary lists look alike,
-    bins: Integers | None = None  # (n,), where each lies,
-    ordinary: tuple[float, ...] = ()  # and the usual shares by bin
-    worst: tuple[float, ...] = ()
+    habit: Habit | None = None  # by this habit
     segment: str | None = None  # that they were searched for in, where it is not everybody
     detail: Mapping[str, float] = field(default_factory=dict)
 
@@ -217,7 +216,9 @@ def _usually_kept(scene: Scene, arm: Arm, otherwise: float) -> float:
 def _are_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     """Users who were shown other items than the arm is used to change: somebody else's, nobody's, or others."""
     for found in _exceed(scene, arm, Habit.REPLACED):
-        yield replace(found, kind=judge_lists(changes.lists[arm], found.hit))
+        kind = judge_lists(changes.lists[arm], found.hit)
+        # Lists of nobody's own lie far out; where others lie is not known.
+        yield replace(found, kind=kind, habit=Habit.MOVED if kind is FaultKind.REPLACED else found.habit)
 
 
 def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
@@ -226,20 +227,20 @@ def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     if both:
         # Only whose first three items are the same ones can have them turned.
         habit = max(both, key=lambda each: both[each].hit.sum() / (scene.bins[arm][each] >= 0).sum())
-        yield replace(both[habit], detail={"top": float(habit is Habit.TOP_TURNED)})
+        is_top = habit is Habit.TOP_TURNED
+        yield replace(both[habit], detail={"top": float(is_top)})
 
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     """Users whose lists lie beyond the arm's habit, of all or else of the segment that has most; none where none do."""
-    bins, others = scene.bins[arm][habit], scene.bins[arm.other][habit]
+    bins = scene.bins[arm][habit]
     usual = _usual(scene, arm, habit)
-    found = [(ALL, usual, find_excess(bins, usual))]
-    if found[0][2] is None:
+    found = [(ALL, find_excess(bins, usual))]
+    if found[0][1] is None:
         # A few users among many that look alike stand out only among their own, whose lists change by a habit of theirs.
         largest = sorted(scene.segments.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SEARCHED]
-        habits = {name: widest(usual, share_bins(others[rows])) for name, rows in largest}
-        found = [(name, habits[name], find_excess(bins[rows], habits[name])) for name, rows in largest]
-    segment, ordinary, excess = max(found, key=lambda each: each[2].concerned * len(scene.segments[each[0]]) if each[2] else 0)
+        found = [(name, find_excess(bins[rows], _usual(scene, arm, habit, rows))) for name, rows in largest]
+    segment, excess = max(found, key=lambda each: each[1].beyond * len(scene.segments[each[0]]) if each[1] else 0)
     if excess is not None:
         hit = np.zeros(len(bins), dtype=np.bool_)
         hit[scene.segments[segment]] = bins[scene.segments[segment]] >= excess.least
@@ -249,57 +250,70 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
             hit=hit,
             judged=bins >= 0,
             usual=excess.usual,
-            bins=bins,
-            ordinary=ordinary,
-            worst=scene.worst.get(arm, {}).get(habit, ()),
+            habit=habit,
             segment=None if segment == ALL else segment,
         )
 
 
-def _usual(scene: Scene, arm: Arm, habit: Habit) -> tuple[float, ...]:
-    """How the arm's own lists change from run to run, or where that is not known the other arm's in this run."""
-    own, others = scene.habits.get(arm, {}).get(habit), share_bins(scene.bins[arm.other][habit])
+def _usual(scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None) -> tuple[float, ...]:
+    """How the arm's own lists change from run to run, or where that is not known the other arm's in this run.
+
+    Of ``rows`` it is known of the other arm's only.
+    """
+    own, others = scene.habits.get(arm, {}).get(habit), scene.bins[arm.other][habit]
     if own is None:
-        return others
-    # Over more than one run lists change more, as the other arm's do.
-    return widest(own, others) if scene.is_older else own
+        own = share_bins(others)
+    elif scene.is_older:
+        # Over more than one run lists change more, as the other arm's do.
+        own = widest(own, share_bins(others))
+    return own if rows is None else widest(own, share_bins(others[rows]))
 
 
 def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     """The finding that a suspicion amounts to: where, how many, and what it explains."""
-    bins, judged, segments = suspicion.bins, suspicion.judged, scene.segments
+    judged, segments = suspicion.judged, scene.segments
     # Who cannot be judged is taken to be as others are.
     known = segments if judged is None else {name: rows[judged[rows]] for name, rows in segments.items()}
     segment = suspicion.segment or find_place(suspicion.hit, suspicion.usual, known)
     rows, seen = rows_of_place(segment, segments), rows_of_place(segment, known)
-    users = round(float(suspicion.hit.sum()) * len(segments[ALL]) / len(known[ALL]))
-    share = float(suspicion.hit[seen].mean())
-    if bins is not None:
-        excess = find_excess(bins[seen], suspicion.ordinary, suspicion.worst)
-        share = share if excess is None else excess.concerned
-        if suspicion.detail.get("top"):
-            # Three items that were put in another order stand as before where they had turned by themselves, as far as any do.
-            stood, turned = sum(suspicion.ordinary[:1]), sum(suspicion.ordinary[_FAR:]) / _FAR_ORDERS
-            share = min(1.0, share * stood / (stood - turned)) if stood > _FAR * turned else share
+    if suspicion.kind is FaultKind.REORDERED and suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
+        suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
+    if suspicion.habit is None:
+        share = float(suspicion.hit[seen].mean())
+        users = round(float(suspicion.hit.sum()) * len(segments[ALL]) / len(known[ALL]))
+    else:
+        share = _estimate(suspicion.habit, suspicion, scene, seen)
         users = round(share * len(rows))
     concerned = suspicion.hit
     if share >= NEARLY_ALL:
         concerned = np.zeros(len(scene.batch), dtype=np.bool_)
         concerned[rows] = True
-    kind = suspicion.kind
-    if kind is FaultKind.REORDERED and not suspicion.detail.get("top") and _has_replaced(concerned, scene):
-        kind = FaultKind.REPLACED
     return Finding(
-        kind=kind,
+        kind=suspicion.kind,
         arms=(suspicion.arm,),
         segment=segment,
         segment_share=share,
         users=users,
         compared=len(scene.batch),
-        explained=_explain(concerned, scene, is_order=kind is FaultKind.REORDERED),
+        explained=_explain(concerned, scene, is_order=suspicion.kind is FaultKind.REORDERED),
         detail=suspicion.detail,
         is_exact=bool(suspicion.hit[seen].all() and suspicion.hit.sum() == len(seen)),
     )
+
+
+def _estimate(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows) -> float:
+    """Share of these users that were hit, from how their lists differ by the habit."""
+    bins = scene.bins[suspicion.arm][habit][rows]
+    usual = _usual(scene, suspicion.arm, habit, None if suspicion.segment is None else rows)
+    excess = find_excess(bins, usual) if habit in {Habit.REPLACED, Habit.TURNED} else None
+    if excess is not None:
+        # Strangers' lists lie beyond, and lists in a wholly other order where the usual ones would if they were reversed.
+        is_apart = habit is Habit.REPLACED or sum(usual[: BINS - excess.least + 1]) >= _APART
+        return excess.beyond if is_apart else estimate_share(bins, usual)
+    share = estimate_share(bins, usual)
+    # Three items that were put in another order stand as before where they had turned by themselves, as far as any do.
+    stood, turned = sum(usual[:1]), sum(usual[_FAR:]) / _FAR_ORDERS
+    return min(1.0, share * stood / (stood - turned)) if habit is Habit.TOP_TURNED and stood > _FAR * turned else share
 
 
 def _has_replaced(concerned: Flags, scene: Scene) -> bool:

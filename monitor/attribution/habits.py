@@ -12,7 +12,9 @@ from monitor.kernels.exposure import number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 
-_BINS = 10
+BINS = 10
+"""Bins of a share from 0 to 1, and one for all."""
+
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
@@ -32,6 +34,7 @@ class Habit(StrEnum):
 
     REPLACED = "replaced"  # share of items that are gone
     TURNED = "turned"  # share of pairs of common items that stand the other way around
+    MOVED = "moved"  # both together
     TOP_TURNED = "top_turned"  # pairs of the first three that do, where these are the same three
     STILL = "still"  # the list is the same
     SHARED = "shared"  # many users have it
@@ -40,9 +43,11 @@ class Habit(StrEnum):
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     """Bin of each user by habit, from 0, -1 where nothing can be said, such as of users without former lists: integers (n,)."""
     is_known = ~np.isnan(lists.kept)
+    replaced, turned = np.rint(BINS * (1 - np.nan_to_num(lists.kept))), np.floor(BINS * lists.turned)
     bins = {
-        Habit.REPLACED: np.rint(_BINS * (1 - np.nan_to_num(lists.kept))),
-        Habit.TURNED: np.floor(_BINS * lists.turned),
+        Habit.REPLACED: replaced,
+        Habit.TURNED: turned,
+        Habit.MOVED: replaced + turned,
         Habit.TOP_TURNED: np.where(lists.has_same_top, lists.turned_on_top, -1),
         Habit.STILL: is_still,
         Habit.SHARED: find_shared(lists.present)[0],
@@ -68,38 +73,45 @@ class Outliers:
 
     least: int  # their least bin
     usual: float  # share of ordinary users that may lie there, too
-    concerned: float  # estimated share of users that were hit
+    beyond: float  # share of users by which there are more than usual, of those who usually lie elsewhere
 
 
-def find_excess(bins: Integers, usual: Sequence[float], worst: Sequence[float] = ()) -> Outliers | None:
+def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """The bin from which on far more users lie than usual, None where none does.
 
-    ``bins`` from `bin_lists`, ``usual`` shares by bin, ``worst`` of the farthest usual runs. With p and r the shares now and
-    usual from a bin on, it is that of the greatest p - 3 r beyond doubt, p - 1.5 r with few bins; (p - r) / (1 - r) were hit,
-    or more where more lie beyond the worst, and all where hardly anybody is left in the most ordinary bins.
+    ``bins`` from `bin_lists`, ``usual`` shares by bin. With p and r the shares now and usual from a bin on, it is that of the
+    greatest p - 3 r beyond doubt, p - 1.5 r with few bins.
     """
     known = bins[bins >= 0]
     if not len(known):
         return None
-    width = max(len(usual), int(known.max()) + 1)
-    now = _tail(np.bincount(known, minlength=width) / len(known))
-    then = _tail(np.append(usual, np.zeros(width - len(usual))))
-    at_most = np.minimum(1.0, (_HARDLY_WANDERS if width <= _FEW_BINS else _WANDERS) * then)
+    now, then = _tails(known, usual)
+    at_most = np.minimum(1.0, (_HARDLY_WANDERS if len(now) <= _FEW_BINS else _WANDERS) * then)
     beyond = now - at_most
     doubt = (_LEAST_USERS + _SURE * np.sqrt(len(known) * then)) / len(known)
     beyond[now - then < doubt] = -np.inf
-    least = 1 + int(np.argmax(beyond[1:])) if width > 1 else 0
+    least = 1 + int(np.argmax(beyond[1:])) if len(now) > 1 else 0
     if not least or beyond[least] <= 0:
         return None
-    hit = (now - then) / np.maximum(1 - then, 1e-9)
-    # Of habits with few bins trainings do not move the ordinary ones by much, of others they do.
-    extreme = float(hit[1:][then[1:] <= _SAYS_LITTLE].max(initial=0.0))
-    # As many at least as lie beyond the worst training that was usual.
-    worse = np.maximum(then, _tail(np.append(worst, np.zeros(width)))[:width]) if worst else np.ones(width)
-    is_known = worse[1:] <= _SAYS_LITTLE
-    fewest = float(((now - worse)[1:][is_known] / (1 - worse[1:][is_known])).max(initial=0.0))
-    concerned = extreme if width <= _FEW_BINS or extreme >= NEARLY_ALL else max(float(hit[least]), fewest)
-    return Outliers(least=least, usual=float(at_most[least]), concerned=concerned)
+    return Outliers(least=least, usual=float(at_most[least]), beyond=float((now - then)[least] / max(1 - then[least], 1e-9)))
+
+
+def estimate_share(bins: Integers, usual: Sequence[float]) -> float:
+    """Least share of users that were hit, 0 to 1, since fewer than usual are left in the most ordinary bins.
+
+    With q and s the shares now and usual up to a bin, at most q / s of the users are as usual (a mixture's greatest known part:
+    Blanchard, Lee and Scott 2010); bins up to which hardly anybody lies are left to chance.
+    """
+    now, then = _tails(bins[bins >= 0], usual)
+    says_much = then[1:] <= _SAYS_LITTLE
+    return float(((now - then)[1:][says_much] / (1 - then[1:][says_much])).max(initial=0.0))
+
+
+def _tails(known: Integers, usual: Sequence[float]) -> tuple[Floats, Floats]:
+    """Shares from each bin on, now and usually."""
+    width = max(len(usual), int(known.max(initial=0)) + 1)
+    now = np.bincount(known, minlength=width) / max(1, len(known))
+    return _tail(now), _tail(np.append(usual, np.zeros(width - len(usual))))
 
 
 def _tail(shares: Floats) -> Floats:

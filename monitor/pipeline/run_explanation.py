@@ -13,7 +13,7 @@ import pandas as pd
 from monitor.attribution.changes import PairChanges, classify, compare_pairs, group_users, share_kinds
 from monitor.attribution.decomposition import ExposureShift, MeanDrop, compare_exposure, decompose_drop, rows_of_place
 from monitor.attribution.faults import Scene, find_fault
-from monitor.attribution.habits import pool_bins, share_bins, widest
+from monitor.attribution.habits import pool_bins, share_bins
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.attribution.sentences import write_alert_text, write_distance, write_drop, write_finding
 from monitor.metrics import Metric, Need, score_all
@@ -97,8 +97,7 @@ def explain_run(
         coverage=sample.pairing.coverage.rows,
         changes=changes,
         is_older=former is not last,
-        habits=_pool_habits(known, pool_bins),
-        worst=_pool_habits(known, lambda runs: widest(*runs)),
+        habits=_pool_habits(known),
         usually_missing=1 - sum(each.means.n for each in known) / sum(each.asked for each in known) if known else None,
         drop=drop.whole if drop is not None and drop.is_clear else None,
     )
@@ -179,16 +178,14 @@ def _share_habits(scene: Scene) -> dict[str, dict[str, tuple[float, ...]]]:
     return {str(arm): {str(habit): share_bins(bins) for habit, bins in of_arm.items()} for arm, of_arm in found.items()}
 
 
-def _pool_habits(
-    splits: Sequence[Split], pool: Callable[[Sequence[Sequence[float]]], tuple[float, ...]]
-) -> dict[str, dict[str, tuple[float, ...]]]:
+def _pool_habits(splits: Sequence[Split]) -> dict[str, dict[str, tuple[float, ...]]]:
     """Shares by arm, habit and bin, pooled over the runs that know them."""
     runs: dict[str, dict[str, list[Sequence[float]]]] = {}
     for split in splits:
         for arm, habits in split.habits.items():
             for habit, shares in habits.items():
                 runs.setdefault(arm, {}).setdefault(habit, []).append(shares)
-    return {arm: {habit: pool(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
+    return {arm: {habit: pool_bins(shares) for habit, shares in habits.items()} for arm, habits in runs.items()}
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
