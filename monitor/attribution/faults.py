@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import find_place, rows_of_place
-from monitor.attribution.habits import BINS, NEARLY_ALL, Habit, bin_lists, estimate_share, find_excess, find_shared, judge_lists, share_bins, widest
+from monitor.attribution.habits import Habit, bin_lists, find_excess, find_shared, judge_lists, least_share, share_bins, widest
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow, PairBatch
@@ -33,6 +33,8 @@ _SOME = 0.02
 _OF_MODELS, _ALIKE = {FaultKind.REPLACED, FaultKind.REORDERED}, 6
 # Share of an arm's lists that are the same where it did not change: a few users are always told anew.
 _STOOD = 0.99
+# Share of users from which on all of them are said to be hit.
+_NEARLY_ALL = 0.8
 # Share of lists that would lie beyond the usual ones if they were reversed, so that all that are there are counted there.
 _APART = 0.95
 # Pairs of three items from which on they are turned far, and how many of their orders are.
@@ -234,8 +236,7 @@ def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     """Users whose lists lie beyond the arm's habit, of all or else of the segment that has most; none where none do."""
     bins = scene.bins[arm][habit]
-    usual = _usual(scene, arm, habit)
-    found = [(ALL, find_excess(bins, usual))]
+    found = [(ALL, find_excess(bins, _usual(scene, arm, habit)))]
     if found[0][1] is None:
         # A few users among many that look alike stand out only among their own, whose lists change by a habit of theirs.
         largest = sorted(scene.segments.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SEARCHED]
@@ -256,10 +257,7 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
 
 
 def _usual(scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None) -> tuple[float, ...]:
-    """How the arm's own lists change from run to run, or where that is not known the other arm's in this run.
-
-    Of ``rows`` it is known of the other arm's only.
-    """
+    """How the arm's own lists change from run to run, or where that is unknown (as of ``rows``) the other arm's in this run."""
     own, others = scene.habits.get(arm, {}).get(habit), scene.bins[arm.other][habit]
     if own is None:
         own = share_bins(others)
@@ -278,22 +276,15 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     rows, seen = rows_of_place(segment, segments), rows_of_place(segment, known)
     if suspicion.kind is FaultKind.REORDERED and suspicion.habit is Habit.TURNED and _has_replaced(suspicion.hit, scene):
         suspicion = replace(suspicion, kind=FaultKind.REPLACED, habit=Habit.MOVED)
-    if suspicion.habit is None:
-        share = float(suspicion.hit[seen].mean())
-        users = round(float(suspicion.hit.sum()) * len(segments[ALL]) / len(known[ALL]))
-    else:
-        share = _estimate(suspicion.habit, suspicion, scene, seen)
-        users = round(share * len(rows))
-    concerned = suspicion.hit
-    if share >= NEARLY_ALL:
-        concerned = np.zeros(len(scene.batch), dtype=np.bool_)
-        concerned[rows] = True
+    share = float(suspicion.hit[seen].mean()) if suspicion.habit is None else _estimate(suspicion.habit, suspicion, scene, seen)
+    users = float(suspicion.hit.sum()) * len(scene.batch) / len(known[ALL]) if suspicion.habit is None else share * len(rows)
+    concerned = np.isin(np.arange(len(scene.batch)), rows) if share >= _NEARLY_ALL else suspicion.hit
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),
         segment=segment,
         segment_share=share,
-        users=users,
+        users=round(users),
         compared=len(scene.batch),
         explained=_explain(concerned, scene, is_order=suspicion.kind is FaultKind.REORDERED),
         detail=suspicion.detail,
@@ -306,11 +297,10 @@ def _estimate(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows) -> f
     bins = scene.bins[suspicion.arm][habit][rows]
     usual = _usual(scene, suspicion.arm, habit, None if suspicion.segment is None else rows)
     excess = find_excess(bins, usual) if habit in {Habit.REPLACED, Habit.TURNED} else None
-    if excess is not None:
-        # Strangers' lists lie beyond, and lists in a wholly other order where the usual ones would if they were reversed.
-        is_apart = habit is Habit.REPLACED or sum(usual[: BINS - excess.least + 1]) >= _APART
-        return excess.beyond if is_apart else estimate_share(bins, usual)
-    share = estimate_share(bins, usual)
+    # Strangers' lists lie beyond, and lists in a wholly other order where the usual ones would if they were reversed.
+    if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
+        return excess.beyond
+    share = least_share(bins, usual)
     # Three items that were put in another order stand as before where they had turned by themselves, as far as any do.
     stood, turned = sum(usual[:1]), sum(usual[_FAR:]) / _FAR_ORDERS
     return min(1.0, share * stood / (stood - turned)) if habit is Habit.TOP_TURNED and stood > _FAR * turned else share

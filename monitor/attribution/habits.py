@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,7 @@ from monitor.kernels.exposure import number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 
-BINS = 10
-"""Bins of a share from 0 to 1, and one for all."""
-
+_BINS = 10
 _LEAST_USERS = 5.0
 _SURE = 4.0
 
@@ -24,9 +23,6 @@ _WANDERS, _HARDLY_WANDERS = 3.0, 1.5
 # Share of usual users from a bin on of which no more than chance can be said of the others.
 _SAYS_LITTLE = 0.95
 _FEW_BINS = 4
-
-NEARLY_ALL = 0.8
-"""Share of users from which on all of them are said to be hit."""
 
 
 class Habit(StrEnum):
@@ -43,7 +39,7 @@ class Habit(StrEnum):
 def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     """Bin of each user by habit, from 0, -1 where nothing can be said, such as of users without former lists: integers (n,)."""
     is_known = ~np.isnan(lists.kept)
-    replaced, turned = np.rint(BINS * (1 - np.nan_to_num(lists.kept))), np.floor(BINS * lists.turned)
+    replaced, turned = np.rint(_BINS * (1 - np.nan_to_num(lists.kept))), np.floor(_BINS * lists.turned)
     bins = {
         Habit.REPLACED: replaced,
         Habit.TURNED: turned,
@@ -63,8 +59,7 @@ def share_bins(bins: Integers) -> tuple[float, ...]:
 
 def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Mean shares by bin, runs counting alike."""
-    width = max(map(len, runs))
-    return tuple(np.mean([[*run, *[0.0] * (width - len(run))] for run in runs], axis=0).tolist())
+    return tuple(_pad(runs).mean(axis=0).tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +68,7 @@ class Outliers:
 
     least: int  # their least bin
     usual: float  # share of ordinary users that may lie there, too
+    reversed: float  # share of them that would if the habit were turned round
     beyond: float  # share of users by which there are more than usual, of those who usually lie elsewhere
 
 
@@ -85,7 +81,7 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     known = bins[bins >= 0]
     if not len(known):
         return None
-    now, then = _tails(known, usual)
+    now, then = _tails(share_bins(known), usual)
     at_most = np.minimum(1.0, (_HARDLY_WANDERS if len(now) <= _FEW_BINS else _WANDERS) * then)
     beyond = now - at_most
     doubt = (_LEAST_USERS + _SURE * np.sqrt(len(known) * then)) / len(known)
@@ -93,36 +89,34 @@ def find_excess(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     least = 1 + int(np.argmax(beyond[1:])) if len(now) > 1 else 0
     if not least or beyond[least] <= 0:
         return None
-    return Outliers(least=least, usual=float(at_most[least]), beyond=float((now - then)[least] / max(1 - then[least], 1e-9)))
+    hit, turned = (now - then)[least] / max(1 - then[least], 1e-9), float(sum(usual[: _BINS - least + 1]))
+    return Outliers(least=least, usual=float(at_most[least]), reversed=turned, beyond=float(hit))
 
 
-def estimate_share(bins: Integers, usual: Sequence[float]) -> float:
+def least_share(bins: Integers, usual: Sequence[float]) -> float:
     """Least share of users that were hit, 0 to 1, since fewer than usual are left in the most ordinary bins.
 
     With q and s the shares now and usual up to a bin, at most q / s of the users are as usual (a mixture's greatest known part:
     Blanchard, Lee and Scott 2010); bins up to which hardly anybody lies are left to chance.
     """
-    now, then = _tails(bins[bins >= 0], usual)
+    now, then = _tails(share_bins(bins), usual)
     says_much = then[1:] <= _SAYS_LITTLE
     return float(((now - then)[1:][says_much] / (1 - then[1:][says_much])).max(initial=0.0))
 
 
-def _tails(known: Integers, usual: Sequence[float]) -> tuple[Floats, Floats]:
-    """Shares from each bin on, now and usually."""
-    width = max(len(usual), int(known.max(initial=0)) + 1)
-    now = np.bincount(known, minlength=width) / max(1, len(known))
-    return _tail(now), _tail(np.append(usual, np.zeros(width - len(usual))))
-
-
-def _tail(shares: Floats) -> Floats:
-    return np.cumsum(shares[::-1])[::-1]
-
-
 def widest(*habits: Sequence[float]) -> tuple[float, ...]:
     """Shares by bin that lie as far out, from every bin on, as the farthest of these."""
-    width = max(map(len, habits))
-    tails = np.max([_tail(np.array([*each, *[0.0] * (width - len(each))])) for each in habits], axis=0)
+    tails = _tails(*habits).max(axis=0)
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
+
+
+def _tails(*habits: Sequence[float]) -> Floats:
+    """Shares from each bin on."""
+    return np.asarray(np.cumsum(_pad(habits)[:, ::-1], axis=1)[:, ::-1])
+
+
+def _pad(habits: Sequence[Sequence[float]]) -> Floats:
+    return np.array(list(zip_longest(*habits, fillvalue=0.0))).T
 
 
 # Users from which on a list is nobody's own, and share of all of them.

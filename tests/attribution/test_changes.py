@@ -24,7 +24,7 @@ from monitor.attribution.changes import (
     group_users,
     share_kinds,
 )
-from monitor.attribution.habits import Habit, bin_lists, find_excess, pool_bins, share_bins, widest
+from monitor.attribution.habits import Habit, bin_lists, find_excess, least_share, pool_bins, share_bins, widest
 from monitor.attribution.parts import Parts
 from monitor.metrics import parse, score_all
 from monitor.model.comparison import Keep
@@ -279,6 +279,10 @@ def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> 
         (Kind.ARM_BROKE, 13122, 13120, 12),
         (Kind.TRUNCATED, 13171, 13168, 9),
         (Kind.TOP_SHUFFLED, 13072, 13072, 12),
+        (Kind.BOTH_BROKE, 17109, 17104, 13),
+        (Kind.MIXED_UP, 33061, 33056, 8),
+        (Kind.NOISE, 13065, 13064, 14),
+        (Kind.REORDERED, 17043, 17040, 12),
     ],
 )
 def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(kind: Kind, seed: int, of_shop: int, begins: int) -> None:
@@ -329,6 +333,7 @@ def test_users_lie_in_the_bins_that_a_person_would_say() -> None:
     assert {habit: bins.tolist() for habit, bins in found.items()} == {
         Habit.REPLACED: [0, 0, 3, 0],
         Habit.TURNED: [0, 10, 0, 0],
+        Habit.MOVED: [0, 10, 3, 0],
         Habit.TOP_TURNED: [0, -1, 0, 3],
         Habit.STILL: [1, 0, 0, 0],
         Habit.SHARED: [0, 0, 0, 0],
@@ -353,13 +358,14 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share() -> None:
     found = find_excess(now, USUAL)
     assert found is not None
     assert (found.least, found.usual) == (6, 0.0)
-    assert found.concerned == pytest.approx(0.2)
+    assert (found.beyond, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
 
 
-def test_when_nobody_is_left_among_the_ordinary_everybody_is_concerned() -> None:
-    found = find_excess(drawn((0, 0.05, 0.15, 0.2, 0.3, 0.3), 1000), USUAL)
-    assert found is not None
-    assert found.concerned == pytest.approx(1.0)
+def test_who_is_not_left_among_the_ordinary_was_hit_wherever_they_lie() -> None:
+    assert least_share(drawn((0, 0.05, 0.15, 0.2, 0.3, 0.3), 1000), USUAL) == pytest.approx(1.0)
+    # Half as usual, the others one bin farther out.
+    half = 0.5 * (np.array([*USUAL, 0.0]) + np.array([0.0, *USUAL]))
+    assert least_share(drawn(tuple(half), 10_000), USUAL) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("n", [10, 100, 1000, 100_000])
