@@ -300,7 +300,7 @@ def _estimate(habit: Habit, suspicion: Suspicion, scene: Scene, rows: Rows) -> f
     # Strangers' lists lie beyond, and lists in a wholly other order where the usual ones would if they were reversed.
     if excess is not None and (habit is Habit.REPLACED or excess.reversed >= _APART):
         return excess.beyond
-    share = least_share(bins, usual)
+    share = max(least_share(bins, usual), float(suspicion.hit[rows].mean()) - suspicion.usual)
     # Three items that were put in another order stand as before where they had turned by themselves, as far as any do.
     stood, turned = sum(usual[:1]), sum(usual[_FAR:]) / _FAR_ORDERS
     return min(1.0, share * stood / (stood - turned)) if habit is Habit.TOP_TURNED and stood > _FAR * turned else share

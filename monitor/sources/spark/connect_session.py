@@ -111,7 +111,7 @@ def open_table(session: SparkSession, options: SparkOptions, slot: datetime) -> 
         if "NOT_FOUND" in condition or "NOT_EXIST" in condition:
             msg = f"{where} does not exist: check table or path, and that the job which writes it has run"
             raise SourceError(msg, permanent=False) from None
-        if condition.startswith("FAILED_READ_FILE"):
+        if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):
             msg = f"{where} cannot be read, it may be damaged or still being written: {_first_line(error)}"
             raise SourceError(msg, permanent=False) from None
         raise

@@ -235,7 +235,7 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark: int, files: Files, monk
 
 
 @pytest.mark.usefixtures("shared")
-@pytest.mark.parametrize(("damage", "reason"), DAMAGED[:-1])  # an empty file has no columns for Spark
+@pytest.mark.parametrize(("damage", "reason"), DAMAGED)
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
     spark: int, files: Files, damage: Callable[[Path], object], reason: str
 ) -> None:
