@@ -119,12 +119,13 @@ def find_fault(scene: Scene) -> tuple[Finding, bool | None] | None:
     there. Counts alone decide whether a kind is: what is usual comes from the arm's own past, else from the other arm.
     """
     suspected = list(_suspect(scene))
-    found = [_tell(each, scene) for each in suspected]
+    found = [_tell(each, scene) for each in suspected if not _is_covered(each, suspected)]
     if scene.drop is None:
         found = [each for each in found if each.kind not in _OF_MODELS] or found
     weights = [each.share if each.explained is None else each.explained for each in found]
     some = [each for each, weight in zip(found, weights, strict=True) if weight >= _SOME * max(weights)]
-    told = next((each for each, weight in zip(found, weights, strict=True) if weight >= _AS_GOOD * max(weights)), None)
+    good = [(each, weight) for each, weight in zip(found, weights, strict=True) if weight >= _AS_GOOD * max(weights)]
+    told = max((entry for entry in good if entry[0].kind is good[0][0].kind), key=lambda entry: entry[1])[0] if good else None
     kin = set() if told is None else _OF_MODELS if told.kind in _OF_MODELS else {told.kind}
     twins = [each.users for each in some if told is not None and each.kind in kin and each.arms != told.arms]
     if told is not None and any(told.users <= _ALIKE * users <= _ALIKE**2 * told.users for users in twins):
@@ -144,6 +145,13 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
         for kind_since in (_stand_still, _lack_items, _are_replaced, _are_turned):
             for arm in Arm:
                 yield from kind_since(scene, scene.changes, arm)
+
+
+def _is_covered(suspicion: Suspicion, others: Sequence[Suspicion]) -> bool:
+    """Whether its lists are other ones because of something more specific, as lists that were cut short are."""
+    covered = [each.hit for each in others if each.arm is suspicion.arm and each.kind not in _OF_MODELS]
+    least = _NEARLY_ALL * suspicion.hit.sum()
+    return suspicion.kind in _OF_MODELS and any((hit & suspicion.hit).sum() >= least for hit in covered)
 
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:
@@ -229,8 +237,7 @@ def _are_turned(scene: Scene, _: PairChanges, arm: Arm) -> Iterator[Suspicion]:
     if both:
         # Only whose first three items are the same ones can have them turned.
         habit = max(both, key=lambda each: both[each].hit.sum() / (scene.bins[arm][each] >= 0).sum())
-        is_top = habit is Habit.TOP_TURNED
-        yield replace(both[habit], detail={"top": float(is_top)})
+        yield replace(both[habit], detail={"top": float(habit is Habit.TOP_TURNED)})
 
 
 def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
@@ -245,15 +252,8 @@ def _exceed(scene: Scene, arm: Arm, habit: Habit) -> Iterator[Suspicion]:
     if excess is not None:
         hit = np.zeros(len(bins), dtype=np.bool_)
         hit[scene.segments[segment]] = bins[scene.segments[segment]] >= excess.least
-        yield Suspicion(
-            kind=FaultKind.REORDERED,
-            arm=arm,
-            hit=hit,
-            judged=bins >= 0,
-            usual=excess.usual,
-            habit=habit,
-            segment=None if segment == ALL else segment,
-        )
+        usual, place = excess.usual, None if segment == ALL else segment
+        yield Suspicion(kind=FaultKind.REORDERED, arm=arm, hit=hit, judged=bins >= 0, usual=usual, habit=habit, segment=place)
 
 
 def _usual(scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None) -> tuple[float, ...]:
@@ -279,6 +279,9 @@ def _tell(suspicion: Suspicion, scene: Scene) -> Finding:
     share = float(suspicion.hit[seen].mean()) if suspicion.habit is None else _estimate(suspicion.habit, suspicion, scene, seen)
     users = float(suspicion.hit.sum()) * len(scene.batch) / len(known[ALL]) if suspicion.habit is None else share * len(rows)
     concerned = np.isin(np.arange(len(scene.batch)), rows) if share >= _NEARLY_ALL else suspicion.hit
+    if share < _NEARLY_ALL and suspicion.habit is Habit.MOVED:
+        farthest = rows[np.argsort(-scene.bins[suspicion.arm][Habit.MOVED][rows], kind="stable")][: round(users)]
+        concerned = np.isin(np.arange(len(scene.batch)), farthest)
     return Finding(
         kind=suspicion.kind,
         arms=(suspicion.arm,),

@@ -35,16 +35,10 @@ _MOST, _SOME = 0.5, 0.05
 _OTHERS_AGAIN = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
 _SINCE = "Since the run of"
 
-TITLED = 10
-"""Places of an example's lists whose items have titles: what is stored of a run grows with them."""
-HEALTHY_RUNS = 20
-"""Newest healthy runs that a run is held against."""
-
-SHOWN_ITEMS = 10
-"""Items shown that gained, and that lost."""
-
-SHOWN_EXAMPLES = 3
-"""Most users shown of each kind of change; fewer where the comparison keeps the lists of fewer."""
+HEALTHY_RUNS = 20  # newest ones that a run is held against
+SHOWN_ITEMS = 10  # that gained, and that lost
+SHOWN_EXAMPLES = 3  # most users shown of each kind of change; fewer where the comparison keeps the lists of fewer
+TITLED = 10  # places of an example's lists whose items have titles: what is stored of a run grows with them
 
 
 def can_split(metric: Metric) -> bool:
@@ -222,7 +216,12 @@ def recall_fault(own: Explanation | None, earlier: Iterable[tuple[datetime, Expl
 
 
 def _is_cause(finding: Finding | None) -> bool:
-    return finding is not None and (finding.share >= _SOME if finding.explained is None else finding.explained >= _MOST)
+    if finding is None:
+        return False
+    if finding.explained is not None:
+        return finding.explained >= _MOST
+    # A training that changed lists more than usual made nothing fall then.
+    return finding.kind is not FaultKind.REPLACED and finding.share >= _SOME
 
 
 def add_explanations(
