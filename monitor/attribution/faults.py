@@ -150,8 +150,7 @@ def _suspect(scene: Scene) -> Iterator[Suspicion]:
 def _is_covered(suspicion: Suspicion, others: Sequence[Suspicion]) -> bool:
     """Whether its lists are other ones because of something more specific, as lists that were cut short are."""
     covered = [each.hit for each in others if each.arm is suspicion.arm and each.kind not in _OF_MODELS]
-    least = _NEARLY_ALL * suspicion.hit.sum()
-    return suspicion.kind in _OF_MODELS and any((hit & suspicion.hit).sum() >= least for hit in covered)
+    return suspicion.kind in _OF_MODELS and any(hit[suspicion.hit].mean() >= _NEARLY_ALL for hit in covered)
 
 
 def _share_a_list(scene: Scene, arm: Arm) -> Iterator[Suspicion]:

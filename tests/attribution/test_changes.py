@@ -283,6 +283,7 @@ def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> 
         (Kind.MIXED_UP, 33061, 33056, 8),
         (Kind.NOISE, 13065, 13064, 14),
         (Kind.REORDERED, 17043, 17040, 12),
+        (Kind.TRUNCATED, 23129, 23128, 11),
     ],
 )
 def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(kind: Kind, seed: int, of_shop: int, begins: int) -> None:
