@@ -170,6 +170,8 @@ def test_an_alert_that_comes_late_tells_the_fault_of_the_run_in_which_it_came() 
     assert came.explanation.finding is not None
     stale = replace(came.explanation, finding=replace(came.explanation.finding, kind=FaultKind.STALE, explained=0.1))
     assert recall_fault(stale, late.explained) == stale
+    vague = replace(came.explanation, finding=replace(came.explanation.finding, kind=FaultKind.REPLACED, explained=None))
+    assert recall_fault(unchanged.explanation, [(SLOT, vague)]) == unchanged.explanation
 
 
 def test_alerts_on_coverage_and_ends_say_nothing_where_no_fault_is_and_another_metric_names_the_one_explained() -> None:
