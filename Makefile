@@ -9,19 +9,26 @@ $(PYTHON) -m venv --clear $(1)
 $(1)/bin/python $(PIP) --upgrade pip
 endef
 
-.PHONY: demo test spark mlserver faults lint bench generated preview clean
+.PHONY: demo test test-all spark mlserver faults lint bench generated preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
 	.venv/run/bin/rankwatch demo $(ARGS)
 
-# Each worker starts servers of its own; a file's tests stay with one worker, so that they share what its fixtures cost.
-# Much of a test is waiting, so that four workers fill two cores. What Python and pytest compile is kept, whatever the caller set.
+# A file's tests stay with one worker, so that they share what its fixtures cost. What Python and pytest compile is kept, whatever the caller set.
+PYTEST = $(DEV)/bin/python -m pytest --dist=loadfile --no-loadscope-reorder
+
+# The first ring needs Python and make only. It computes more than it waits, so two workers fill two cores, and only two import the program.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV)/.done
-	$(DEV)/bin/python -m pytest --numprocesses=4 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) --numprocesses=2 -m "not integration" $(ARGS)
 
-# Skipped by `test` where the server's environment has not been made: it is larger than all else that tests need.
+# Both rings. The second ring starts servers, browsers and Spark, and kills processes. Much of it is waiting, so four workers fill two cores.
+test-all: export PYTHONDONTWRITEBYTECODE =
+test-all: $(DEV)/.done
+	$(PYTEST) --numprocesses=4 $(ARGS)
+
+# Skipped by `test-all` where the server's environment has not been made: it is larger than all else that tests need.
 spark: $(DEV)/.done .venv/spark/.done
 	$(DEV)/bin/python -m pytest tests/sources/spark $(ARGS)
 

@@ -35,7 +35,7 @@ for _name in list(os.environ):
         del os.environ[_name]
 os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(("127.0.0.1", "localhost", os.environ.get("no_proxy", "")))
 
-pytest_plugins = ["servers.postgres"]
+pytest_plugins = ["rings", "servers.postgres"]
 collect_ignore = ["plugin_example"]  # has tests of its own, for where it is installed
 
 hypothesis.settings.register_profile("steady", deadline=None, max_examples=50)  # timing decides no test; each run tries others

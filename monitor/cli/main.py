@@ -24,10 +24,11 @@ from monitor.cli import (
     slots,
     stored_runs,
 )
-from monitor.cli.output import INTERRUPTED_EXIT, OUTPUT_EXIT, TERMINATED_EXIT, print_error, report_unwritten
+from monitor.cli.output import INTERRUPTED_EXIT, OUTPUT_EXIT, TERMINATED_EXIT, print_error, report_internal, report_unwritten
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 
+INTERNAL_FAILURE_EXIT = 1
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
     "3 a source or run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, 143 terminated; "
@@ -126,4 +127,9 @@ def _run() -> str | int | None:
         if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1 then, which may be a verdict
             raise end.__context__ from None
         return end.code
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the last place before the interpreter's own end, which threads of sources can abort
+        report_internal(error)
+        return INTERNAL_FAILURE_EXIT
     return 0

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # rich is imported where it draws: `--version`, `--json` and completion need none of it.
 
+TRACEBACK_VARIABLE = "RANKWATCH_TRACEBACK"
 UNHEALTHY_EXIT = 1
 SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
@@ -33,6 +35,7 @@ VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT, INTERNAL_EXIT = 64, 70  # of `gate`, none of whose errors may end as a verdict does; as in sysexits.h
 
 
+_PROGRAM = Path(__file__).parents[1]
 _PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
@@ -56,6 +59,19 @@ def print_line(text: str = "") -> None:
 def print_error(text: str) -> None:
     """Print a line about what went wrong on standard error."""
     typer.echo(f"rankwatch: {escape_controls(text)}", err=True)
+
+
+def report_internal(error: Exception) -> None:
+    """Print the type of an unexpected error and its place in our code. The error's text can quote data, so it is shown on request only."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)] or frames
+    place = Path(ours[-1].filename).name
+    print_error(
+        f"internal error: {type(error).__name__} in {place}, line {ours[-1].lineno}. This is a fault of rankwatch: please report it. "
+        f"{TRACEBACK_VARIABLE}=1 shows the traceback, which can contain data."
+    )
+    if os.environ.get(TRACEBACK_VARIABLE):
+        traceback.print_exception(error)
 
 
 def report_unwritten(error: OSError) -> None:

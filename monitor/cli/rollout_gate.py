@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +57,7 @@ class GateCommand(TyperCommand):
             if hasattr(error, "exit_code"):
                 _move_usage(error)
                 raise
-            traceback.print_exc()
+            output.report_internal(error)
             raise typer.Exit(output.INTERNAL_EXIT) from None
 
 
