@@ -15,19 +15,13 @@ from monitor.kernels.engines import choice, positions
 
 WAYS = {"all pairs": 255, "sorting": 0}
 """The longest lists whose items are compared two by two, for each way."""
-Ways = Callable[[], Iterator[str]]
 
 
-@pytest.fixture
-def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
-    """An iterator that forces one way after the other to align and to count."""
-
-    def force_each() -> Iterator[str]:
-        for way, longest in WAYS.items():
-            limit_all_pairs(monkeypatch, longest)
-            yield way
-
-    return force_each
+def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Force one way after the other to align and to count."""
+    for way, longest in WAYS.items():
+        limit_all_pairs(monkeypatch, longest)
+        yield way
 
 
 def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
@@ -67,4 +61,5 @@ def _interpret() -> ModuleType:
 
 def constants(function: Callable[..., Any]) -> dict[str, Any]:
     """The names of the module in which the function was written."""
-    return inspect.unwrap(function).__globals__
+    names: dict[str, Any] = inspect.unwrap(function).__globals__
+    return names

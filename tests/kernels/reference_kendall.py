@@ -58,7 +58,7 @@ def _tied_places(a: Tied, b: Tied) -> list[list[float]]:
 
 
 def kendall_distance(a: Items, b: Items) -> float:
-    return element_weighted_kendall_distance(a, b, dict.fromkeys([*a, *b], 1.0))
+    return generalized_kendall_distance(a, b, dict.fromkeys([*a, *b], 1.0))
 
 
 def topk_kendall(a: Items, b: Items, penalty: float) -> float:
@@ -127,16 +127,12 @@ def _weighted_universe(a: Items, b: Items, weights: Weights) -> float:
     return product(ours, theirs) / math.sqrt(product(ours, ours) * product(theirs, theirs))
 
 
-def element_weighted_kendall_distance(a: Items, b: Items, weights: Weights) -> float:
-    return generalized_kendall_distance(a, b, weights, discount=None)
-
-
 def element_weighted_kendall_distance_normalized(a: Items, b: Items, weights: Weights) -> float:
     most = sum(weights[x] * weights[y] for x, y in combinations(common(a, b), 2))
-    return element_weighted_kendall_distance(a, b, weights) / most if most else math.nan
+    return generalized_kendall_distance(a, b, weights) / most if most else math.nan
 
 
-def generalized_kendall_distance(a: Items, b: Items, weights: Weights, discount: str | None) -> float:
+def generalized_kendall_distance(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:
     """Sum over inverted pairs, item by item; ``discount`` None for steps that cost 1."""
     shared = common(a, b)
     if len(shared) < 2:

@@ -16,7 +16,7 @@ from rbo import RankingSimilarity
 
 from kernels import reference, reference_rbo, reference_relevance
 from kernels import reference_kendall as slow
-from kernels.conftest import Ways
+from kernels.conftest import in_each_way
 from kernels.reference import LONG, SHORT, TOPS
 from monitor.kernels import Alignment, align, blocks
 from monitor.kernels.footrule import (
@@ -36,11 +36,17 @@ from monitor.kernels.relevance import ndcg_vs_baseline
 from monitor.kernels.sets import average_overlap, jaccard, overlap
 from monitor.model.rankings import PairBatch
 
-Measures = list[tuple[Callable[[Alignment], npt.NDArray[Any]], Callable[..., float]]]
+Measure = tuple[Callable[[Alignment], npt.NDArray[Any]], Callable[..., float]]
+Measures = list[Measure]
 
 chance = random.Random(7)  # noqa: S311 - test data
 PRICES = {item: 10 ** chance.uniform(-2, 2) for item in range(200)}
 ONES = dict.fromkeys(PRICES, 1.0)
+
+
+def both(kernel: Callable[..., npt.NDArray[Any]], define: Callable[..., float], **options: object) -> Measure:
+    """A kernel and its definition with these parameters."""
+    return partial(kernel, **options), partial(define, **options)
 
 
 def jaccard_by_sets(a: list[int], b: list[int]) -> float:
@@ -68,16 +74,20 @@ def misordered(a: list[int], b: list[int]) -> float:
     return slow.topk_kendall(a, b, penalty=0.0) if a and b else 0.0
 
 
+def position_weighted(a: list[int], b: list[int], _: slow.Weights, discount: str) -> float:
+    return slow.generalized_kendall_distance(a, b, ONES, discount)
+
+
 OF_LONG_LISTS: Measures = [
     (unweighted.extended_tau, reference.extended_tau),
     (overlap, reference.overlap),
     (jaccard, jaccard_by_sets),
     (average_overlap, mean_of_overlaps),
-    (partial(rbo_truncated, p=0.9), partial(reference_rbo.truncated, p=0.9)),
+    both(rbo_truncated, reference_rbo.truncated, p=0.9),
     # What lies below depth 70 weighs less than 1e-15.
     (partial(rbo_min, p=0.6), partial(reference_rbo.least, p=0.6, depth=70)),
     (partial(rbo_max, p=0.6), partial(reference_rbo.most, p=0.6, depth=70)),
-    *((partial(rbo, p=p), partial(reference.rbo, p=p)) for p in (0.3, 0.9, 0.99)),
+    *(both(rbo, reference.rbo, p=p) for p in (0.3, 0.9, 0.99)),
 ]
 OF_SHORT_LISTS: Measures = [
     (unweighted.extended_tau_unscaled, unscaled_tau),
@@ -86,9 +96,9 @@ OF_SHORT_LISTS: Measures = [
     (unweighted.kendall_tau, slow.kendall_tau),
     (unweighted.kendall_distance, slow.kendall_distance),
     (unweighted.kendall_distance_normalized, distance_of_tau),
-    (partial(unweighted.topk_kendall, penalty=0.5), partial(slow.topk_kendall, penalty=0.5)),
-    (partial(unweighted.topk_kendall_normalized, penalty=0.0), partial(slow.topk_kendall_normalized, penalty=0.0)),
-    (partial(unweighted.topk_kendall_normalized, penalty=0.5), partial(slow.topk_kendall_normalized, penalty=0.5)),
+    both(unweighted.topk_kendall, slow.topk_kendall, penalty=0.5),
+    both(unweighted.topk_kendall_normalized, slow.topk_kendall_normalized, penalty=0.0),
+    both(unweighted.topk_kendall_normalized, slow.topk_kendall_normalized, penalty=0.5),
     (weighted_tau, slow.weighted_tau),
     (tau_ap, slow.tau_ap),
     (tau_ap_symmetric, mean_tau_ap),
@@ -96,38 +106,30 @@ OF_SHORT_LISTS: Measures = [
     (footrule_normalized, slow.footrule_normalized),
     (topk_footrule, slow.topk_footrule),
     (topk_footrule_normalized, slow.topk_footrule_normalized),
-    *(
-        (partial(ndcg_vs_baseline, gain=gain), partial(reference_relevance.ndcg_vs_baseline, gain=gain))
-        for gain in ("linear", "exponential")
-    ),
+    *(both(ndcg_vs_baseline, reference_relevance.ndcg_vs_baseline, gain=gain) for gain in ("linear", "exponential")),
 ]
 OF_WEIGHTED_LISTS: Measures = [
-    (element_weighted.element_weighted_tau, partial(slow.element_weighted_tau, weights=PRICES)),
-    (element_weighted.element_weighted_kendall_distance, partial(slow.element_weighted_kendall_distance, weights=PRICES)),
-    (
-        element_weighted.element_weighted_kendall_distance_normalized,
-        partial(slow.element_weighted_kendall_distance_normalized, weights=PRICES),
-    ),
-    (element_weighted_footrule, partial(slow.weighted_footrule, weights=PRICES)),
-    (element_weighted_footrule_normalized, partial(slow.weighted_footrule_normalized, weights=PRICES)),
-    *(
-        (partial(kernel, discount=discount), partial(define, weights=weights, discount=discount))
-        for kernel, define, weights in (
-            (element_weighted.generalized_kendall_distance, slow.generalized_kendall_distance, PRICES),
-            (element_weighted.position_weighted_kendall_distance, slow.generalized_kendall_distance, ONES),
-            (generalized_footrule, slow.weighted_footrule, PRICES),
-        )
-        for discount in element_weighted.DISCOUNTS
-    ),
+    (element_weighted.element_weighted_tau, slow.element_weighted_tau),
+    (element_weighted.element_weighted_kendall_distance, slow.generalized_kendall_distance),
+    (element_weighted.element_weighted_kendall_distance_normalized, slow.element_weighted_kendall_distance_normalized),
+    (element_weighted_footrule, slow.weighted_footrule),
+    (element_weighted_footrule_normalized, slow.weighted_footrule_normalized),
 ]
+for name in element_weighted.DISCOUNTS:
+    OF_WEIGHTED_LISTS += [
+        both(element_weighted.generalized_kendall_distance, slow.generalized_kendall_distance, discount=name),
+        both(element_weighted.position_weighted_kendall_distance, position_weighted, discount=name),
+        both(generalized_footrule, slow.weighted_footrule, discount=name),
+    ]
 OF_TIED_LISTS: Measures = [
     (unweighted.kendall_tau, slow.tied_tau),
     (weighted_tau, slow.tied_weighted_tau),
-    *(
-        (partial(kernel, p=0.9), partial(reference_rbo.tied_rbo, p=0.9, kind=kind))
-        for kernel, kind in ((rbo_w, "w"), (rbo_a, "a"), (rbo_b, "b"))
-    ),
+    (partial(rbo_w, p=0.9), partial(reference_rbo.tied_rbo, p=0.9, kind="w")),
+    (partial(rbo_a, p=0.9), partial(reference_rbo.tied_rbo, p=0.9, kind="a")),
+    (partial(rbo_b, p=0.9), partial(reference_rbo.tied_rbo, p=0.9, kind="b")),
 ]
+
+
 CASES: dict[str, tuple[Measures, tuple[int, ...], reference.Draw, Callable[[Any], PairBatch]]] = {
     "long lists": (OF_LONG_LISTS, LONG, partial(reference.draw, tops=TOPS), reference.batch),
     "short lists": (OF_SHORT_LISTS, SHORT, reference.draw, reference.batch),
@@ -138,16 +140,17 @@ CASES: dict[str, tuple[Measures, tuple[int, ...], reference.Draw, Callable[[Any]
 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("case", CASES)
-def test_measures_are_their_definitions(case: str, even: bool, ways: Ways) -> None:
+def test_measures_are_their_definitions(case: str, even: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     measures, lengths, draw, batch = CASES[case]
+    known = [PRICES] if case == "weighted lists" else []
     for pairs in reference.groups(30, 1, draw, lengths, even=even):
-        expected = [[define(*pair) for pair in pairs] for _, define in measures]
-        for way in ways():
+        expected = [[define(*pair, *known) for pair in pairs] for _, define in measures]
+        for way in in_each_way(monkeypatch):
             alignment = align(batch(pairs))
             for (measure, _), values in zip(measures, expected, strict=True):
-                found = measure(alignment)
-                relative = 1e-12 if case == "weighted lists" else 0
-                np.testing.assert_allclose(found, values, rtol=relative, atol=1e-12, err_msg=f"{measure}, {way}")
+                np.testing.assert_allclose(
+                    measure(alignment), values, rtol=1e-12 if known else 0, atol=1e-12, err_msg=f"{measure}, {way}"
+                )
 
 
 @pytest.mark.parametrize("even", [True, False])

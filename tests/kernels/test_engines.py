@@ -6,14 +6,14 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.conftest import constants, limit_all_pairs
+from kernels import reference
+from kernels.conftest import constants
 from monitor.errors import ConfigError
 from monitor.kernels import Alignment, align
 from monitor.kernels.engines import choice
@@ -115,25 +115,9 @@ def test_the_child_fills_the_cache_and_ends_well() -> None:
     assert child.wait(100) == 0
 
 
-def draw(n: int, k: int, *, top: int = 0, ragged: bool = True) -> PairBatch:
-    """Codes from ``top`` on of a catalogue so small that lists share much."""
-    rng = np.random.default_rng(0)
-
-    def arm() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        codes = (top + rng.random((n, 2 * k)).argsort(axis=1)[:, :k]).astype(np.int32)
-        lengths = rng.integers(0, k + 1, n) if ragged else np.full(n, k)
-        codes[np.arange(k) >= lengths[:, None]] = -1
-        return codes, lengths.astype(np.int32)
-
-    (baseline, a), (candidate, b) = arm(), arm()
-    return PairBatch(baseline=baseline, candidate=candidate, baseline_lengths=a, candidate_lengths=b)
-
-
-def of_full(baseline: Any, candidate: Any) -> PairBatch:
-    """A batch of one pair of full lists."""
-    lengths = np.full(1, len(baseline), dtype=np.int32)
-    ours, theirs = (np.array([codes], dtype=np.int32) for codes in (baseline, candidate))
-    return PairBatch(baseline=ours, candidate=theirs, baseline_lengths=lengths, candidate_lengths=lengths)
+def draw(n: int, k: int, *, top: int = 0, even: bool = False) -> PairBatch:
+    """Codes from ``top`` on."""
+    return reference.batch(reference.draw(n, 0, even=even, lengths=(k,), tops=(top,)), k)
 
 
 Engine = Callable[[], Iterator[None]]
@@ -151,13 +135,6 @@ def engines(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Engine:
     return set_each
 
 
-@pytest.fixture
-def tile(machine: ModuleType) -> int:
-    """How many pairs of lists machine code takes at once."""
-    found: int = constants(machine.find)["HASH_TILE"]
-    return found
-
-
 def find_the_same(batch: PairBatch, engines: Engine) -> tuple[Alignment, Alignment]:
     one, other = [align(batch) for _ in engines()]
     assert_same(one, other)
@@ -170,26 +147,11 @@ def assert_same(one: Alignment, other: Alignment) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 48, 49, 255, 256, 257])
-def test_both_engines_find_the_same(k: int, engines: Engine, tile: int) -> None:
-    for top, ragged in ((0, False), (2**16 - 60, True), (2**31 - 2_000, True)):
-        find_the_same(draw(2 * tile + 1, k, top=top, ragged=ragged), engines)
-
-
-@pytest.mark.parametrize("longest", [0, 255])
-@pytest.mark.parametrize("k", [1, 2, 49, 100])
-def test_all_pairs_and_hashing_or_sorting_find_the_same(
-    k: int, longest: int, engines: Engine, machine: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(constants(machine.find), "PAIRS_MAX_K", longest)
-    limit_all_pairs(monkeypatch, 255 - longest)
-
-    find_the_same(draw(3, k, top=5), engines)
-
-
-@pytest.mark.parametrize("k", [10, 60, 300])
-def test_the_last_tile_may_be_of_any_size(k: int, engines: Engine, tile: int) -> None:
-    for n in (0, 1, tile - 1, tile, tile + 1):
-        find_the_same(draw(n, k), engines)
+def test_both_engines_find_the_same(k: int, engines: Engine, machine: ModuleType) -> None:
+    tile = constants(machine.find)["HASH_TILE"]
+    for n, top, even in ((0, 0, True), (1, 0, True), (tile - 1, 0, False), (tile, 2**16 - 60, False)):
+        find_the_same(draw(n, k, top=top, even=even), engines)
+    find_the_same(draw(2 * tile + 1, k, top=2**31 - 2_000), engines)
 
 
 @pytest.mark.parametrize("k", [49, 300])
@@ -197,27 +159,22 @@ def test_items_whose_hashes_all_meet_are_still_found(k: int, engines: Engine) ->
     inverse = pow(2654435769, -1, 2**32)
     same_slot = [code for code in (i * inverse % 2**32 for i in range(4 * k)) if code < 2**31][:k]
 
-    find_the_same(of_full(same_slot, np.random.default_rng(1).permutation(same_slot)), engines)
+    find_the_same(reference.batch([(same_slot, same_slot[::-1])]), engines)
 
 
 @pytest.mark.parametrize("k", [MAX_K, MAX_K + 1])
 def test_the_longest_lists_reversed_overflow_nothing(k: int, engines: Engine) -> None:
-    _, found = find_the_same(of_full(range(k), range(k)[::-1]), engines)
+    _, found = find_the_same(reference.batch([(range(k), range(k)[::-1])]), engines)
 
     assert found.inversions.tolist() == [k * (k - 1) // 2]
 
 
 @pytest.mark.parametrize("depth", [1, 48, 49, 255, 256, 299])
 def test_a_cut_is_the_alignment_of_cut_lists(depth: int, engines: Engine) -> None:
-    batch = draw(5, 300)
-    short = PairBatch(
-        baseline=batch.baseline[:, :depth],
-        candidate=batch.candidate[:, :depth],
-        baseline_lengths=np.minimum(batch.baseline_lengths, depth),
-        candidate_lengths=np.minimum(batch.candidate_lengths, depth),
-    )
+    pairs = reference.draw(5, 0, even=False, lengths=(300,))
+    batch, tops = reference.batch(pairs), reference.batch([(a[:depth], b[:depth]) for a, b in pairs])
     for _ in engines():
-        assert_same(align(batch).cut(depth), align(short))
+        assert_same(align(batch).cut(depth), align(tops))
 
 
 @pytest.mark.parametrize(("n", "k"), [(600, 3), (60, 49), (60, 300)])
