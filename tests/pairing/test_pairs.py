@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factories import panel, pull
@@ -261,6 +261,7 @@ def test_the_hash_of_a_user_s_input_is_of_both_lists_cut_to_k_and_of_which_arm_h
     assert len({*hashes({}, {"a": []}), *hashes({"a": []}, {}), *hashes({"a": []}, {"a": []})}) == 4
 
 
+@settings(max_examples=15)
 @given(lists=st.lists(st.lists(st.integers(-3, 3), max_size=3, unique=True), min_size=2, max_size=2))
 def test_inputs_hash_alike_exactly_where_they_are_alike_however_ids_are_spelled(lists: list[list[int]]) -> None:
     whole = dict(zip("ab", lists, strict=True))
