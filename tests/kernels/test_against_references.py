@@ -143,7 +143,7 @@ CASES: dict[str, tuple[Measures, tuple[int, ...], reference.Draw, Callable[[Any]
 def test_measures_are_their_definitions(case: str, even: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     measures, lengths, draw, batch = CASES[case]
     known = [PRICES] if case == "weighted lists" else []
-    for pairs in reference.groups(30, 1, draw, lengths, even=even):
+    for pairs in reference.groups(20, 1, draw, lengths, even=even):
         expected = [[define(*pair, *known) for pair in pairs] for _, define in measures]
         for way in in_each_way(monkeypatch):
             alignment = align(batch(pairs))
