@@ -78,6 +78,10 @@ def position_weighted(a: list[int], b: list[int], _: slow.Weights, discount: str
     return slow.generalized_kendall_distance(a, b, ONES, discount)
 
 
+def rbo_of_package(a: list[int], b: list[int]) -> float:
+    return float(RankingSimilarity(a, b).rbo_ext(p=0.9)) if a and b else reference.rbo(a, b, 0.9)
+
+
 OF_LONG_LISTS: Measures = [
     (unweighted.extended_tau, reference.extended_tau),
     (overlap, reference.overlap),
@@ -88,6 +92,7 @@ OF_LONG_LISTS: Measures = [
     (partial(rbo_min, p=0.6), partial(reference_rbo.least, p=0.6, depth=70)),
     (partial(rbo_max, p=0.6), partial(reference_rbo.most, p=0.6, depth=70)),
     *(both(rbo, reference.rbo, p=p) for p in (0.3, 0.9, 0.99)),
+    (partial(rbo, p=0.9), rbo_of_package),
 ]
 OF_SHORT_LISTS: Measures = [
     (unweighted.extended_tau_unscaled, unscaled_tau),
@@ -153,17 +158,6 @@ def test_measures_are_their_definitions(case: str, even: bool, monkeypatch: pyte
                 )
 
 
-@pytest.mark.parametrize("even", [True, False])
-def test_the_rbo_packages_numbers_are_ours(even: bool) -> None:
-    pairs = [pair for pair in reference.draw(80, 3, even=even, lengths=LONG) if all(pair)]
-    alignment, theirs = align(reference.batch(pairs)), [RankingSimilarity(*pair) for pair in pairs]
-
-    np.testing.assert_allclose(rbo(alignment, 0.9), [each.rbo_ext(p=0.9) for each in theirs], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(rbo_truncated(alignment, 0.9), [each.rbo(p=0.9) for each in theirs], rtol=0, atol=1e-12)
-    if even:  # on uneven lists theirs stops at the shorter one
-        np.testing.assert_allclose(average_overlap(alignment), [each.rbo(p=1.0) for each in theirs], rtol=0, atol=1e-12)
-
-
 def test_weights_of_a_depth_add_up_to_the_same_bits_for_few_pairs_and_for_many() -> None:
     weights = np.random.default_rng(5).normal(size=40)
     full = reference.draw(200, 5, even=True, lengths=(40,))
@@ -207,22 +201,3 @@ def test_taus_of_tied_lists_do_not_depend_on_the_other_pairs_and_are_symmetric_t
 
         np.testing.assert_allclose(np.concatenate(parts), whole[::7], rtol=0, atol=1e-14)
         np.testing.assert_array_equal(measure(reverse), whole)
-
-
-def test_only_ratios_of_weights_count_and_weights_of_one_give_the_measures_without_weights() -> None:
-    pairs = reference.draw(140, 16, even=False)
-    by_price, by_sevenfold, ones = (
-        align(reference.with_weights(pairs, weights))
-        for weights in (PRICES, {item: 7 * price for item, price in PRICES.items()}, ONES)
-    )
-
-    tau = element_weighted.element_weighted_tau
-    np.testing.assert_allclose(tau(by_sevenfold), tau(by_price), rtol=0, atol=1e-12)
-    for weighted, plain in (
-        (tau, unweighted.extended_tau),
-        (element_weighted.element_weighted_kendall_distance, unweighted.kendall_distance),
-        (element_weighted.element_weighted_kendall_distance_normalized, unweighted.kendall_distance_normalized),
-        (element_weighted_footrule, footrule),
-        (element_weighted_footrule_normalized, footrule_normalized),
-    ):
-        np.testing.assert_allclose(weighted(ones), plain(ones), rtol=0, atol=1e-12)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from monitor.kernels import align
 from monitor.kernels import labels as module
 from monitor.kernels.labels import place_weights
 from monitor.kernels.relevance import average_precision, cg, dcg, ndcg, of_arm, recall, reciprocal_rank
-from monitor.model.rankings import Labels, PairBatch
+from monitor.model.rankings import Labels
 
 
 def column(*grades: float) -> np.ndarray:
@@ -65,58 +66,36 @@ def test_an_alignment_without_labels_is_refused() -> None:
         of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
 
 
-Case = tuple[list[int], list[int], dict[int, float]]
-
-
-def batch(cases: list[Case], k: int | None = None) -> PairBatch:
-    return slow.labelled([(a, b) for a, b, _ in cases], [known for _, _, known in cases], k)
-
-
-KERNELS: list[Callable[[np.ndarray, Labels], np.ndarray]] = [
-    lambda grades, _: cg(grades),
-    lambda grades, _: dcg(grades, "linear"),
-    lambda grades, _: dcg(grades, "exponential"),
-    lambda grades, labels: ndcg(grades, labels.ideal, "linear"),
-    lambda grades, labels: ndcg(grades, labels.ideal, "exponential"),
-    lambda grades, labels: recall(grades, labels.relevant),
-    lambda grades, _: reciprocal_rank(grades),
-    lambda grades, labels: average_precision(grades, labels.relevant),
-]
-
-
-def scores(batch: PairBatch, arm: str = "difference") -> np.ndarray:
-    alignment = align(batch)
-    return np.stack([of_arm(alignment, arm, kernel) for kernel in KERNELS])
-
-
-def expected(ranking: list[int], known: dict[int, float], k: int) -> list[float]:
-    return [
-        slow.cg(ranking, known),
-        slow.dcg(ranking, known, "linear"),
-        slow.dcg(ranking, known, "exponential"),
-        slow.ndcg(ranking, known, k, "linear"),
-        slow.ndcg(ranking, known, k, "exponential"),
-        slow.recall(ranking, known),
-        slow.reciprocal_rank(ranking, known),
-        slow.average_precision(ranking, known),
-    ]
+Kernel = Callable[[np.ndarray, Labels], np.ndarray]
 
 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("k", reference.SHORT)
 def test_every_measure_is_its_definition(k: int, even: bool) -> None:
+    measures: list[tuple[Kernel, Callable[..., float]]] = [
+        (lambda grades, _: cg(grades), slow.cg),
+        (lambda grades, _: dcg(grades, "linear"), partial(slow.dcg, gain="linear")),
+        (lambda grades, _: dcg(grades, "exponential"), partial(slow.dcg, gain="exponential")),
+        (lambda grades, labels: ndcg(grades, labels.ideal, "linear"), partial(slow.ndcg, k=k, gain="linear")),
+        (lambda grades, labels: ndcg(grades, labels.ideal, "exponential"), partial(slow.ndcg, k=k, gain="exponential")),
+        (lambda grades, labels: recall(grades, labels.relevant), slow.recall),
+        (lambda grades, _: reciprocal_rank(grades), slow.reciprocal_rank),
+        (lambda grades, labels: average_precision(grades, labels.relevant), slow.average_precision),
+    ]
     chance = random.Random(1)  # noqa: S311 - test data
-    cases: list[Case] = []
-    for a, b in reference.draw(40, 1, even=even, lengths=(k,)):
+    pairs, users = [], []
+    for pair in reference.draw(40, 1, even=even, lengths=(k,)):
         graded = chance.sample(range(4 * k), chance.randint(0, 4 * k))
         known = {item: chance.choice((0.0, 1.0, 2.0, 3.0, 4.0, 0.5)) for item in graded}
-        if any(known.values()) and (a or b):
-            cases.append((a, b, known))
-    whole = batch(cases, k)
+        if any(known.values()) and any(pair):
+            pairs.append(pair)
+            users.append(known)
+    alignment = slow.aligned(pairs, users, k)
 
-    for arm, lists in (("baseline", [a for a, _, _ in cases]), ("candidate", [b for _, b, _ in cases])):
-        literal = [expected(ranking, known, k) for ranking, (_, _, known) in zip(lists, cases, strict=True)]
-        np.testing.assert_allclose(scores(whole, arm).T, literal, rtol=1e-12, atol=1e-12)
+    for place, arm in enumerate(("baseline", "candidate")):
+        for kernel, define in measures:
+            literal = [define(pair[place], known) for pair, known in zip(pairs, users, strict=True)]
+            np.testing.assert_allclose(of_arm(alignment, arm, kernel), literal, rtol=1e-12, atol=1e-12)
 
 
 def codes(*rows: list[int], k: int = 3) -> np.ndarray:

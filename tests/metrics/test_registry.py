@@ -123,20 +123,6 @@ def test_what_stands_below_the_depth_plays_no_part() -> None:
         np.testing.assert_allclose(found[f"{name}@{cut}"], expected, rtol=0, atol=1e-12, err_msg=name)
 
 
-UNIVERSAL = [metric for metric in DEFAULT if metric.one_empty is not None and not math.isnan(metric.one_empty)]
-
-
-@pytest.mark.parametrize("metric", UNIVERSAL, ids=str)
-def test_a_replaced_item_never_makes_identical_lists_more_alike(metric: Metric) -> None:
-    for length in range(1, 11):
-        top = list(range(length))
-        replaced = [(top, [*top[:rank], 50, *top[rank + 1 :]]) for rank in range(length)]
-
-        same, *others = known_pairs.scores(metric, [(top, top), *replaced])
-
-        assert all(other <= same if metric.higher_is_more_alike else other >= same for other in others)
-
-
 def test_a_metric_that_is_not_told_what_it_needs_says_so() -> None:
     for metric in DEFAULT:
         if metric.need is not None:
