@@ -158,17 +158,6 @@ def test_measures_are_their_definitions(case: str, even: bool, monkeypatch: pyte
                 )
 
 
-def test_weights_of_a_depth_add_up_to_the_same_bits_for_few_pairs_and_for_many() -> None:
-    weights = np.random.default_rng(5).normal(size=40)
-    full = reference.draw(200, 5, even=True, lengths=(40,))
-    batch = reference.batch([(a, b[: i % 41]) for i, (a, b) in enumerate(full)])
-    few = [align(batch.take(slice(low, low + 2))) for low in range(0, 200, 2)]
-
-    found = np.concatenate([part.sum_by_depth(weights) for part in few])
-    np.testing.assert_array_equal(found, align(batch).sum_by_depth(weights))
-    assert not np.signbit(few[0].sum_by_depth(-weights)[few[0].common == 0]).any()
-
-
 @given(ranking=st.lists(st.integers(0, 14), unique=True, min_size=1, max_size=12), p=st.floats(0.001, 0.999), data=st.data())
 def test_a_prefix_may_turn_out_the_whole(ranking: list[int], p: float, data: st.DataObject) -> None:
     seen = data.draw(st.integers(1, len(ranking)))

@@ -32,32 +32,25 @@ def scores(pairs: list[reference.Pair], p: float) -> np.ndarray:
     return np.stack([measure(alignment, p) for measure in MEASURES])
 
 
-@pytest.mark.parametrize(("p", "expected"), [(0.9, 0.782775), (0.75, 0.5361328125)])
-def test_the_film_examples_numbers_are_the_extrapolated_ones(p: float, expected: float) -> None:
-    # Agreement 0, 1/2, 1/3, 3/4, 1, 1, 1 at the seven depths; below them it is taken to stay 1.
-    seen = sum((1 - p) * p**i * share for i, share in enumerate([0, 1 / 2, 1 / 3, 3 / 4, 1, 1, 1]))
-    least = seen + p**7 - (1 - rbo_weight(p, 7))
-
-    found = scores([FILMS], p)[:, 0].tolist()
-
-    assert found == [about(seen), pytest.approx(least, abs=1e-14), about(expected), about(expected), about(expected - least)]
-    assert expected == about(seen + p**7)
-
-
 @pytest.mark.parametrize(
-    ("pair", "expected"),
+    ("pair", "p", "expected"),
     [
+        # The film example: agreement 0, 1/2, 1/3, 3/4, 1, 1, 1 at the seven depths; below them it is taken to stay 1.
+        (FILMS, 0.9, [0.782775 - 0.9**7, 0.782775 - 1 + rbo_weight(0.9, 7), 0.782775, 0.782775]),
+        (FILMS, 0.75, [0.5361328125 - 0.75**7, 0.5361328125 - 1 + rbo_weight(0.75, 7), 0.5361328125, 0.5361328125]),
         # Agreement 0, then 1: truncated p(1-p) = 1/4; the least adds (1-p)/p * 2 * (ln 2 - 1/2 - 1/8) at p = 1/2.
-        (([1, 2], [2, 1]), [0.25, about(0.25 + 2 * (math.log(2) - 0.625)), 0.5, 0.5]),
+        (([1, 2], [2, 1]), 0.5, [0.25, 0.25 + 2 * (math.log(2) - 0.625), 0.5, 0.5]),
         # Seen: 0 at depth 1, 1 of 2 at depth 2, which is taken to stay: 1/2 * 1/4 + 1/2 * 1/4. Most: the short one goes on
         # with 2, and it is 1 from there.
-        (([1], [2, 1]), [0.0, about(math.log(2) - 0.5), 0.25, 0.5]),
+        (([1], [2, 1]), 0.5, [0.0, math.log(2) - 0.5, 0.25, 0.5]),
     ],
 )
-def test_a_swap_at_the_top_and_one_item_against_two_are_worked_by_hand(pair: reference.Pair, expected: list[object]) -> None:
-    *found, residual = scores([pair], 0.5)[:, 0].tolist()
+def test_what_was_seen_the_least_the_extrapolated_and_the_most_are_worked_by_hand(
+    pair: reference.Pair, p: float, expected: list[float]
+) -> None:
+    *found, residual = scores([pair], p)[:, 0].tolist()
 
-    assert found == expected
+    assert found == pytest.approx(expected, abs=1e-14)
     assert residual == found[3] - found[1]
 
 
