@@ -24,19 +24,16 @@ OVERLAP = "overlap"
         ("1", 1.0, True),
         (2**100, str(2**100), True),
         ("01", 1, False),
-        ("1.0", 1, False),
         (np.True_, 1, True),
         (True, "True", False),
         (Decimal(1), 1, True),
         (np.float32(0.5), 0.5, True),
-        (np.str_("a"), "a", True),
         (pd.Timestamp("2024-01-01"), datetime(2024, 1, 1), True),  # noqa: DTZ001 - naive ids are ids
         (date(2024, 1, 1), "2024-01-01", False),
         (("a", 1), ("a", 1), True),
         (("a", 1), ("a", "1"), False),
         (frozenset("ab"), frozenset("ba"), True),
         (UUID(int=5), str(UUID(int=5)), True),
-        ("a", "A", False),
         ("\u00e9", "e\u0301", False),
         ("a\0", "a", False),
         (0.0, -0.0, True),
@@ -120,9 +117,8 @@ def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call: Callabl
 
 
 def test_the_text_nan_and_an_item_that_holds_nan_are_items() -> None:
-    assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {OVERLAP: pytest.approx(2 / 3)}
     pair = ("a", math.nan)
-    assert monitor.compare([pair], [pair], OVERLAP) == {OVERLAP: 1.0}
+    assert monitor.compare(["nan", "None", "<NA>", pair], ["None", "nan", "x", pair], OVERLAP) == {OVERLAP: 3 / 4}
 
 
 @pytest.mark.parametrize("nested", [[["a"]], [("a", ["b"])], [{"a"}], [{"a": 1}], [np.array([1])], [["a"], "b"]])
@@ -166,14 +162,15 @@ def test_users_of_one_arm_are_left_out_and_told() -> None:
     assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "02"))
 
 
-@pytest.mark.parametrize("lists", [{1: ["a"], "1": ["b"]}, pd.DataFrame({"user": [1, "1"], "items": [["a"], ["b"]]})])
-def test_a_user_both_as_number_and_as_text_is_refused(lists: Any) -> None:
-    with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
-        monitor.compare_many(lists, lists, OVERLAP)
+def test_a_user_both_as_number_and_as_text_is_refused() -> None:
+    lists = {1: ["a"], "1": ["b"]}
+    for shaped in (lists, pd.DataFrame({"user": list(lists), "items": list(lists.values())})):
+        with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
+            monitor.compare_many(shaped, shaped, OVERLAP)
 
 
-@pytest.mark.parametrize("other", [["01", "b"], pd.Series(["01", "b"], dtype="category")])
-def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of(other: Any) -> None:
+def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of() -> None:
+    other: Any = pd.Series(["01", "b"], dtype="category")
     with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are numbers such as 1, .*alike$"):
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
     with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are text such as 01, .*alike$"):
