@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
@@ -108,6 +108,7 @@ bounded, unbounded = (-1.0, 1.0), (-np.inf, np.inf)
     st.sampled_from([bounded, unbounded]),
     st.sampled_from([10, summaries.EXACT]),
 )
+@example([0.1 * 3.0**power for power in range(12)], 7, unbounded, 10)
 def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(
     values: list[float], parts: int, bounds: tuple[float, float], exact: int
 ) -> None:
@@ -121,7 +122,7 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(
 
 
 @pytest.mark.parametrize(
-    ("bounds", "scale"), [((0.0, 1.0), 1.0), ((0.0, np.inf), 1.0), ((0.0, np.inf), 37.0), (unbounded, 1e-3)]
+    ("bounds", "scale"), [((0.0, 1.0), 1.0), ((0.0, np.inf), 1.0), ((0.0, np.inf), 37.0), (unbounded, 1e-3), (unbounded, 37.0)]
 )
 def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds: tuple[float, float], scale: float) -> None:
     rng = np.random.default_rng(11)

@@ -261,12 +261,11 @@ def test_wrong_metrics_are_refused(metrics: Any, message: str) -> None:
         monitor.compare(["a"], ["a"], metrics=metrics)
 
 
+ITEMS = st.lists(st.integers(-3, 3) | st.text(max_size=1) | st.booleans(), max_size=8)
+
+
 @pytest.mark.filterwarnings("ignore:no item is in both arms")
-@given(
-    a=st.lists(st.one_of(st.integers(-3, 3), st.text(max_size=1), st.booleans()), max_size=8),
-    b=st.lists(st.one_of(st.integers(-3, 3), st.text(max_size=1), st.booleans()), max_size=8),
-    k=st.none() | st.integers(1, 9),
-)
+@given(a=ITEMS, b=ITEMS, k=st.none() | st.integers(1, 9))
 def test_compare_equals_the_definition_on_cut_and_deduplicated_lists(a: list[object], b: list[object], k: int | None) -> None:
     x, y = (list(dict.fromkeys(map(equality_key, ranking[:k]))) for ranking in (a, b))
     expected = [reference.extended_tau(x, y), reference.rbo(x, y, 0.9), reference.overlap(x, y)]

@@ -3,7 +3,6 @@
 import json
 import pickle
 import re
-from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,16 +59,6 @@ def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are() -> Non
 
     assert "the first 50 of 1,000 places" in html
     assert len(html) < 40_000
-
-
-def test_rules_of_the_style_reach_nothing_else_and_know_light_and_dark() -> None:
-    style = re.findall(r"<style>(.*?)</style>", monitor.plot_pair(["a"], ["b"]).html, re.DOTALL)[0]
-
-    assert style.startswith(".rankwatch {")
-    depth = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in style))
-    assert depth.index(0, style.index("{")) == len(style) - 1, "a rule stands outside"
-    assert ":root" not in style
-    assert "prefers-color-scheme: dark" in style
 
 
 def labels(plot: Plot) -> list[str | None]:

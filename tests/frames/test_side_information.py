@@ -137,22 +137,6 @@ def test_relevant_items_without_grades_have_grade_one(items: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "k", "graded"),
-    [
-        ("ndcg(arm=baseline)", None, 3),
-        ("ndcg(arm=baseline)", 1, 1),
-        ("ndcg(arm=baseline)", 9, 3),
-        ("ndcg(arm=baseline)@2", None, 2),
-    ],
-)
-def test_the_ideal_is_made_of_all_graded_items_down_to_k(metric: str, k: int | None, graded: int) -> None:
-    found = monitor.compare(["a"], ["a"], metric, k=k, relevance={"a": 1, "x": 3, "y": 2})
-
-    ideal = sum([3, 2 / np.log2(3), 1 / 2][:graded])
-    assert list(found.values()) == pytest.approx([1 / ideal], abs=1e-12)
-
-
-@pytest.mark.parametrize(
     ("relevance", "message"),
     [
         ({"u1": {"a": -1}}, "1 grades are not finite numbers of at least 0, such as -1 of item 'a' for user 'u1'"),

@@ -34,9 +34,12 @@ def appended_tau(a: Items, b: Items) -> float:
     return float(kendalltau(*places(universe, a, b)).statistic) if len(universe) > 1 else math.nan
 
 
+def untied(ranking: Items) -> Tied:
+    return ranking, [-float(place) for place in range(len(ranking))]
+
+
 def kendall_tau(a: Items, b: Items) -> float:
-    ours, theirs = ranks(a, b)
-    return float(kendalltau(ours, theirs).statistic) if len(ours) > 1 else math.nan
+    return tied_tau(untied(a), untied(b))
 
 
 def tied_tau(a: Tied, b: Tied) -> float:
@@ -88,10 +91,7 @@ def _topk_apart(a: int, b: int, penalty: float) -> float:
 
 
 def weighted_tau(a: Items, b: Items) -> float:
-    ours, theirs = ranks(a, b)
-    if len(ours) < 2:
-        return math.nan
-    return float(weightedtau([-float(rank) for rank in ours], [-float(rank) for rank in theirs]).statistic)
+    return tied_weighted_tau(untied(a), untied(b))
 
 
 def tau_ap(truth: Items, estimate: Items) -> float:
