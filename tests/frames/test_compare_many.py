@@ -49,13 +49,6 @@ def test_comparing_never_imports_arrow_itself() -> None:
     assert not {"pa", "pyarrow"} & vars(lists).keys()
 
 
-def test_scores_may_stand_in_a_list_column_beside_the_items() -> None:
-    table = pa.table({"user": ["u"], "items": pa.array([["b", "a"]]), "scores": pa.array([[1.0, 1.0]])})
-
-    for other in (table.to_pandas(), {"u": ["a", "b"]}):
-        assert monitor.compare_many(table, other, metrics="extended_tau")["extended_tau"].tolist() == [1.0]
-
-
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
 OTHERS = {"u3": ["g", "f"], "u1": ["a", "c", "x"], "u9": ["z"]}
 

@@ -229,8 +229,10 @@ def test_scores_of_other_names_and_no_scores_at_all() -> None:
         tau(rows, "user item rank points", lists, score="pts")
 
 
-def test_scores_may_be_any_numbers() -> None:
+def test_scores_may_stand_in_a_list_column_beside_the_items_and_be_any_numbers() -> None:
     assert tau([("u", ["b", "a"], [2, np.float32(2)])], "user items scores", {"u": ["a", "b"]}) == [1.0]
+    table = pa.table({"user": ["u"], "items": [["b", "a"]], "scores": [[1.0, 1.0]]})
+    assert monitor.compare_many(table, {"u": ["a", "b"]}, TAU)[TAU].tolist() == [1.0]
 
 
 @pytest.mark.parametrize(
