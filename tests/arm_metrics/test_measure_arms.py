@@ -173,9 +173,7 @@ def test_gini_of_a_huge_catalogue_costs_no_memory() -> None:
 def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one() -> None:
     low, high = np.array([1.0, 2.0, 2.0]), np.array([3.0, math.inf])
 
-    assert kolmogorov_smirnov(low, low[::-1]) == 0
-    assert kolmogorov_smirnov(low, high) == kolmogorov_smirnov(high, low) == 1
-    assert kolmogorov_smirnov(np.array([1.0, 2.0, 3.0, 4.0]), np.array([3.0, 4.0, 5.0, 6.0])) == 0.5
+    assert [kolmogorov_smirnov(low, other) for other in (low[::-1], high)] == [0, 1]
 
 
 @given(*[st.lists(st.integers(-5, 5).map(float), min_size=3, max_size=30)] * 2)
