@@ -118,8 +118,8 @@ def test_means_of_all_and_of_segments_are_unbiased_under_a_minimum() -> None:
         return {name: scores.loc[panel.users[rows]].mean() for name, rows in panel.segments.items()}
 
     size = SampleSize(fixed=100, rotating=50, minimum=40)
-    found = pd.DataFrame([means(draw(table, comparison(sample=size, seed=seed), SLOT)) for seed in range(100)])
-    error = found.std(ddof=0) / np.sqrt(100)
+    found = pd.DataFrame([means(draw(table, comparison(sample=size, seed=seed), SLOT)) for seed in range(64)])
+    error = found.std(ddof=0) / 8
     expected = pd.Series(means(draw(table, comparison(sample=None), SLOT)))
     assert ((found.mean() - expected).abs() <= 4 * error + 1e-12).all()
 

@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Measures, tuple[int, ...], reference.Draw, Callable[[Any]
     "long lists": (OF_LONG_LISTS, LONG, partial(reference.draw, tops=TOPS), reference.batch),
     "short lists": (OF_SHORT_LISTS, SHORT, reference.draw, reference.batch),
     "weighted lists": (OF_WEIGHTED_LISTS, SHORT[:-1], reference.draw, partial(reference.with_weights, weights=PRICES)),
-    "tied lists": (OF_TIED_LISTS, (*SHORT, 50), reference_rbo.draw, reference_rbo.batch),
+    "tied lists": (OF_TIED_LISTS, (*SHORT, 30), reference_rbo.draw, reference_rbo.batch),
 }
 
 
