@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -58,6 +58,10 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     scores: Annotated[
         str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
     ] = None,
+    item_ids: Annotated[
+        str | None, typer.Option("--item-ids", help="How items are spelled before they are compared, such as '[strip, int]'.")
+    ] = None,
+    user_ids: Annotated[str | None, typer.Option("--user-ids", help="The same for users.")] = None,
     users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
     titles: Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")] = None,
     catalogue: Annotated[
@@ -75,10 +79,16 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
-    lists = {"user": user, "item": item, "rank": rank, "scores": scores, "in_order": in_order or None}
-    shapes = [lists] * bool(item or rank or in_order) + [{"user": user, "items": items, "scores": scores}]
+    both = {
+        "user": user,
+        "scores": scores,
+        "item_ids": _read_forms("--item-ids", item_ids),
+        "user_ids": _read_forms("--user-ids", user_ids),
+    }
+    lists = {**both, "item": item, "rank": rank, "in_order": in_order or None}
+    shapes = [lists] * bool(item or rank or in_order) + [{**both, "items": items}]
     arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
-    asked = None if users is None else _options(FileUsersOptions, users, {"user": user})
+    asked = None if users is None else _options(FileUsersOptions, users, {"user": user, "user_ids": both["user_ids"]})
     if html is not None:
         output.require_writable(html)
     count = worst or (_DRAWN if html else 0)
@@ -110,6 +120,18 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
             msg = f"{metric} needs {metric.need}: name it in a configuration, or measure it with monitor.compare_many in Python"
             raise MetricError(msg)
     return metrics
+
+
+def _read_forms(option: str, text: str | None) -> list[object] | None:
+    """The forms of ids as a configuration has them, of one alone too. InputError for what is no YAML."""
+    import yaml
+
+    try:
+        forms = None if text is None else yaml.safe_load(text)
+    except yaml.YAMLError:
+        msg = f"{option} {text!r} cannot be read: write forms as in a configuration, such as '[strip, int]'"
+        raise InputError(msg) from None
+    return forms if forms is None or isinstance(forms, list) else [forms]
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
@@ -165,7 +187,13 @@ def _who(found: FileComparison, k: int) -> list[str]:
     coverage = found.coverage.all
     reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
     compared = f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}"
-    return [compared + (f" ({reasons})" if reasons else ""), *found.notes]
+    return [compared + (f" ({reasons})" if reasons else ""), *found.notes, *_mismatch_lines(found)]
+
+
+def _mismatch_lines(found: FileComparison) -> list[str]:
+    from monitor.texts.id_mismatches import Surface, write_mismatch
+
+    return [write_mismatch(each, Surface.COMMAND) for each in found.id_mismatches]
 
 
 def _metric_records(found: FileComparison, row: CoverageRow) -> list[dict[str, object]]:
@@ -226,7 +254,8 @@ def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
         "typical_length": found.length,
         "segments": {row.segment: _segment_dict(found, row) for row in segments},
         "worst": [output.pick(each, "user", "scores", "baseline", "candidate") for each in found.worst],
-        "notes": found.notes,
+        "notes": [*found.notes, *_mismatch_lines(found)],
+        "id_mismatches": [asdict(each) for each in found.id_mismatches],
     }
 
 

@@ -27,7 +27,8 @@ from monitor.model.rankings import (
 )
 from monitor.model.runs import KeptLists
 from monitor.pairing.batches import PaddedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
-from monitor.pairing.ids import encode, find_users, hash_ids, unlike_ids_note
+from monitor.pairing.id_mismatches import compare_ids
+from monitor.pairing.ids import encode, find_users, hash_ids
 
 LISTED = 0
 """Standing of a user whose list can be compared."""
@@ -77,7 +78,7 @@ def pair(
         panel_rows=panel_rows,
         vocabulary=vocabulary,
         coverage=_count_coverage(panel.segments, standings, is_paired),
-        unlike_ids=unlike_ids_note([pull.rankings.items for pull in pulls], [arm.codes for arm in arms]),
+        id_mismatches=compare_ids(arms, vocabulary, k),
         input_hashes=_hash_input(padded, rows, vocabulary),
     )
 

@@ -56,6 +56,7 @@ class Arms:
     lists can join them. ``tell`` and ``kept_at``, of a slot and an arm by its own name, are for each pull's request.
     ``scores_to``: where all scores are written beside the database. ``pseudonyms``: what users go by in
     all that leaves this module, where they are not to go by their ids; ``relevance`` hides them itself.
+    ``listed``: the users of an arm's lists, of arms that can name them.
     """
 
     baseline: ports.Source
@@ -71,6 +72,7 @@ class Arms:
     kept_at: Callable[[datetime, str], str | None] = lambda *_: None
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
+    listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
 
     def hide(self, users: UserBatch) -> UserBatch:
         """The same users by what they go by."""

@@ -27,6 +27,7 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations, rec
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.score import RunScores, draw_scores, join_scores, relevance_metrics
 from monitor.ports import Clock, ScoreSink
+from monitor.texts.id_mismatches import write_mismatch
 
 _COMPARED = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
 """Reasons that keep no list from being compared."""
@@ -196,9 +197,10 @@ def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus,
     # Sources know no more of the deadline than what is left.
     deadline = f"the run's deadline (deadline: {comparison.measuring.deadline.total_seconds():g}s)"
     told = (each.replace("the run's deadline", deadline) for each in _obstacles(measurement, _EXPECTED if is_ok else ()))
-    obstacles = "; ".join(told)
+    hints = map(write_mismatch, measurement.run.id_mismatches)
     if is_ok:
-        return RunStatus.OK, "; ".join(filter(None, (*measurement.left_out, obstacles))) or None
+        return RunStatus.OK, "; ".join((*hints, *measurement.left_out, *told)) or None
+    obstacles = "; ".join((*told, *hints))
     if whole.paired == 0:
         return RunStatus.FAILED, f"{obstacles}; nothing could be compared"
     share = whole.paired / whole.asked

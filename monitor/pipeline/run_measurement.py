@@ -11,6 +11,7 @@ from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
+from monitor.model.id_mismatches import IdKind
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageReason
@@ -23,6 +24,7 @@ from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all,
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.score import RunScores, draw_scores, without_failed
+from monitor.pipeline.unmatched_users import explain_missing_users
 from monitor.pipeline.user_batches import users_at_once
 from monitor.ports import Clock
 
@@ -99,6 +101,10 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users=sampled_users, gather=gather)
         _add_all(found, answers, RemoteMeasurer(comparison, answers, sampled_users, keep, arms.pseudonyms), watch, size)
     gathered.failed = found.failed
+    seconds_left = deadline - watch.clock.monotonic()
+    mismatches = (*found.id_mismatches, *explain_missing_users(asked, found.coverage, slot, seconds_left))
+    if not comparison.judging.shows_items:
+        mismatches = tuple(each.without_examples if each.ids is IdKind.ITEM else each for each in mismatches)
     sample = found.sample()
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
@@ -127,6 +133,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         gap_seconds=summarize_gaps(answers.gaps),
         models=follow(memory.last_ok.models if memory.last_ok else None, found.versions, slot),
         input_hash=f"{found.input_hash % 2**64:016x}",
+        id_mismatches=mismatches,
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [unexplained, untitled]))
     return Measurement(run=measured, coverage=found.coverage, notes=found.notes, left_out=left_out)

@@ -14,17 +14,27 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
+from monitor.model.rankings import Arm
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, pull_titles
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.ports import Clock, Receiver, Store
+from monitor.ports import Clock, Receiver, Store, UserSource
 from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import ScoreFiles
-from monitor.sources import open_item_titles, open_item_weights, open_joined, open_relevance, open_source, open_users
+from monitor.sources import (
+    UsersOptions,
+    all_users_problem,
+    open_item_titles,
+    open_item_weights,
+    open_joined,
+    open_relevance,
+    open_source,
+    open_users,
+)
 from monitor.sources.kept_answers import AnswerFolder
 from monitor.storage.database_url import file_of, parse_url
 
@@ -126,6 +136,7 @@ def watch(
         joined=open_joined(options.baseline, options.candidate, options.users, again),
         scores_to=ScoreFiles(path=options.scores_to.given.path) if options.scores_to else None,
         pseudonyms=pseudonyms,
+        listed=_listed(options),
     )
     comparison = _installed(to_comparison(options), settings)
     is_live = options.baseline.is_live or options.candidate.is_live
@@ -133,6 +144,12 @@ def watch(
         arms = shared.shared_by(comparison, arms)
     answers = _answers_of(options.family, settings) if is_live else None
     return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options), answers=answers, is_live=is_live)
+
+
+def _listed(options: ComparisonOptions) -> dict[Arm, UserSource]:
+    lists = {Arm.BASELINE: options.baseline, Arm.CANDIDATE: options.candidate}
+    everybody = UsersOptions(all=True)
+    return {arm: open_users(everybody, each) for arm, each in lists.items() if all_users_problem(each) is None}
 
 
 def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:

@@ -138,22 +138,3 @@ def test_users_are_found_by_the_same_rule(wanted: list[Any], present: list[Any])
     row_of = {spelt(user): row for row, user in enumerate(present)}
 
     assert found.tolist() == [row_of.get(spelt(user), -1) for user in wanted]
-
-
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "note"),
-    [
-        ([1, 2], ["a", "01"], "the baseline's ids are numbers such as 1, the candidate's text such as a"),
-        (["x"], [1.5], "the baseline's ids are text such as x, the candidate's numbers such as 1.5"),
-        ([1, 2], ["a", "2"], None),
-        ([1, 2], [3, 4], None),
-        (["1"], ["a"], None),
-        ([], ["a"], None),
-        ([("a",)], ["a"], None),
-    ],
-)
-def test_numbers_and_text_that_share_nothing_are_noted(baseline: list[Any], candidate: list[Any], note: str | None) -> None:
-    arms = [from_array(pd.Series(each), "ids") for each in (baseline, candidate)]
-    codes, _ = ids.encode(*arms)
-
-    assert ids.unlike_ids_note(arms, codes) == (note and f"no item is in both arms: {note}; spell them alike")
