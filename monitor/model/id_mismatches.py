@@ -50,6 +50,11 @@ class IdMismatch:
     arm: Arm | None = None
 
     @property
+    def is_spelling(self) -> bool:
+        """Whether the ids are the same in another spelling."""
+        return self.kind not in (MismatchKind.UNKNOWN, MismatchKind.PADDING)
+
+    @property
     def without_examples(self) -> "IdMismatch":
         """The same without ids."""
         return replace(self, examples=None)

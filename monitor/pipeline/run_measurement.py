@@ -11,7 +11,6 @@ from monitor.arm_metrics import measure_arms, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.model.comparison import Comparison, Keep, MeasuringPlan
 from monitor.model.explanation import Explanation
-from monitor.model.id_mismatches import IdKind
 from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, Coverage, CoverageReason
@@ -21,6 +20,7 @@ from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.earlier_lists import RecodedLists, recode_lists
 from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles, pull_until_certain
+from monitor.pipeline.respelled import hide_examples
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.pipeline.score import RunScores, draw_scores, without_failed
@@ -104,7 +104,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     seconds_left = deadline - watch.clock.monotonic()
     mismatches = (*found.id_mismatches, *explain_missing_users(asked, found.coverage, slot, seconds_left))
     if not comparison.judging.shows_items:
-        mismatches = tuple(each.without_examples if each.ids is IdKind.ITEM else each for each in mismatches)
+        mismatches = hide_examples(mismatches)
     sample = found.sample()
     with watch.stage("arms"):
         last, former = _recode(memory, measuring, sample)
@@ -112,7 +112,9 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     with watch.stage("explain"):
         split, why, unexplained = None, None, None
         try:
-            split, why = explain_run(comparison, sample, found.metrics, memory.splits, former=former, last=last)
+            split, why = explain_run(
+                comparison, sample, found.metrics, memory.splits, former=former, last=last, mismatches=mismatches
+            )
         except MetricError as error:  # of one that a package brings
             unexplained = f"not explained: {error}"
         why = why and replace(why, since=memory.former_slot if why.paired else None)
