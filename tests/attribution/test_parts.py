@@ -233,7 +233,16 @@ def test_exposure_agrees_with_adding_up_place_by_place(before: Lists, after: Lis
                 change[item] += sign / math.log2(rank + 1) / len(drawn)  # type: ignore[assignment]
     found = compare_exposure(codes(before), codes(after), 20)
     told = {int(item.item): item.after - item.before for item in (*found.gained, *found.lost)}
-    expected = {item: amount for item, amount in change.items() if abs(amount) > 1e-12}
+    lists_with = [Counter(item for ranking in drawn for item in ranking) for drawn in (before, after)]
+    percents = [
+        [round(100 * had[item] / max(1, len(drawn))) for had, drawn in zip(lists_with, (before, after), strict=True)]
+        for item in range(10)
+    ]
+    expected = {
+        item: amount
+        for item, amount in change.items()
+        if abs(amount) > 1e-12 and (percents[item][1] - percents[item][0]) * amount >= 0
+    }
     assert told == pytest.approx(expected, abs=1e-12)
     ours, theirs = ({item for ranking in drawn for item in ranking} for drawn in (before, after))
     assert (found.entered, found.left) == (len(theirs - ours), len(ours - theirs))
