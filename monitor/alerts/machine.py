@@ -136,7 +136,7 @@ def retire_alerts(
 ) -> tuple[Transition, ...]:
     """Transitions to quiet for every pending or firing state that no rule looks at any more; announced as any other end.
 
-    ``comparisons``: all there are now; under ``segments: each`` a segment is never gone. ``causes``: stored transitions, oldest
+    ``comparisons``: all there are now; under ``segments: each`` or ``named`` a segment is never gone. ``causes``: stored transitions, oldest
     first, whose last has the metric and labels that receivers know. Such an end belongs to no slot; ``at`` stands for it.
     """
     # A rule that only changed keeps its alert; only one that is gone ends it.
@@ -157,7 +157,7 @@ def _why(state: AlertState, rules: dict[str, dict[str, Rule]]) -> str | None:
     rule = rules[state.comparison].get(state.alert)
     if rule is None:
         return "rule removed from the configuration"
-    if rule.segments == "each":
+    if rule.segments in ("each", "named"):
         return None
     watched = (ALL,) if rule.segments == "all" else rule.segments
     return None if state.segment in watched else "segment removed from the rule in the configuration"

@@ -51,7 +51,7 @@ def test_rules_on_conditions_are_there_unless_told_otherwise() -> None:
     what = comparison_of(MINIMAL)
     assert of_conditions(what) == {
         "RunFailing": (Condition.ERROR, 2, Severity.WARNING, "all"),
-        "NoData": (Condition.NO_DATA, 2, Severity.WARNING, "all"),
+        "NoData": (Condition.NO_DATA, 2, Severity.WARNING, "named"),
         "TooFewUsers": (Condition.TOO_FEW, 3, Severity.INFO, "all"),
         "Stale": (Condition.STALE, 1, Severity.CRITICAL, "all"),
     }

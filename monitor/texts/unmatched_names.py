@@ -1,0 +1,17 @@
+"""What a person reads about a name that nothing has."""
+
+from monitor.model.unmatched_names import UnmatchedName
+
+_SHOWN = 5
+
+
+def write_unmatched(unmatched: UnmatchedName) -> str:
+    """``rule Low matches nothing: there is no segment country=no. Did you mean country=NO?`` without a full stop."""
+    found = f"{unmatched.owner} matches nothing: there is no {unmatched.label} {unmatched.name}"
+    if unmatched.nearest is not None:
+        return f"{found}. Did you mean {unmatched.nearest}?"
+    if not unmatched.known:
+        return found
+    rest = len(unmatched.known) - _SHOWN
+    more = f" and {rest:,} more" if rest > 0 else ""
+    return f"{found}. There is {', '.join(unmatched.known[:_SHOWN])}{more}"
