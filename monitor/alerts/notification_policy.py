@@ -130,6 +130,12 @@ class NotificationPolicy:
     group_for: Mapping[str, timedelta] = field(default_factory=dict)  # by comparison
     shows_items: bool = True  # whether messages name items and show lists
 
+    @property
+    def selectors(self) -> dict[str, tuple[Matcher, ...]]:
+        """The matchers of each route and window, by what a person calls it."""
+        routes = {f"routes[{place}]": route.matchers for place, route in enumerate(self.routes)}
+        return routes | {f"maintenance {window.name}": window.matchers for window in self.windows}
+
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
         """Whether the first route that matches (and further ones if that goes on) leads to the receiver."""
         chosen: set[str] = set()

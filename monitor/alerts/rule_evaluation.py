@@ -29,7 +29,6 @@ from monitor.model.rules import ConditionRule, CoverageRule, Rule, RuleKind, Ser
 from monitor.model.runs import ArmScore, Findings, RunStatus, Summary, untrusted_floor
 from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
 
-
 NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 

@@ -1,8 +1,11 @@
 """Rules, routes and silences that can match nothing, each with the nearest name that exists."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from monitor.alerts.notification_policy import Matcher
+from monitor.alerts.notification_policy import NAMES, Matcher
+from monitor.model.alerts import AlertState
+from monitor.model.comparison import Comparison
+from monitor.model.notifications import Silence
 from monitor.model.rankings import ALL
 from monitor.model.rules import Rule, RuleKind
 from monitor.model.segments import find_nearest
@@ -42,10 +45,61 @@ def find_unmatched_matchers(owner: str, matchers: Sequence[Matcher], alerts: Seq
     for matcher in matchers:
         kept = [labels for labels in left if matcher.matches(labels)]
         if not kept:
+            if matcher.sign != "=":
+                return UnmatchedName(owner=owner, label="alert with", name=str(matcher))
             values = dict.fromkeys(labels[matcher.name] for labels in left if matcher.name in labels)
             return _unmatched(owner, matcher.name, matcher.value, values.keys())
         left = kept
     return None
+
+
+def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
+    """What rules, routes and maintenance windows of the comparison name and none of the segments ``present`` has."""
+    alerts = list(possible_alerts(comparison, present))
+    selectors = comparison.judging.selectors.items()
+    found = (find_unmatched_matchers(owner, list(map(Matcher.parse, texts)), alerts) for owner, texts in selectors)
+    return (*find_unmatched_segments(comparison.judging.rules, present), *filter(None, found))
+
+
+def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[Labels]:
+    """What alerts of the comparison can be matched by, in each segment that is present."""
+    for rule in comparison.judging.rules:
+        metric, statistic = rule.subject
+        names = (ALL,) if rule.segments == "all" else present if isinstance(rule.segments, str) else rule.segments
+        for segment in names:
+            if segment in present:
+                own = (rule.alert, comparison.name, segment, str(rule.severity), metric, str(statistic))
+                yield {**rule.labels, **dict(zip(NAMES, own, strict=True))}
+
+
+def find_unmatched_silence(
+    silence: Silence, states: Collection[AlertState], comparisons: Iterable[str]
+) -> UnmatchedName | None:
+    """What a silence names in vain, by the alerts that were judged so far; None while a comparison was never judged."""
+    if not set(comparisons) <= {state.comparison for state in states}:
+        return None
+    names = ("alert", "comparison", "segment", "severity")
+    alerts = [{name: str(getattr(state, name)) for name in names} for state in states]
+    matchers = [matcher for matcher in map(Matcher.parse, silence.matchers) if matcher.name in names]
+    return find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
+
+
+def share_selectors(
+    selectors: Mapping[str, Sequence[Matcher]], comparisons: Sequence[Comparison]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The selectors by comparison whose alerts they may match in some segment, where no other comparison's may.
+
+    One that matches no rule of any comparison belongs to all of them.
+    """
+    found: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
+    known = {each.name: list(possible_alerts(each, {ALL, *named_segments(each.judging.rules)})) for each in comparisons}
+    for owner, matchers in selectors.items():
+        elsewhere = [matcher for matcher in matchers if matcher.name != "segment"]
+        able = [name for name, alerts in known.items() if find_unmatched_matchers(owner, elsewhere, alerts) is None]
+        if len(able) <= 1:
+            for name in able or found:
+                found[name][owner] = tuple(map(str, matchers))
+    return found
 
 
 def _unmatched(owner: str, label: str, name: str, present: Collection[str]) -> UnmatchedName:

@@ -142,9 +142,10 @@ def _print_preview(preview: Preview) -> None:
 
 def _write_matches(preview: Preview) -> list[str]:
     from monitor.texts.id_mismatches import write_mismatch
+    from monitor.texts.unmatched_names import write_unmatched
 
     counts = [f"{each.matching:,} of {each.of:,} {each.ids}s match" for each in preview.matches]
-    return [*counts, *map(write_mismatch, preview.id_mismatches)]
+    return [*counts, *map(write_mismatch, preview.id_mismatches), *map(write_unmatched, preview.unmatched)]
 
 
 def _preview_dict(preview: Preview) -> dict[str, object]:
@@ -155,6 +156,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
         "k": preview.comparison.measuring.k,
         "troubles": [*preview.troubles, *(f"{arm}: {note}" for (arm, _), note in preview.notes.items())],
         "matches": _write_matches(preview),
+        "unmatched": [asdict(each) for each in preview.unmatched],
         "id_mismatches": [asdict(each) for each in preview.id_mismatches],
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [output.pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli import parameters
-from monitor.cli.output import DELIVERY_EXIT, instant, log_errors_only, pick, print_json, print_line, print_records
+from monitor.cli.output import (
+    DELIVERY_EXIT,
+    instant,
+    log_errors_only,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_records,
+)
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -189,14 +198,20 @@ def add_silence(  # noqa: PLR0913 - the command's options
     as_json: parameters.AsJson = False,
 ) -> None:
     """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
+    from monitor.alerts.unmatched import find_unmatched_silence
     from monitor.pipeline.alert_actions import Signature, make_silence
+    from monitor.texts.unmatched_names import write_unmatched
 
     now = datetime.now(UTC)
     starts_at = now if start is None else parameters.parse_instant(start)
     signed = Signature(author=parameters.author_name(by), comment=comment, at=now)
     silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until))
-    with parameters.opened_database(config) as (store, _):
-        print_records([_silence_dict(store.alerts.add_silence(silence))], _SILENCE_COLUMNS, as_json=as_json)
+    with parameters.opened_database(config) as (store, configured):
+        silence = store.alerts.add_silence(silence)
+        unmatched = find_unmatched_silence(silence, store.alerts.states(), configured)
+    print_records([_silence_dict(silence)], _SILENCE_COLUMNS, as_json=as_json)
+    if unmatched is not None:
+        print_error(write_unmatched(unmatched))
 
 
 @silence_app.command("ls")

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain
 
 from monitor.alerts.rule_evaluation import thin_segments
-from monitor.alerts.unmatched import find_unmatched_segments
+from monitor.alerts.unmatched import find_unmatched
 from monitor.alerts.verdicts import BOTH_FAILED, describe_lost
 from monitor.errors import OutputError, SourceError
 from monitor.model.comparison import Comparison, Keep
@@ -200,7 +200,7 @@ def assess(measurement: Measurement, comparison: Comparison) -> tuple[RunStatus,
     deadline = f"the run's deadline (deadline: {comparison.measuring.deadline.total_seconds():g}s)"
     told = (each.replace("the run's deadline", deadline) for each in _obstacles(measurement, _EXPECTED if is_ok else ()))
     asked = [row.segment for row in measurement.coverage.rows if row.asked]
-    unmatched = find_unmatched_segments(comparison.judging.rules, asked)
+    unmatched = find_unmatched(comparison, asked)
     hints = [*map(write_mismatch, measurement.run.id_mismatches), *map(write_unmatched, unmatched)]
     if is_ok:
         return RunStatus.OK, "; ".join((*hints, *measurement.left_out, *told)) or None

@@ -11,6 +11,7 @@ import structlog
 
 from monitor.alerts.machine import INSTALLATION, retire_alerts
 from monitor.alerts.notification_policy import NotificationPolicy
+from monitor.alerts.unmatched import share_selectors
 from monitor.errors import ConfigError
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.comparison import Comparison
@@ -58,6 +59,7 @@ class Wiring:
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
     shared: Mapping[str, SharedAnswers] = field(default_factory=dict)
+    selectors: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def find_user(self, asked: str) -> str:
         """What a user goes by in all that is stored, of the id that a person asks for."""
@@ -78,7 +80,8 @@ class Wiring:
         """Reopen a comparison's sources: a hung run holds the old ones."""
         for each in self.settings.comparisons:
             if each.name == comparison and comparison in self.watched:
-                self.watched[comparison] = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
+                renewed = watch(each, self.settings, self.pseudonyms, self.shared.get(each.family))
+                self.watched[comparison] = _with_selectors(renewed, self.selectors)
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_: None) -> Wiring:
@@ -88,15 +91,25 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] = lambda *_:
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
+    policy = policy_of(settings)
+    watched = {each.name: watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons}
+    selectors = share_selectors(policy.selectors, [each.comparison for each in watched.values()])
     return Wiring(
         settings=settings,
-        watched={each.name: watch(each, settings, pseudonyms, shared.get(each.family)) for each in settings.comparisons},
+        watched={name: _with_selectors(each, selectors) for name, each in watched.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
-        policy=policy_of(settings),
+        policy=policy,
         pseudonyms=pseudonyms,
         pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
         shared=shared,
+        selectors=selectors,
     )
+
+
+def _with_selectors(watched: Watched, selectors: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Watched:
+    comparison = watched.comparison
+    judging = replace(comparison.judging, selectors=selectors[comparison.name])
+    return replace(watched, comparison=replace(comparison, judging=judging))
 
 
 def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()) -> None:

@@ -6,8 +6,8 @@ _SHOWN = 5
 
 
 def write_unmatched(unmatched: UnmatchedName) -> str:
-    """``rule Low matches nothing: there is no segment country=no. Did you mean country=NO?`` without a full stop."""
-    found = f"{unmatched.owner} matches nothing: there is no {unmatched.label} {unmatched.name}"
+    """``nothing matches rule Low: there is no segment country=no. Did you mean country=NO?`` without a full stop."""
+    found = f"nothing matches {unmatched.owner}: there is no {unmatched.label} {unmatched.name}"
     if unmatched.nearest is not None:
         return f"{found}. Did you mean {unmatched.nearest}?"
     if not unmatched.known:

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+from monitor.alerts.unmatched import find_unmatched
 from monitor.errors import ConfigError, MonitorError, SourceError
 from monitor.model.comparison import Comparison, SampleSize
 from monitor.model.id_mismatches import IdKind, IdMismatch
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.runs import Evidence, MeasuredRun, items_of
-from monitor.pipeline.pull import Arms, pull_titles
+from monitor.model.unmatched_names import UnmatchedName
+from monitor.pipeline.pull import Arms, draw_panel, pull_titles
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.pipeline.unmatched_users import compare_users
 from monitor.service.clock import SystemClock
@@ -42,6 +44,7 @@ class Preview:
     troubles: tuple[str, ...]
     matches: tuple[Match, ...] = ()
     id_mismatches: tuple[IdMismatch, ...] = ()
+    unmatched: tuple[UnmatchedName, ...] = ()
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,6 +68,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
         troubles=tuple(filter(None, [untitled])),
         matches=tuple(_matches(watched.arms, slot, found.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, slot, found.run),
+        unmatched=_find_unmatched(whole, watched.arms, slot),
         notes=found.notes,
         titles=titles,
     )
@@ -90,3 +94,13 @@ def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMi
     of_users = [compare_users(arms, arm, slot, _WAIT_S) for arm in Arm]
     of_items = [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
     return (*filter(None, of_users), *of_items)
+
+
+def _find_unmatched(comparison: Comparison, arms: Arms, slot: datetime) -> tuple[UnmatchedName, ...]:
+    """What the comparison names in vain, looked for among all users, not only those of a sample."""
+    everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
+    try:
+        segments = draw_panel(everybody, arms, slot, _WAIT_S).segments
+    except (ConfigError, SourceError):  # what cannot be read has its own trouble
+        return ()
+    return find_unmatched(comparison, segments)
