@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from monitor.attribution.decomposition import AND, MeanDrop
 from monitor.model.explanation import Explanation, FaultKind, Finding, Part, PartMeans, SegmentFall
 from monitor.model.rankings import ALL, Arm
-from monitor.texts.id_mismatches import write_setting
+from monitor.texts.id_mismatches import write_mismatch, write_setting
 
 LONGEST_SENTENCE = 250
 """Characters of what is said of a run."""
@@ -181,13 +181,23 @@ def write_alert_text(explanation: Explanation, metric: str, segment: str) -> str
 
 
 def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
-    """A sentence on everybody's fall, and one on this segment's where it is known; what has a cause comes first."""
+    """Sentences on everybody's fall, on this segment's where it is known, and on odd ids; what has a cause comes first."""
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    sentence = explanation.sentence
+    sentence, hints = explanation.sentence, _write_hints(explanation)
     if segment == ALL or fall is None:
-        return (sentence,)
+        return (sentence, *hints)
     own = write_fall(fall, explanation.drop)
-    return (sentence, own) if explanation.finding else (own, f"All users: {sentence[:1].lower()}{sentence[1:]}")
+    if explanation.finding:
+        return (sentence, own, *hints)
+    return (own, f"All users: {sentence[:1].lower()}{sentence[1:]}", *hints)
+
+
+def _write_hints(explanation: Explanation) -> list[str]:
+    """What is odd about the ids of the run, but for what the finding says already."""
+    is_told = explanation.finding is not None and explanation.finding.kind is FaultKind.RESPELLED
+    untold = [each for each in explanation.id_mismatches if not (is_told and each.is_spelling)]
+    sentences = map(write_mismatch, untold)
+    return [f"{each[:1].upper()}{each[1:]}." for each in sentences]
 
 
 def _write_items(explanation: Explanation) -> list[str]:

@@ -56,5 +56,6 @@ class IdMismatch:
 
     @property
     def without_examples(self) -> "IdMismatch":
-        """The same without ids."""
-        return replace(self, examples=None)
+        """The same without ids, and without parts of ids in its forms."""
+        forms = tuple(f"{form.partition(':')[0]}: ...}}" if form.startswith("{") else form for form in self.forms)
+        return replace(self, examples=None, forms=forms)

@@ -1,5 +1,6 @@
 """What a person reads about ids that do not meet, and which setting helps."""
 
+import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -54,7 +55,7 @@ def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION
     """The setting under which the ids would meet, or what else to do."""
     forms = ", ".join(mismatch.forms)
     if surface is Surface.COMMAND:
-        return f"add --{mismatch.ids}-ids '[{forms}]'"
+        return f"add --{mismatch.ids}-ids {shlex.quote(f'[{forms}]')}"
     if surface is Surface.PYTHON:
         return f"spell them alike, in a configuration with {mismatch.ids}_ids: [{forms}]"
     whom = "both arms" if mismatch.ids is IdKind.ITEM else "users and both arms"

@@ -70,6 +70,14 @@ def test_other_items_are_no_changed_spelling() -> None:
     assert result.explanation.finding.kind is not FaultKind.RESPELLED
 
 
+def test_an_alert_says_that_an_item_fills_up_lists() -> None:
+    padded = {name: [*items[:2], "-1", "-1"] for name, items in BEFORE.items()}
+    watched = changed(WATCHED, k=4, rules=(rule(for_runs=1, min_users=1, threshold=0.99),))
+    result = run(padded, what=watched)
+
+    assert "Item '-1' fills the end of 80 of 80 lists of the candidate." in (result.transitions[0].explanation or "")
+
+
 def test_where_items_are_hidden_no_id_is_named() -> None:
     hidden = changed(WATCHED, shows_items=False)
     result = run(AFTER, after(run(BEFORE)), hidden)
