@@ -212,7 +212,7 @@ def _find_awaited(rules: Sequence[Rule], run: _Run, alarmed: Iterable[AlertState
     on_drift = {rule.alert for rule in rules if rule.kind is not RuleKind.CONDITION}
     firing = {state.segment for state in alarmed if state.state is State.FIRING and state.alert in on_drift}
     lacking = {name for name in firing if any(each.outcome is Outcome.NO_DATA for each in run.verdicts.get(name, ()))}
-    return lacking.union(named_segments(rules))
+    return frozenset({*lacking, *named_segments(rules)})
 
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:

@@ -252,18 +252,18 @@ def _find_padding(arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: in
     both = counts[Arm.BASELINE] + counts[Arm.CANDIDATE]
     if not both:
         return
-    ((code, filled),) = both.most_common(1)
+    ((code, times),) = both.most_common(1)
     item = str(ids_of(np.array([code]), vocabulary)[0])
-    lists = sum(len(arm.lengths) for arm in arms)
+    numbers = {arm: len(lists.lengths) for arm, lists in zip(Arm, arms, strict=True)}
     least = 1 if item in _FILLERS else _LEAST_LISTS
-    if filled < max(least, _LEAST_FILLED * lists):
+    if times < max(least, _LEAST_FILLED * sum(numbers.values())):
         return
-    (alone,) = [arm for arm in Arm if not counts[arm.other][code]] or [None]
+    alone = next((arm for arm in Arm if not counts[arm.other][code]), None)
     yield IdMismatch(
         kind=MismatchKind.PADDING,
         ids=IdKind.ITEM,
-        common=filled,
-        compared=lists if alone is None else len(arms[list(Arm).index(alone)].lengths),
+        common=times,
+        compared=sum(numbers.values()) if alone is None else numbers[alone],
         examples=(item, item),
         arm=alone,
     )
