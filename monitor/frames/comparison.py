@@ -23,7 +23,7 @@ from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse,
 from monitor.model.arrays import Floats, Rows
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
-from monitor.pairing.id_mismatches import compare_ids, find_user_mismatch
+from monitor.pairing.id_mismatches import LEAST_COMMON, compare_ids, find_user_mismatch
 from monitor.pairing.ids import decode, find_users
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
@@ -251,7 +251,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     _warn_of_users_alone(frame)
     own = baseline.index.name if isinstance(baseline, pd.Series) else None
     frame.index.name = user if own is None else own
-    frame.attrs["id_mismatches"] = tuple(map(asdict, (*mismatches, *_warn_of_unlike_users(lists))))
+    frame.attrs["id_mismatches"] = tuple(map(asdict, (*mismatches, *_warn_of_unlike_users(lists, pairs))))
     frame.attrs["catalogue"] = size
     frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
     return frame
@@ -270,7 +270,9 @@ def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
     return found
 
 
-def _warn_of_unlike_users(lists: tuple[RankingTable, RankingTable]) -> tuple[IdMismatch, ...]:
+def _warn_of_unlike_users(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> tuple[IdMismatch, ...]:
+    if len(pairs.rows[0]) >= LEAST_COMMON * min(map(len, lists)):
+        return ()
     found = find_user_mismatch(lists[0].users, lists[1].users)
     if found is None:
         return ()

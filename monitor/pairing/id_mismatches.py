@@ -5,12 +5,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from monitor.kernels.exposure import distinct_items
+from monitor.model.arrays import Integers
 from monitor.model.id_forms import speller
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import Arm
@@ -25,7 +25,8 @@ _LEAST_LISTS = 10
 """Lists of an arm. Of fewer, unrelated ones are no news: two users' lists share no item in 4 to 29 % of the cases."""
 _TRIED = 1_000
 _SEARCHED = 100_000
-_FIRST_CODES = 20_000
+_FIRST = 1_000
+"""So many items, and lists, tell mostly that nothing is odd: an arm that is in order costs less than a millisecond."""
 _LEAST_FILLED = 0.01
 _FILLERS = frozenset({"-1", "None", "null", "nan", "NaN", "<pad>"})
 """Items that fill up even a single list; any other item must fill up `_LEAST_LISTS`."""
@@ -57,23 +58,18 @@ def compare_ids(arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int 
 
 
 def _compare_items(arms: Sequence[CodedLists], vocabulary: pd.Index | None) -> Iterator[IdMismatch]:
-    first = [distinct_items(arm.codes[:_FIRST_CODES]) for arm in arms]
-    if _share_common(*first) >= LEAST_COMMON:
+    first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
+    if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
         return
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
-    if _share_common(ours, theirs) >= LEAST_COMMON:
+    common = np.intersect1d(ours, theirs, assume_unique=True)
+    if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
         return
     ids = [ids_of(codes, vocabulary) for codes in (ours, theirs)]
-    common = np.intersect1d(ours, theirs, assume_unique=True)
     lists = min(len(arm.lengths) for arm in arms)
     found = find_mismatch(ids[0], ids[1], IdKind.ITEM, common=len(common), is_many=lists >= _LEAST_LISTS)
     if found is not None:
         yield found
-
-
-def _share_common(ours: Any, theirs: Any) -> float:  # noqa: ANN401 - arrays of codes
-    common = np.intersect1d(ours, theirs, assume_unique=True)
-    return len(common) / max(1, min(len(ours), len(theirs)))
 
 
 def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | None:
@@ -241,17 +237,10 @@ def _write_form(form: str | Mapping[str, str]) -> str:
 
 def _find_padding(arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None) -> Iterator[IdMismatch]:
     """The item that fills the ends of most lists, where it fills many."""
-    counts: dict[Arm, Counter[int]] = {}
-    for arm, lists in zip(Arm, arms, strict=True):
-        lengths = lists.lengths if k is None else np.minimum(lists.lengths, k)
-        starts = lists.offsets[:-1][lengths > 1]
-        ends = starts + lengths[lengths > 1] - 1
-        last = lists.codes[ends]
-        items, filled = np.unique(last[last == lists.codes[ends - 1]], return_counts=True)
-        counts[arm] = Counter(dict(zip(items.tolist(), filled.tolist(), strict=True)))
-    both = counts[Arm.BASELINE] + counts[Arm.CANDIDATE]
-    if not both:
+    if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
         return
+    counts = {arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)}
+    both = counts[Arm.BASELINE] + counts[Arm.CANDIDATE]
     ((code, times),) = both.most_common(1)
     item = str(ids_of(np.array([code]), vocabulary)[0])
     numbers = {arm: len(lists.lengths) for arm, lists in zip(Arm, arms, strict=True)}
@@ -267,6 +256,17 @@ def _find_padding(arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: in
         examples=(item, item),
         arm=alone,
     )
+
+
+def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
+    """The last item of each of the first lists in which it stands twice at the end."""
+    starts, ends = lists.offsets[:-1][:first], lists.offsets[1:][:first]
+    if k is not None:
+        ends = np.minimum(ends, starts + k)
+    ends = ends[ends - starts > 1] - 1
+    last = lists.codes[ends]
+    filled: Integers = last[last == lists.codes[ends - 1]]
+    return filled
 
 
 def merge_mismatches(parts: Iterable[Sequence[IdMismatch] | None]) -> tuple[IdMismatch, ...]:
