@@ -1,8 +1,10 @@
 """Rules, routes and silences that can match nothing, each with the nearest name that exists."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from monitor.alerts.notification_policy import NAMES, Matcher
+from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState
 from monitor.model.comparison import Comparison
 from monitor.model.notifications import Silence
@@ -72,16 +74,20 @@ def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterato
                 yield {**rule.labels, **dict(zip(NAMES, own, strict=True))}
 
 
-def find_unmatched_silence(
-    silence: Silence, states: Collection[AlertState], comparisons: Iterable[str]
-) -> UnmatchedName | None:
-    """What a silence names in vain, by the alerts that were judged so far; None while a comparison was never judged."""
+def find_unmatched_silences(
+    silences: Iterable[Silence], states: Collection[AlertState], comparisons: Iterable[str]
+) -> tuple[UnmatchedName, ...]:
+    """What silences name in vain, by the alerts that were judged so far; nothing while a comparison was never judged."""
     if not set(comparisons) <= {state.comparison for state in states}:
-        return None
+        return ()
     names = ("alert", "comparison", "segment", "severity")
     alerts = [{name: str(getattr(state, name)) for name in names} for state in states]
-    matchers = [matcher for matcher in map(Matcher.parse, silence.matchers) if matcher.name in names]
-    return find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
+    found = []
+    for silence in silences:
+        with suppress(ConfigError):  # a matcher of another version, which holds nothing back
+            matchers = [matcher for matcher in map(Matcher.parse, silence.matchers) if matcher.name in names]
+            found.append(find_unmatched_matchers(f"silence {silence.id}", matchers, alerts))
+    return tuple(filter(None, found))
 
 
 def share_selectors(

@@ -198,9 +198,7 @@ def add_silence(  # noqa: PLR0913 - the command's options
     as_json: parameters.AsJson = False,
 ) -> None:
     """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
-    from monitor.alerts.unmatched import find_unmatched_silence
     from monitor.pipeline.alert_actions import Signature, make_silence
-    from monitor.texts.unmatched_names import write_unmatched
 
     now = datetime.now(UTC)
     starts_at = now if start is None else parameters.parse_instant(start)
@@ -208,10 +206,9 @@ def add_silence(  # noqa: PLR0913 - the command's options
     silence = make_silence(matchers, signed, starts_at=starts_at, ends_at=_end_of(starts_at, span, until))
     with parameters.opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
-        unmatched = find_unmatched_silence(silence, store.alerts.states(), configured)
+        states = store.alerts.states()
     print_records([_silence_dict(silence)], _SILENCE_COLUMNS, as_json=as_json)
-    if unmatched is not None:
-        print_error(write_unmatched(unmatched))
+    _print_unmatched([silence], states, configured)
 
 
 @silence_app.command("ls")
@@ -222,9 +219,11 @@ def list_silences(
     as_json: parameters.AsJson = False,
 ) -> None:
     """List silences that hold now or later."""
-    with parameters.opened_database(config) as (store, _):
+    with parameters.opened_database(config) as (store, configured):
         found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
+        states = store.alerts.states()
     print_records(map(_silence_dict, found), _SILENCE_COLUMNS, as_json=as_json)
+    _print_unmatched(found, states, configured)
 
 
 @silence_app.command("expire")
@@ -247,6 +246,14 @@ def expire_silences(
         print_json({"ended": numbers})
     else:
         print_line(f"ended: {', '.join(map(str, numbers))}")
+
+
+def _print_unmatched(silences: Sequence[Silence], states: Sequence[AlertState], comparisons: Sequence[str]) -> None:
+    from monitor.alerts.unmatched import find_unmatched_silences
+    from monitor.texts.unmatched_names import write_unmatched
+
+    for each in find_unmatched_silences(silences, states, comparisons):
+        print_error(write_unmatched(each))
 
 
 def _silence_dict(silence: Silence) -> dict[str, object]:

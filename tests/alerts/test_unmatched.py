@@ -6,7 +6,7 @@ from factories import SLOT, comparison, rule, state
 from monitor.alerts.notification_policy import Matcher
 from monitor.alerts.unmatched import (
     find_unmatched,
-    find_unmatched_silence,
+    find_unmatched_silences,
     named_segments,
     share_selectors,
 )
@@ -103,8 +103,8 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged() -> None:
 
     def said(*matchers: str, comparisons: tuple[str, ...] = ("feed",)) -> str | None:
         silence = Silence(id=3, matchers=matchers, author="kim", comment="", created_at=SLOT, starts_at=SLOT, ends_at=SLOT)
-        found = find_unmatched_silence(silence, states, comparisons)
-        return None if found is None else write_unmatched(found)
+        found = find_unmatched_silences([silence], states, comparisons)
+        return write_unmatched(found[0]) if found else None
 
     assert said("segment=country=no") == ("nothing matches silence 3: there is no segment country=no. Did you mean country=NO?")
     assert said("segment=country=NO", "metric=rbo") is None
