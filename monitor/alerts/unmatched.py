@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from monitor.alerts.notification_policy import NAMES, Matcher
 from monitor.errors import ConfigError
@@ -36,7 +37,7 @@ def find_unmatched_segments(rules: Iterable[Rule], present: Collection[str]) -> 
             if name not in present:
                 owners.setdefault(name, []).append(rule.alert)
     return tuple(
-        _unmatched(f"rule{'s' if len(alerts) > 1 else ''} {', '.join(alerts)}", "segment", name, present)
+        _with_known(UnmatchedName(owner=f"rule{'s' * (len(alerts) > 1)} {', '.join(alerts)}", name=name), name, present)
         for name, alerts in owners.items()
     )
 
@@ -47,10 +48,11 @@ def find_unmatched_matchers(owner: str, matchers: Sequence[Matcher], alerts: Seq
     for matcher in matchers:
         kept = [labels for labels in left if matcher.matches(labels)]
         if not kept:
+            lack = UnmatchedName(owner=owner, name=str(matcher), is_matcher=True)
             if matcher.sign != "=":
-                return UnmatchedName(owner=owner, label="alert with", name=str(matcher))
+                return lack
             values = dict.fromkeys(labels[matcher.name] for labels in left if matcher.name in labels)
-            return _unmatched(owner, matcher.name, matcher.value, values.keys())
+            return _with_known(lack, matcher.value, values.keys())
         left = kept
     return None
 
@@ -108,7 +110,8 @@ def share_selectors(
     return found
 
 
-def _unmatched(owner: str, label: str, name: str, present: Collection[str]) -> UnmatchedName:
+def _with_known(lack: UnmatchedName, name: str, present: Collection[str]) -> UnmatchedName:
+    """The same with the names that exist: of a segment those of its dimension."""
     dimension = f"{name.rpartition('=')[0]}="
     kin = [each for each in present if each.startswith(dimension)] if "=" in name else list(present)
-    return UnmatchedName(owner=owner, label=label, name=name, nearest=find_nearest(name, present), known=tuple(kin))
+    return replace(lack, nearest=find_nearest(name, present), known=tuple(kin))

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmatchedName:
-    """A name that ``owner``, such as a rule or a route, waits for in vain. ``label``: what it names, such as a segment."""
+    """A name that ``owner``, such as a rule or a route, waits for in vain."""
 
     owner: str
-    label: str
-    name: str
+    name: str  # a segment, or a matcher that no alert matches
+    is_matcher: bool = False
     nearest: str | None = None  # the name that exists and looks most like it
     known: tuple[str, ...] = ()  # some of the names that exist

@@ -7,7 +7,8 @@ _SHOWN = 5
 
 def write_unmatched(unmatched: UnmatchedName) -> str:
     """``nothing matches rule Low: there is no segment country=no. Did you mean country=NO?`` without a full stop."""
-    found = f"nothing matches {unmatched.owner}: there is no {unmatched.label} {unmatched.name}"
+    lack = "no alert has" if unmatched.is_matcher else "there is no segment"
+    found = f"nothing matches {unmatched.owner}: {lack} {unmatched.name}"
     if unmatched.nearest is not None:
         return f"{found}. Did you mean {unmatched.nearest}?"
     if not unmatched.known:

@@ -71,12 +71,12 @@ def test_where_no_name_is_near_those_that_exist_are_listed() -> None:
         ((), None),
         (("segment=country=NO", "alert=Low"), None),
         (("team=search",), None),
-        (("segment=country=no",), "there is no segment country=no. Did you mean country=NO?"),
-        (("alert=Lwo",), "there is no alert Lwo. Did you mean Low?"),
-        (("alert=Low", "severity=info"), "there is no severity info. There is critical"),
-        (("team=serach",), "there is no team serach. Did you mean search?"),
-        (("segment=~country=X.*",), "there is no alert with segment=~country=X.*"),
-        (("zone=a",), "there is no zone a"),
+        (("segment=country=no",), "no alert has segment=country=no. Did you mean country=NO?"),
+        (("alert=Lwo",), "no alert has alert=Lwo. Did you mean Low?"),
+        (("alert=Low", "severity=info"), "no alert has severity=info. There is critical"),
+        (("team=serach",), "no alert has team=serach. Did you mean search?"),
+        (("segment=~country=X.*",), "no alert has segment=~country=X.*"),
+        (("zone=a",), "no alert has zone=a"),
     ],
 )
 def test_a_route_is_held_against_every_alert_that_there_can_be(matchers: tuple[str, ...], said: str | None) -> None:
@@ -106,6 +106,8 @@ def test_a_silence_is_held_against_the_alerts_that_were_judged() -> None:
         found = find_unmatched_silences([silence], states, comparisons)
         return write_unmatched(found[0]) if found else None
 
-    assert said("segment=country=no") == ("nothing matches silence 3: there is no segment country=no. Did you mean country=NO?")
+    assert said("segment=country=no") == (
+        "nothing matches silence 3: no alert has segment=country=no. Did you mean country=NO?"
+    )
     assert said("segment=country=NO", "metric=rbo") is None
     assert said("segment=country=no", comparisons=("feed", "new")) is None
