@@ -5,7 +5,8 @@
     ├── InputError                  2   data handed to the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
-    │   └── UserDataError           3   by what it holds of one user
+    │   ├── UserDataError           3   by what it holds of one user
+    │   └── UnreadableError         3   too many of its rows cannot be read
     ├── OutputError                 3   scores could not be written to where `scores_to` says
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
@@ -62,6 +63,14 @@ class UserDataError(SourceError):
     def __init__(self, user: str, what: str) -> None:
         super().__init__(f"user {user[:_LONGEST_USER]!r} {what}")
         self.user, self.what = user, what
+
+
+class UnreadableError(SourceError):
+    """Too many rows of a source cannot be read. Its text has no value of them; ``shown`` has one for example."""
+
+    def __init__(self, message: str, shown: str) -> None:
+        super().__init__(message)
+        self.shown = shown
 
 
 class OutputError(MonitorError):

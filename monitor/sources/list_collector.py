@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +18,9 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
-from monitor.sources.columns import item_ids, number_list
-from monitor.sources.id_forms import Forms, speller
+from monitor.reading.ids import canonical_id, describe_value, item_ids
+from monitor.sources.columns import number_list
+from monitor.sources.id_forms import speller
 
 try:
     from pydantic_core import from_json as _read_json
@@ -41,8 +45,14 @@ def _without_failed(pull: Pull) -> Pull:
     return replace(pull, rankings=table)
 
 
-def spell_items(pull: Pull, forms: Forms) -> Pull:
-    """The same lists of items that are spelled so; items of a list that become one are ``duplicated``."""
+def finish_lists(pull: Pull, options: Any) -> Pull:  # noqa: ANN401 - of any source of lists
+    """The lists without the items of ``no_item``, spelled as ``item_ids`` says.
+
+    Items of a list that become one are ``duplicated``.
+    """
+    if options.no_item:
+        pull = replace(pull, rankings=_without_items(pull.rankings, options.no_item))
+    forms = options.item_ids
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
@@ -50,6 +60,24 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
     items = pd.array(texts, dtype="str").take(codes)
     note = {CoverageReason.DUPLICATED: "item_ids make one of several items"} if len(set(texts)) < len(texts) else {}
     return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})
+
+
+def items_to_read(k: int, options: Any) -> int:  # noqa: ANN401 - of any source of lists
+    """How many items of a list are read for its first k: all where some are left out."""
+    return sys.maxsize if options.no_item else k
+
+
+def _without_items(table: RankingTable, no_item: Sequence[int | str]) -> RankingTable:
+    if isinstance(table.items, np.ndarray):
+        numbers = [int(text) for text in map(str, no_item) if re.fullmatch("-?[0-9]{1,18}", text)]
+        is_item = ~np.isin(table.items, numbers)
+    else:
+        is_item = ~np.asarray(pd.Series(table.items, copy=False).isin(list(map(str, no_item))))
+    rows = np.repeat(np.arange(len(table)), np.diff(table.offsets))
+    lengths = np.bincount(rows[is_item], minlength=len(table))
+    scores = None if table.scores is None else table.scores[is_item]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return replace(table, offsets=offsets, items=table.items[is_item], scores=scores)
 
 
 class ListCollector:
@@ -68,12 +96,15 @@ class ListCollector:
         self._lengths: dict[str, int] = {}
         self._items: array[int] | list[str] = array("q")
         self.versions: dict[str, int] = {}
+        self.unreadable = 0
+        self.example: object = None
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
         """Take the user's list, of this model; ``malformed`` when it is no list of ids, or the scores do not fit it."""
         items = item_ids(value, self._k)
         numbers = number_list(scores, len(value)) if self._has_scores and isinstance(value, list | tuple) else ()
         if items is None:
+            self._count(_odd_item(value))
             self.fail(user, CoverageReason.MALFORMED, f"expected a list of ids, found {_kind(value)}")
         elif numbers is None:
             self.fail(user, CoverageReason.MALFORMED, "expected a list of numbers as scores, as many as items")
@@ -93,9 +124,14 @@ class ListCollector:
         try:
             items, numbers = from_json(value), from_json(scores)
         except ValueError:
-            self.fail(user, CoverageReason.MALFORMED, "the text is no JSON array of ids")
+            self._count(value)
+            self.fail(user, CoverageReason.MALFORMED, f"the text is no JSON array of ids{_dialect(str(value))}")
         else:
             self.add(user, items, numbers, version)
+
+    def _count(self, example: object) -> None:
+        self.example = example if not self.unreadable else self.example
+        self.unreadable += 1
 
     def fail(self, user: str, reason: CoverageReason, note: str) -> None:
         """Take that the user has no list, and why; the first note of each reason is kept."""
@@ -157,11 +193,33 @@ def from_json(cell: object) -> object:
         raise ValueError from None
 
 
+def _odd_item(value: object) -> object:
+    """The first item of the list that is no id; what is no list itself."""
+    if not isinstance(value, list | tuple):
+        return value
+    return next(item for item in value if canonical_id(item) is None)
+
+
 def _kind(value: object) -> str:
     # The value is not repeated: it came from outside.
-    if value is None:
-        return "null"
     if isinstance(value, list | tuple):
-        odd = next((item for item in value if item_ids([item], 1) is None), None)
-        return f"a list with {'null' if odd is None else type(odd).__name__} in it"
-    return {dict: "an object", str: "a text", bool: "a boolean", int: "a number", float: "a number"}.get(type(value), "no list")
+        return f"a list with {describe_value(_odd_item(value))} in it"
+    return {str: "a text", int: "a number", float: "a number"}.get(type(value)) or describe_value(value)
+
+
+def _dialect(text: str) -> str:
+    """Which program writes lists like this text, and what to do."""
+    for pattern, dialect in _DIALECTS.items():
+        if re.fullmatch(pattern, text.strip(), re.DOTALL):
+            return f", but {dialect}"
+    return ""
+
+
+_DIALECTS = {
+    r"\{.*\}": "an array of PostgreSQL such as {a,b}: select it with to_json(...)",
+    r"\[.*['\"](\s|\n)+['\"].*\]|\[\s*[-\d.]+(\s+[-\d.]+)+\s*\]": "an array as numpy prints it: "
+    "write it with json.dumps(array.tolist())",
+    r"\[.*\]|\(.*\)": "a list as Python prints it, such as ['a', 'b']: write it with json.dumps(...)",
+    r"[^\[\]{}]+([,;|][^\[\]{}]+)+": "text with separators: write a JSON array, or one item a row",
+}
+"""How other programs write lists."""

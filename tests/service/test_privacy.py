@@ -18,7 +18,7 @@ import requests
 
 from forking import rankwatch
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.sources.columns import MAX_ID_LENGTH
+from monitor.reading.ids import MAX_ID_LENGTH
 from servers.daemon import serving, wait_for
 from servers.webhook import Reply, Request, answer
 from servers.webhook import serve as serve_hook
@@ -62,7 +62,7 @@ def write_world(folder: Path, url: str) -> Path:
         (folder / f"{arm}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (folder / "users.key").write_bytes(KEY + b"\n")
     (folder / "users.key").chmod(0o600)
-    listed = {"path": "baseline.jsonl", "user": "user"}
+    listed = {"path": "baseline.jsonl", "user": "user", "max_unreadable": 1}
     common = {
         "every": "1d",
         "k": 5,
@@ -81,7 +81,7 @@ def write_world(folder: Path, url: str) -> Path:
                 **common,
                 "name": "joined",
                 "baseline": {"file": {**listed, "items": "items"}},
-                "candidate": {"file": {"path": "candidate.jsonl", "user": "user", "items": "items"}},
+                "candidate": {"file": {**listed, "path": "candidate.jsonl", "items": "items"}},
                 "users": {"all": True},
                 "scores_to": {"file": {"path": "scores-{slot:%Y%m%dT%H%M%S}.parquet"}},
             },

@@ -28,19 +28,19 @@ READERS = [
     reader for kind in SOURCES.values() for each in fields(kind) if isinstance(reader := getattr(kind, each.name), Reader)
 ]
 LISTS = {"user", "items", "item", "rank", "scores"}
-IDS = {"user_ids", "item_ids"}
+IDS = {"user_ids", "item_ids", "no_item"}
 FILE = {"path", "format"}
 SQL = {"url", "table", "query"}
 HASHED: dict[str, set[str]] = {
     "HttpSourceOptions": LISTS - {"item", "rank"}
-    | {"item_ids", "url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
+    | {"item_ids", "no_item", "url", "endpoint", "answers", "error", "method", "body", "headers", "token"},
     "HttpUsersOptions": {"url", "headers", "token", "users", "user", "user_ids"},
     "FileSourceOptions": FILE | LISTS | IDS | {"served", "in_order"},
     "FileUsersOptions": FILE | {"user", "user_ids", "served"},
     "FileItemWeightsOptions": FILE | {"item", "weight"},
     "FileItemTitlesOptions": FILE | {"item", "title"},
     "FileRelevanceOptions": FILE | {"user", "user_ids", "items", "grades", "item", "grade"},
-    "RedisSourceOptions": {"url", "type", "key", "field", "items", "scores", "item_ids"},
+    "RedisSourceOptions": {"url", "type", "key", "field", "items", "scores", "item_ids", "no_item"},
     "RedisUsersOptions": {"url", "key"},
     "SparkSourceOptions": SQL - {"url", "query"} | FILE | LISTS | IDS,
     "SparkUsersOptions": SQL - {"url", "query"} | FILE | {"user", "user_ids"},

@@ -18,6 +18,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.model.runs import PullRequest
+from monitor.model.unreadable import require_readable
 from monitor.options import format_duration
 from monitor.redaction import without_secrets
 from monitor.sources.columns import require_columns
@@ -228,6 +229,7 @@ class SqlSource:
         waiting = deque(users[start : start + size] for start in range(0, len(users), size))
         batches = self._batches(request, waiting)
         pull = TableLists(options=self._options, users=request.users, k=request.k, where=where).pull(batches)
+        require_readable(pull.unreadable, self._options.max_unreadable)
         late = [user for unanswered in waiting for user in unanswered]
         return pull_without(pull, late, CoverageReason.TIMEOUT, self._late) if late else pull
 

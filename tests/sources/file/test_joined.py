@@ -81,7 +81,7 @@ def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any, **told:
             more["in_order"] = True
     columns |= {name: [row[name] for row in rows] for name in ("country", "tier")}
     WRITERS[path.suffix](pa.table(columns), path)
-    return FileSourceOptions(path=str(path), user="user", **more, **told)
+    return FileSourceOptions(path=str(path), user="user", max_unreadable=1, **more, **told)
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
@@ -217,7 +217,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def asked_of(options: FileSourceOptions) -> FileUsersOptions:
-    return FileUsersOptions(path=options.path, user="user")
+    return FileUsersOptions(path=options.path, user="user", max_unreadable=1)
 
 
 def holding(**columns: Any) -> Callable[[Path], object]:
@@ -229,7 +229,7 @@ DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
-    (holding(user=[b"a"], items=[[1]]), "binary: ids must be integers or text"),
+    (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
     (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
 ]
 
@@ -378,7 +378,7 @@ def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, 
         write_parquet(table.rename_columns([given.get(name, name) for name in table.column_names]), tmp_path / "named")
         (tmp_path / "named").rename(path := f"{file.path}.named.parquet")
         renamed.append(file.model_copy(update={"path": path} | {role: given.get(role) for role in ("user", "items", "item")}))
-    users = [FileUsersOptions(path=each.path, user=each.user) for each in (files[0], renamed[0])]
+    users = [FileUsersOptions(path=each.path, user=each.user, max_unreadable=1) for each in (files[0], renamed[0])]
     runs = [arms_of(one, other, asked) for (one, other), asked in ((files, users[0]), (renamed, users[1]))]
     assert found(measure(runs[1])) == found(measure(runs[0]))
     some = request("user-001", "user-003", k=4)
