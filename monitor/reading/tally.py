@@ -47,7 +47,7 @@ class Tally:
         """The ids of Python's values, null where one is no id. Keeps the first of these for `ids`, which counts."""
         ids = id_array(values)
         if ids.null_count:
-            self._odd.setdefault(column, values[pc.index(ids.is_null(), True).as_py()])  # noqa: FBT003 - a value to find
+            self._odd.setdefault(column, values[pc.index(ids.is_null(), True).as_py()])
         return ids
 
     def users(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:

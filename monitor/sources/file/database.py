@@ -23,6 +23,7 @@ from monitor.reading.tally import unreadable_of
 from monitor.scratch import SPILL, scratch_database, sql_text
 from monitor.sources.columns import on_one_line, require_columns, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
+from monitor.sources.file.diagnosis import diagnosed
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
 from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
@@ -71,7 +72,7 @@ def open_database(
 @contextmanager
 def _one_sentence(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
     try:
-        with readable(" and ".join(dict.fromkeys(each.where for each in files))):
+        with readable(" and ".join(dict.fromkeys(each.where for each in files))), diagnosed(files):
             yield
     except SourceError:
         # Interrupted at the deadline, which may surface as any error.
@@ -100,7 +101,7 @@ def readable(where: str) -> Iterator[None]:
             raise OverdueError from None
         # What stood in the file is not repeated.
         reason = on_one_line(said.partition(": Object {")[0] + (", a key stands twice" if "duplicate key" in said else ""), 300)
-        msg = f"{where} cannot be read, it may be damaged or still being written: {reason}"
+        msg = f"{where} cannot be read: {reason}"
         if any(reason in said for reason in _NO_ROOM):
             room = f"{MEMORY_MB}MB of memory and {SPILL} of temporary files"
             msg = f"{where} cannot be read in {room}: free disk where TMPDIR says"
@@ -130,7 +131,7 @@ class FileView:
         self.is_json = files.format == "jsonl"
         self.unreadable: tuple[Unreadable, ...] = ()
         self._database = database
-        with readable(files.where):
+        with readable(files.where), diagnosed([files]):
             rows = _READERS[files.format](database, files, [each for each in columns if each != PLACE])
             if PLACE in columns:
                 rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"  # noqa: S608 - quoted names
@@ -256,7 +257,7 @@ class FileView:
         # A text that stands once in a dictionary would be repeated in memory for each of its rows.
         texts = [name for name, column in self._empty.items() if is_text(column.type)]
         for name in texts:
-            query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"  # noqa: S608 - quoted
+            query = f"SELECT max(strlen(CAST({sql_name(name)} AS VARCHAR))) FROM {self.name}"  # noqa: S608 - quoted
             ((longest,),) = self._database.execute(query).fetchall()
             if longest is not None and longest > _LONGEST_TEXT:
                 msg = f"column {name!r} of {self.where} holds a text of {longest} bytes: leave out those above {_LONGEST_TEXT}"

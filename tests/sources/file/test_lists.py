@@ -111,7 +111,7 @@ def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
     broken = pa.array([b"caf\xe9"]).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"]))
 
-    with pytest.raises(SourceError, match="is not valid UTF8"):
+    with pytest.raises(SourceError, match="holds text that is not UTF-8: write it again"):
         wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
 
 
