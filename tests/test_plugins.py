@@ -173,7 +173,7 @@ def watching(does: str, more: str = "") -> str:
         ),
         ("twice", {"duplicate_user": 7}, "a user has more than one list"),
         ("nan, scores: true", {"malformed": 7}, "a score is no finite number"),
-        ("fractions", {"malformed": 7}, "expected a list of ids, found a list with float in it"),
+        ("fractions", {"malformed": 7}, "expected a list of ids, found a list with a number that is not whole in it"),
         ("huge", {"too_large": 7}, "a list has more than 10,000 items"),
         ("reasons", {"rate_limited": 7}, "wait!!!"),
         ("long", {}, ""),

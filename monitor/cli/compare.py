@@ -58,6 +58,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     scores: Annotated[
         str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
     ] = None,
+    no_item: Annotated[
+        list[str] | None, typer.Option(help="A value that only fills up short lists, such as -1; may be given again.")
+    ] = None,
+    max_unreadable: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01.")
+    ] = None,
     users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
     titles: Annotated[Path | None, typer.Option(help="File with titles of items, in columns item_id and title.")] = None,
     catalogue: Annotated[
@@ -75,10 +81,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
-    lists = {"user": user, "item": item, "rank": rank, "scores": scores, "in_order": in_order or None}
-    shapes = [lists] * bool(item or rank or in_order) + [{"user": user, "items": items, "scores": scores}]
+    allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
+    common = {"user": user, "scores": scores, "no_item": no_item, "max_unreadable": allowed}
+    lists = {**common, "item": item, "rank": rank, "in_order": in_order or None}
+    shapes = [lists] * bool(item or rank or in_order) + [{**common, "items": items}]
     arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
-    asked = None if users is None else _options(FileUsersOptions, users, {"user": user})
+    asked = None if users is None else _options(FileUsersOptions, users, {"user": user, "max_unreadable": allowed})
     if html is not None:
         output.require_writable(html)
     count = worst or (_DRAWN if html else 0)

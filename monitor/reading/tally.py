@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from monitor.model.arrays import Flags, Integers
 from monitor.model.unreadable import Need, Unreadable, add_up
+from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import describe_value, id_array, id_column, name_a_field
 
 
@@ -69,9 +70,11 @@ class Tally:
 def unreadable_of(where: str, column: str, need: Need, count: int, rows: int, value: object) -> Unreadable:
     """So many of so many rows, of which one holds ``value``."""
     found = describe_value(value)
-    if need is not Need.IDS and value is not None:
-        found = f"a value of type {type(value).__name__}"
     hint = name_a_field(column, str(next(iter(value)))) if isinstance(value, dict) and value else ""
+    if need is not Need.IDS:
+        found = _WORDS.get(type(value)) or found
+    if need is Need.LISTS and (dialect := recognize_dialect(value)) is not None:
+        found, hint = dialect.name, dialect.advice
     return Unreadable(
         where=where,
         column=column,
@@ -82,3 +85,7 @@ def unreadable_of(where: str, column: str, need: Need, count: int, rows: int, va
         example=None if value is None else repr(value),
         hint=hint,
     )
+
+
+_WORDS: dict[type, str] = {str: "text", int: "a number", float: "a number"}
+"""What a value is where no ids are wanted."""

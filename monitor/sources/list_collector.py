@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
@@ -18,7 +17,9 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
+from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import canonical_id, describe_value, item_ids
+from monitor.reading.padding import without_items
 from monitor.sources.columns import number_list
 from monitor.sources.id_forms import speller
 
@@ -51,7 +52,7 @@ def finish_lists(pull: Pull, options: Any) -> Pull:  # noqa: ANN401 - of any sou
     Items of a list that become one are ``duplicated``.
     """
     if options.no_item:
-        pull = replace(pull, rankings=_without_items(pull.rankings, options.no_item))
+        pull = replace(pull, rankings=without_items(pull.rankings, options.no_item))
     forms = options.item_ids
     if not forms:
         return pull
@@ -65,19 +66,6 @@ def finish_lists(pull: Pull, options: Any) -> Pull:  # noqa: ANN401 - of any sou
 def items_to_read(k: int, options: Any) -> int:  # noqa: ANN401 - of any source of lists
     """How many items of a list are read for its first k: all where some are left out."""
     return sys.maxsize if options.no_item else k
-
-
-def _without_items(table: RankingTable, no_item: Sequence[int | str]) -> RankingTable:
-    if isinstance(table.items, np.ndarray):
-        numbers = [int(text) for text in map(str, no_item) if re.fullmatch("-?[0-9]{1,18}", text)]
-        is_item = ~np.isin(table.items, numbers)
-    else:
-        is_item = ~np.asarray(pd.Series(table.items, copy=False).isin(list(map(str, no_item))))
-    rows = np.repeat(np.arange(len(table)), np.diff(table.offsets))
-    lengths = np.bincount(rows[is_item], minlength=len(table))
-    scores = None if table.scores is None else table.scores[is_item]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return replace(table, offsets=offsets, items=table.items[is_item], scores=scores)
 
 
 class ListCollector:
@@ -125,7 +113,7 @@ class ListCollector:
             items, numbers = from_json(value), from_json(scores)
         except ValueError:
             self._count(value)
-            self.fail(user, CoverageReason.MALFORMED, f"the text is no JSON array of ids{_dialect(str(value))}")
+            self.fail(user, CoverageReason.MALFORMED, _no_json(value))
         else:
             self.add(user, items, numbers, version)
 
@@ -207,19 +195,7 @@ def _kind(value: object) -> str:
     return {str: "a text", int: "a number", float: "a number"}.get(type(value)) or describe_value(value)
 
 
-def _dialect(text: str) -> str:
-    """Which program writes lists like this text, and what to do."""
-    for pattern, dialect in _DIALECTS.items():
-        if re.fullmatch(pattern, text.strip(), re.DOTALL):
-            return f", but {dialect}"
-    return ""
-
-
-_DIALECTS = {
-    r"\{.*\}": "an array of PostgreSQL such as {a,b}: select it with to_json(...)",
-    r"\[.*['\"](\s|\n)+['\"].*\]|\[\s*[-\d.]+(\s+[-\d.]+)+\s*\]": "an array as numpy prints it: "
-    "write it with json.dumps(array.tolist())",
-    r"\[.*\]|\(.*\)": "a list as Python prints it, such as ['a', 'b']: write it with json.dumps(...)",
-    r"[^\[\]{}]+([,;|][^\[\]{}]+)+": "text with separators: write a JSON array, or one item a row",
-}
-"""How other programs write lists."""
+def _no_json(cell: object) -> str:
+    dialect = recognize_dialect(cell)
+    known = "" if dialect is None else f", but {dialect.name}: {dialect.advice}"
+    return f"the text is no JSON array of ids{known}"

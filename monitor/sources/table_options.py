@@ -23,6 +23,10 @@ IdForms = Annotated[
 ]
 
 
+SECONDS, MILLISECONDS, MICROSECONDS, NANOSECONDS = 1e11, 1e14, 1e17, 1e20
+"""A time that is a number below is in this unit: from 1973 to 5138 no number is two times."""
+
+
 class ServedOptions(Options):
     """Which rows of a log count: of each user the newest list that was served in the time before the slot, and at the slot."""
 

@@ -81,7 +81,8 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
     """
     comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
-    listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
+    shared = {"path", "user", "format", "max_bytes", "max_unreadable"}
+    listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(
         baseline=FileLists(lists[0]),
         candidate=FileLists(lists[1]),
@@ -91,7 +92,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     try:
         panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
     except SourceError as error:
-        raise InputError(str(error)) from None
+        raise InputError(arms.reason(error)) from None
     answers = pull_all(comparison, arms, panel, slot, _LONG.total_seconds())
     found = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
@@ -113,7 +114,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
         length=length,
         by_chance=chance_scores(metrics, length, size),
         apart=break_down_changes(pairs, metrics[0], sample.segments),
-        notes=(*notes, *found.left_out),
+        notes=(*notes, *answers.lacks, *found.left_out),
     )
 
 

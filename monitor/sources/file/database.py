@@ -27,7 +27,7 @@ from monitor.sources.file.diagnosis import diagnosed
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
 from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
-from monitor.sources.table_options import ServedOptions
+from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS, ServedOptions
 
 MEMORY_MB = 250
 """Most memory that a reading takes, twice as much where lists are joined that hold a hundred items; what does not fit goes to a
@@ -267,9 +267,9 @@ class FileView:
 def _instant_sql(text: str) -> str:
     """Microseconds since 1970 of a time of ISO 8601 or of a number, whose size tells its unit; null where it is neither."""
     number = f"TRY_CAST({text} AS DECIMAL(38, 9))"
-    units = f"WHEN abs({number}) < 1e11 THEN {number} * 1000000 WHEN abs({number}) < 1e14 THEN {number} * 1000"
-    whole = f"CAST({number} AS HUGEINT)"
-    units += f" WHEN abs({number}) < 1e17 THEN {whole} WHEN abs({number}) < 1e20 THEN {whole} // 1000"
+    size, whole = f"abs({number})", f"CAST({number} AS HUGEINT)"
+    units = f"WHEN {size} < {SECONDS:.0f} THEN {number} * 1000000 WHEN {size} < {MILLISECONDS:.0f} THEN {number} * 1000"
+    units += f" WHEN {size} < {MICROSECONDS:.0f} THEN {whole} WHEN {size} < {NANOSECONDS:.0f} THEN {whole} // 1000"
     return f"coalesce(epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)), CAST(CASE {units} END AS BIGINT))"
 
 

@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -34,9 +35,16 @@ def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
             raise
         for each in files:
             for path in each.paths:
-                if cause := _CAUSES[each.format](each, path):
+                if cause := _cause(each, path):
                     raise SourceError(cause, permanent=False) from None
         raise
+
+
+def _cause(files: FileSet, path: str) -> str | None:
+    try:
+        return _CAUSES[files.format](files, path)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return f"{path} cannot be read, {UNFINISHED}: its gzip data ends too early or is no gzip"
 
 
 def _head(files: FileSet, path: str) -> bytes:

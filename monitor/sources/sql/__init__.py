@@ -20,7 +20,10 @@ _ABOUT = "A database: a query or a whole table."
 
 _Log = Annotated[
     table_options.ServedOptions | None,
-    Field(description="The table is a log of what was served. Its times are the database's own; in SQLite text of ISO 8601."),
+    Field(
+        description="The table is a log of what was served. Its times are the database's own; in SQLite text of ISO 8601, or "
+        "numbers since 1970."
+    ),
 ]
 
 
