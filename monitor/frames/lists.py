@@ -1,6 +1,6 @@
 """Lists, ids, scores and users from Python's sequences and arrays: what is no list, id, number or user is refused here.
 
-Arrow tables keep list columns, without a Python object a row; others with its PyCapsule protocol are read through pandas.
+Tables with Arrow's PyCapsule protocol keep list columns, without a Python object a row.
 What an id is, `monitor.reading.ids` says.
 """
 
@@ -47,9 +47,7 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
     if isinstance(data, pd.DataFrame) or not is_table(data):
         return data
     try:
-        if type(data).__module__.partition(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
-            return data.to_pandas(types_mapper=_as_pandas, split_blocks=True)
-        return pd.DataFrame.from_arrow(data)  # type: ignore[attr-defined] # pandas-stubs lags
+        return pa.table(data).to_pandas(types_mapper=_as_pandas, split_blocks=True)
     except (TypeError, ValueError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"{what} is a table of type {type(data).__name__} that cannot be read: {reason}") from None

@@ -102,7 +102,9 @@ def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each t
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, str):
-        return "empty text" if not value else "text that is no id"
+        if _SURROGATE.search(value):
+            return "text that is not UTF-8"
+        return "text that is too long or holds NUL" if value else "empty text"
     if isinstance(value, bytes):
         return "bytes that are not UTF-8"
     if isinstance(value, bool | np.bool_):
@@ -237,6 +239,11 @@ def json_id_sql(value: str) -> str:
 def short_text_sql(value: str) -> str:
     """Text that is not too long for an id; the rest is checked when it is read."""
     return f"CASE WHEN strlen(CAST({value} AS VARCHAR)) <= {_MAX_BYTES} THEN CAST({value} AS VARCHAR) END"
+
+
+def exact_half_sql(value: str) -> str:
+    """A float of 16 bits that is read as one of 32: NaN, which is no id, where whole numbers were not exact."""
+    return f"CASE WHEN abs({value}) < {EXACT[16]:.0f} THEN {value} ELSE CAST('nan' AS FLOAT) END"
 
 
 def _text_sql(text: str) -> str:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from monitor.model.arrays import Flags, Integers
 from monitor.model.unreadable import Need, Unreadable, add_up
 from monitor.reading.dialects import recognize_dialect
-from monitor.reading.ids import describe_value, id_array, id_column, name_a_field
+from monitor.reading.ids import describe_value, id_array, id_column, name_a_field, user_key
 
 
 class Tally:
@@ -72,7 +72,8 @@ def unreadable_of(where: str, column: str, need: Need, count: int, rows: int, va
     found = describe_value(value)
     hint = name_a_field(column, str(next(iter(value)))) if isinstance(value, dict) and value else ""
     if need is not Need.IDS:
-        found = _WORDS.get(type(value)) or found
+        is_item = need is Need.LISTS and user_key(value) is None
+        found = found if is_item else _WORDS.get(type(value), found)
     if need is Need.LISTS and (dialect := recognize_dialect(value)) is not None:
         found, hint = dialect.name, dialect.advice
     return Unreadable(

@@ -43,10 +43,11 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], tally
 
 def _count_labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
     labels = segment_labels(values, name, tally.where)
+    is_left_out = np.zeros(len(values), dtype=np.bool_)
     if labels.null_count > values.null_count:
-        is_text = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
-        is_left_out = pc.and_(labels.is_null(), is_text)
-        tally.flags(name, Need.LABELS, is_left_out.to_numpy(zero_copy_only=False), values)
+        is_given = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
+        is_left_out = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
+    tally.flags(name, Need.LABELS, is_left_out, values)
     return labels
 
 

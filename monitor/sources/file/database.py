@@ -18,7 +18,7 @@ from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up, in
 from monitor.errors import SourceError
 from monitor.model.unreadable import Need, Unreadable, require_readable
 from monitor.options import format_duration
-from monitor.reading.ids import describe_type, id_column, id_sql, is_list, is_text, json_id_sql, short_text_sql
+from monitor.reading.ids import describe_type, exact_half_sql, id_column, id_sql, is_list, is_text, json_id_sql, short_text_sql
 from monitor.reading.tally import unreadable_of
 from monitor.scratch import SPILL, scratch_database, sql_text
 from monitor.sources.columns import on_one_line, require_columns, spell_column
@@ -138,6 +138,7 @@ class FileView:
             database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
             empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
         self._empty = {each: empty[each].combine_chunks() for each in columns}
+        self._halves = _half_floats(files, columns) if files.format == "parquet" else frozenset()
         if files.format == "parquet":
             self._refuse_long_texts()
         if log is not None and served is not None:
@@ -193,7 +194,9 @@ class FileView:
     def text(self, column: str) -> str:
         """The expression for a column of ids as text, null where a value is no id."""
         name = sql_name(column)
-        return json_id_sql(name) if self.is_json else id_sql(self._empty[column].type, name)
+        if self.is_json:
+            return json_id_sql(name)
+        return id_sql(pa.float16() if column in self._halves else self._empty[column].type, name)
 
     def raw_text(self, column: str) -> str:
         """The expression for a column as text, whatever it holds."""
@@ -202,6 +205,8 @@ class FileView:
     def item(self, column: str) -> str:
         """The expression for a column of ids, those that are too long for one left out."""
         name = sql_name(column)
+        if column in self._halves:
+            return exact_half_sql(name)
         return short_text_sql(name) if not self.is_json and is_text(self._empty[column].type) else name
 
     def items(self, column: str, k: int | None) -> str:
@@ -210,6 +215,8 @@ class FileView:
         if not self.is_list(column):
             return name
         first = name if k is None else f"{name}[:{k}]"
+        if column in self._halves:
+            return f"list_transform({first}, lambda each: {exact_half_sql('each')})"
         if not is_text(self._empty[column].type.value_type):
             return first
         return f"list_transform({first}, lambda each: {short_text_sql('each')})"
@@ -291,6 +298,19 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
         f"{_field_sql(name, roots[name], schema.field(roots[name]).type)} AS {sql_name(name)}" for name in columns
     )
     return f"SELECT {taken} FROM read_parquet({_paths(files)}, hive_partitioning = false, union_by_name = true)"  # noqa: S608 - quoted
+
+
+def _half_floats(files: FileSet, columns: Sequence[str]) -> frozenset[str]:
+    """Columns of floats of 16 bits, or of lists of them, which DuckDB widens."""
+    halves = set()
+    for path in files.paths:
+        with source_errors(path), files.open(path) as raw:
+            schema = pyarrow.parquet.read_schema(raw)
+            for name in set(columns).intersection(schema.names):
+                kind = schema.field(name).type
+                if pa.types.is_float16(kind.value_type if is_list(kind) else kind):
+                    halves.add(name)
+    return frozenset(halves)
 
 
 _NULLS = "nulls"

@@ -76,14 +76,14 @@ def _csv_fault(files: FileSet, path: str) -> str | None:
         header = next(reader)
         for row in reader:
             if row and len(row) != len(header):
-                values = f"{len(row)} value{'s' * (len(row) != 1)}"
+                values, line = f"{len(row)} value{'s' * (len(row) != 1)}", reader.line_num
                 has_more = is_whole and next(reader, None) is not None
                 advice = "write as many values in each line" if has_more or len(row) > 1 else "leave out the footer"
-                return f"line {reader.line_num} of {path} has {values}, the header {len(header)} columns: {advice}"
+                return f"line {line} of {path} has {values}, the header {len(header)} columns: {advice}"
     except (csv.Error, StopIteration):
         lines = text.splitlines()
-        line = lines[reader.line_num - 1] if 0 < reader.line_num <= len(lines) else ""
-        escaped = ", not with a backslash" if '\\"' in line else ""
+        odd = lines[reader.line_num - 1] if 0 < reader.line_num <= len(lines) else ""
+        escaped = ", not with a backslash" if '\\"' in odd else ""
         fault = f"line {reader.line_num} of {path} has a quote that ends too early or never"
         return f'{fault}: write a quote in a value as ""{escaped}'
     ends = [line[len(line.rstrip("\r\n")) :] for line in text.splitlines(keepends=True)]

@@ -17,6 +17,7 @@ from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unreadable import Need, require_readable
+from monitor.reading.ids import user_key
 from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import on_one_line, require_columns
@@ -180,19 +181,29 @@ class RedisUsers:
         require_columns(dimensions, [], where)
         deadline = Deadline.after(self._options.timeout.total_seconds())
         try:
-            users = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
+            users, odd = BackgroundCall(partial(self._read, key, most + 1), name="redis").wait(deadline)
         except _ERRORS as error:
             raise SourceError(f"{where} cannot be read: {self._server.tell(error)}", permanent=False) from None
         if len(users) > most:
             raise SourceError(f"{where} holds more than {most} users: raise max_rows")
         tally = Tally(where)
-        found = tally.users(users, key)
+        tally.count(key, Need.IDS, users.null_count, len(users), odd)
         require_readable(tally.unreadable, self._options.max_unreadable)
-        return user_table([(found, {})], tally)
+        return user_table([(users, {})], tally)
 
-    def _read(self, key: str, most: int) -> pa.Array:
+    def _read(self, key: str, most: int) -> tuple[pa.Array, str | None]:
+        """The users, null for one that is no id, and the first of these."""
+        odd: list[str] = []
+
+        def usable(member: str) -> str | None:
+            user = user_key(member)
+            if user is None and not odd:
+                odd.append(member)
+            return user
+
         with closing(self._server.open()) as client, interrupt_when_given_up(client.close):
-            return pa.array(islice(_members(client, key), most), pa.large_string())
+            users = pa.array(map(usable, islice(_members(client, key), most)), pa.large_string())
+        return users, next(iter(odd), None)
 
 
 def _members(client: Any, key: str) -> Iterable[str]:  # noqa: ANN401 - one of redis-py's two

@@ -195,10 +195,10 @@ def _instant(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
     seconds = sa.case(
         (size < SECONDS, number), (size < MILLISECONDS, number / 1e3), (size < MICROSECONDS, number / 1e6), else_=number / 1e9
     )
-    is_text = sa.and_(sa.func.typeof(at) == "text", at.op("GLOB")("*[^0-9.]*"))
-    is_time = sa.or_(is_text, sa.func.typeof(at).in_(("integer", "real", "text")))
-    of_text = sa.func.strftime(text_form, at)
-    return sa.case((is_text, of_text), (is_time, sa.func.strftime(text_form, seconds, "unixepoch")))
+    of_number = sa.func.strftime(text_form, seconds, "unixepoch")
+    is_number = sa.func.typeof(at).in_(("integer", "real"))
+    is_digits = sa.and_(at.op("GLOB")("[0-9]*"), sa.not_(at.op("GLOB")("*[^0-9.]*")))
+    return sa.case((sa.or_(is_number, is_digits), of_number), else_=sa.func.strftime(text_form, at))
 
 
 def count_unserved(database: "ReadOnlyDatabase", options: Any, deadline: Deadline) -> tuple[Unreadable, ...]:  # noqa: ANN401
