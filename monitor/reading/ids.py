@@ -97,8 +97,10 @@ def _whole(value: int) -> int | str | None:
 
 def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each type
     """What a value that is no id is, in words, without the value."""
-    if value is None or (isinstance(value, float | np.floating) and value != value):  # noqa: PLR0124 - NaN
+    if value is None:
         return "null"
+    if isinstance(value, float | np.floating) and np.isnan(value):
+        return "NaN"
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, str):
