@@ -155,8 +155,6 @@ def as_scores(column: pd.Series, what: str) -> Floats:
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
     """Ids from Python's values; InputError, speaking of ``what``, for the first that is no id."""
-    if set(map(type, values)) == {str}:
-        return _from_arrow(pa.array(values, pa.large_string()), what)
     return _from_arrow(id_array(values), what, values)
 
 
@@ -211,6 +209,8 @@ def refuse_odd(values: object, what: str) -> None:
 
 
 def _refuse(value: object, what: str) -> NoReturn:
+    if isinstance(value, str):
+        value.encode()  # half a character has an error of its own
     found = describe_value(value)
     if _is_missing(value):
         raise InputError(f"{what}: found {value!r} where an item id was expected: drop the item or name it")
