@@ -159,6 +159,20 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
         pull("user", "recs.movieId")
 
 
+@pytest.mark.parametrize("as_given", [lambda table: table, pl.from_arrow], ids=["pyarrow", "polars"])
+def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_that_advice(as_given: Any) -> None:
+    table = as_given(pa.table({"user": ["u", "v"], "recs": [STRUCTS, []]}))
+
+    found = monitor.compare_many(table, {"u": [1, 2], "v": [3]}, "overlap", items="recs.movieId")
+    assert found["overlap"].tolist() == [1.0, 0.0]
+    with pytest.raises(
+        InputError, match=r"found objects with movieId, rating where .*: name a field, such as"
+    ):
+        monitor.compare_many(table, table, items="recs")
+    with pytest.raises(InputError, match="column 'recs' holds no lists of objects with a field 'nothing'"):
+        monitor.compare_many(table, table, items="recs.nothing")
+
+
 def test_an_object_without_the_field_is_no_id_and_shortens_no_list(tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text('{"user": "u", "recs": [{"id": 1}, {"other": 2}]}\n{"user": "v", "recs": [{"id": 3}]}\n')
