@@ -55,8 +55,12 @@ MaxUnreadable = Annotated[
     ),
 ]
 NoItem = Annotated[
-    tuple[int | str, ...] | None,
-    Field(max_length=100, description="Values that are no item, such as `[-1]` where short lists are filled up with -1."),
+    tuple[int | str | None, ...] | None,
+    Field(
+        max_length=100,
+        description="Values that are no item, such as `[-1]` where short lists are filled up with -1. They may be `null` and "
+        "empty text.",
+    ),
 ]
 
 
@@ -89,8 +93,8 @@ class ListColumnOptions(UserColumnOptions):
 
     items: ColumnName | None = Field(
         default=None,
-        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array. In Parquet and JSON "
-        "lines also a field of the objects in a list: `recommendations.movieId`.",
+        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array. In Parquet and "
+        "JSON lines also a field of the objects in a list: `recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,

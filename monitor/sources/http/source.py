@@ -40,7 +40,7 @@ from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
-from monitor.sources.list_collector import ListCollector, finish_lists, items_to_read
+from monitor.sources.list_collector import ListCollector, spell_items
 
 LASTS_S = 3.0
 """A pull that ends sooner is as well made again, and nobody asks how far it is."""
@@ -127,7 +127,7 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        return finish_lists(pull_in_place(self._options, request, pull_here), self._options)
+        return spell_items(pull_in_place(self._options, request, pull_here), self._options.item_ids)
 
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
@@ -149,7 +149,7 @@ class _HttpPull:
         if request.is_uncached:
             self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
-        self._lists = ListCollector(items_to_read(request.k, options), has_scores=options.scores is not None)
+        self._lists = ListCollector(request.k, has_scores=options.scores is not None, no_item=options.no_item)
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all
