@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from monitor.service.analysis.sample_size import read_plan_inputs
 from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import to_comparison
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from storage import worked
 
 CONFIG = """
@@ -53,12 +52,6 @@ def config(tmp_path: Path) -> Path:
 @pytest.fixture
 def what(config: Path) -> Comparison:
     return to_comparison(load_settings(config).comparisons[0])
-
-
-@pytest.fixture
-def store(config: Path) -> Iterator[SqlStore]:
-    with closing(open_store(load_settings(config).database, create=True)) as opened:
-        yield opened
 
 
 def measured(mean: float, **changes: Any) -> Summary:
@@ -134,13 +127,15 @@ def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_f
     assert (found.runs, found.note) == (len(MEANS), "learned from runs in alarm too: hardly any was quiet")
 
 
-@pytest.mark.parametrize("runs", [1, 4])
-def test_a_history_of_fewer_than_five_runs_proposes_nothing(what: Comparison, store: SqlStore, runs: int) -> None:
-    fill(store, what, MEANS[:runs])
+def test_without_enough_to_learn_from_nothing_is_proposed_and_it_is_said_why(what: Comparison, store: SqlStore) -> None:
+    fill(store, what, MEANS[:4])
     found = propose(what, store)
-
-    assert found.obstacle == f"{runs} of the 5 healthy runs that are the least"
-    assert found.caught == ()
+    assert (found.obstacle, found.caught) == ("4 of the 5 healthy runs that are the least", ())
+    put(store, what, 4, measured(MEANS[4]))
+    unknown = propose(what, store, statistics=["share_below(0.2)"])
+    assert unknown.obstacle == "share_below(0.2) was not summarized: runs do so once any rule asks for it"
+    with pytest.raises(ConfigError, match="no ok run of home-feed is stored for its present configuration"):
+        propose(replace(what, config_hash="other"), store)
 
 
 def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Comparison, store: SqlStore) -> None:
@@ -153,14 +148,6 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Compa
     easier = propose(changed(what, runs_a_false_page=best * 0.9), store)
     assert easier.obstacle is None
     assert easier.rule.threshold > -1.0
-
-
-def test_a_statistic_that_was_not_summarized_is_said_so(what: Comparison, store: SqlStore) -> None:
-    fill(store, what)
-
-    assert propose(what, store, statistics=["share_below(0.2)"]).obstacle == (
-        "share_below(0.2) was not summarized: runs do so once any rule asks for it"
-    )
 
 
 def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparison, store: SqlStore) -> None:
@@ -181,13 +168,6 @@ def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) ->
 
     assert found.rule.direction == "above"
     assert found.rule.threshold > 15
-
-
-def test_runs_of_another_configuration_are_not_learned_from(what: Comparison, store: SqlStore) -> None:
-    fill(store, replace(what, config_hash="other"))
-
-    with pytest.raises(ConfigError, match="no ok run of home-feed is stored for its present configuration"):
-        propose(what, store)
 
 
 def test_failed_runs_between_change_nothing(what: Comparison, store: SqlStore) -> None:
@@ -231,15 +211,15 @@ def test_the_table_tells_limits_pages_and_obstacles(config: Path, what: Comparis
     assert "- {alert: ExtendedTauMean, metric:" in said
 
 
-def known(store: SqlStore, what: Comparison, wander: float, runs: int = 200) -> None:
+def known(store: SqlStore, what: Comparison, wander: float) -> None:
     rng = np.random.default_rng(8)
-    for day in range(runs):
+    for day in range(40):
         mean = float(0.5 + wander * rng.normal() + 0.3 / math.sqrt(USERS) * rng.normal())
         put(store, what, day, measured(mean, standard_error=0.3 / math.sqrt(USERS)))
 
 
 def test_what_is_known_of_a_series_is_what_it_was_made_with(what: Comparison, store: SqlStore) -> None:
-    known(store, what, wander=0.03, runs=100)
+    known(store, what, wander=0.03)
     found = read_plan_inputs(what, store.history, None, "all")
 
     assert found.sd == pytest.approx(0.3)
@@ -255,7 +235,7 @@ def ask(config: Path) -> Callable[..., dict[str, Any]]:
 
 
 def test_plan_tells_users_runs_or_chance(ask: Callable[..., dict[str, Any]], what: Comparison, store: SqlStore) -> None:
-    known(store, what, wander=0.01, runs=60)
+    known(store, what, wander=0.01)
 
     users = ask("--drop", "0.1")["users"]
     assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
@@ -271,7 +251,7 @@ def test_plan_for_a_share_of_users_plans_for_the_rules_in_force_and_names_the_fi
 ) -> None:
     """The mean wanders too far to show one user in a hundred; hardly anybody's lists are ever far apart."""
     rng = np.random.default_rng(8)
-    for day in range(60):
+    for day in range(30):
         far = {"share_below(0)": rng.binomial(USERS, 0.002) / USERS, "share_below(-0.5)": 0.0, "p05": -0.1}
         put(store, what, day, measured(0.5 + 0.01 * rng.normal(), standard_error=0.3 / math.sqrt(USERS), statistics=far))
 
