@@ -15,10 +15,10 @@ import pytest
 import requests
 from typer.testing import CliRunner, Result
 
+from clocks import set_clock
 from factories import DAY
 from forking import ended, running
 from monitor.cli.main import app
-from monitor.service.clock import SystemClock
 from servers import require
 from servers.certificates import Authority, Pair
 from servers.daemon import wait_for
@@ -136,8 +136,8 @@ def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_e
 ) -> None:
     end = end_of(world.folder / "web.crt")
 
-    def check(days_before: int) -> Result:
-        monkeypatch.setattr(SystemClock, "now", lambda _: end - days_before * DAY)
+    def check(days_left: int) -> Result:
+        set_clock(monkeypatch, end - days_left * DAY)
         return CliRunner().invoke(app, ["check", "--config", str(world.config)])
 
     assert "cert_file" not in check(15).output

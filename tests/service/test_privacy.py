@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -164,8 +163,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     with contextmanager(serve_hook)() as hook:
         hook.respond = respond
         life = Life(folder=folder, config=write_world(folder, hook.url))
-        yesterday = datetime.now(UTC).date() - timedelta(days=1)
-        done = rankwatch("run-once", "--slot", str(yesterday), "--json", cwd=folder)
+        done = rankwatch("run-once", "--slot", "2026-03-10", "--json", cwd=folder)
         assert done.returncode == 0, done
         life.outputs["command run-once"] = (done.stdout + done.stderr).encode()
         with serving(life.config) as daemon:
