@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 import requests
 
-from cli.test_commands import objects
 from factories import SLOT, comparison, pull
-from forking import rankwatch
 from monitor.deadline import BackgroundCall, Deadline
-from monitor.errors import SourceError
+from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.pipeline.pull import Answers, draw_panel, pull_all
 from monitor.pipeline.shared_answers import SharedAnswers
@@ -26,9 +24,10 @@ from monitor.settings.loader import load_with_rules
 from pipeline.canned import Canned, arms, users
 from servers.daemon import serving, wait_for
 from servers.recommender import Recommender, running_recommender
+from service.lists_world import command, objects
 
 AT = "2024-01-08T00:00:00Z"
-USERS = [f"u{number}" for number in range(40)]
+USERS = [f"u{number}" for number in range(12)]
 STATUS = {"a": "failed", "b": "failed", "c": "ok"}
 
 
@@ -75,12 +74,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world: World) -> None:
     world.configure({"feed": world.several})
-    together = objects(rankwatch("run-once", "feed", "--slot", AT, "--json", cwd=world.folder))
+    together = objects(world.folder, "run-once", "feed", "--slot", AT)
     assert world.baseline.attempts == dict.fromkeys(USERS, 2)  # once, and once more for the noise floor
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
     world.configure({f"feed.{key}": f"candidate: {world.asks(server)}" for key, server in world.candidates.items()})
     (world.folder / "rankwatch.db").unlink()
-    apart = objects(rankwatch("run-once", "--slot", AT, "--json", cwd=world.folder))
+    apart = objects(world.folder, "run-once", "--slot", AT)
     assert [each | {"gap_seconds": each["gap_seconds"].keys()} for each in apart] == [
         each | {"gap_seconds": {"candidate", "noise_floor"}} for each in together
     ]
@@ -88,37 +87,41 @@ def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_compa
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
 
 
+@pytest.mark.integration
 def test_each_pair_of_candidates_is_compared_from_the_lists_that_were_pulled_anyway(world: World) -> None:
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
-    found = objects(rankwatch("run-once", "feed", "--slot", AT, "--json", cwd=world.folder))
+    found = objects(world.folder, "run-once", "feed", "--slot", AT)
     assert [each["comparison"] for each in found] == [f"feed.{key}" for key in ("a", "b", "c", "a.b", "a.c", "b.c")]
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
     assert world.baseline.attempts == dict.fromkeys(USERS, 2)
     world.configure({"feed.b.c": f"candidate: {world.asks(world.candidates['c'])}"}, baseline=world.candidates["b"])
-    (alone,) = objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world.folder))
+    (alone,) = objects(world.folder, "run-once", "--slot", "2024-01-09")
     assert {name: found[-1]["summaries"][name] for name in ("rbo(p=0.9)", "overlap")}.items() <= alone["summaries"].items()
 
 
+@pytest.mark.integration
 def test_commands_take_one_candidate_or_all_of_them(world: World) -> None:
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     config = world.configure({"other": world.several, "feed": own})
-    for command, asked in (("check", 3 * 3), ("replay", 3 * len(USERS))):  # users of candidate, baseline and noise floor
+    check, replay = ("check", "feed"), ("replay", "feed", "--from", AT, "--to", AT)
+    for words, asked in ((check, 3 * 3), (replay, 3 * len(USERS))):  # users of candidate, baseline and noise floor
         world.baseline.attempts.clear()
-        period = ("--from", AT, "--to", AT) if command == "replay" else ()
-        assert len(objects(rankwatch(command, "feed", *period, "--json", cwd=world.folder))) == 4
+        assert len(objects(world.folder, *words)) == 4
         assert world.baseline.attempts.total() == asked
     for name, names in (("feed.b", {"feed.b"}), ("feed", {"feed", "feed.a", "feed.b", "feed.c"})):
-        rankwatch("run-once", name, "--textfile", "metrics.prom", cwd=world.folder)
+        command(world.folder, "run-once", name, "--textfile", str(world.folder / "metrics.prom"))
         assert set(re.findall(r'comparison="([^"]+)"', (world.folder / "metrics.prom").read_text())) == names
-    assert "other.c, feed, feed.a, feed.b, feed.c" in rankwatch("runs", "nobody", cwd=world.folder).stderr
+    with pytest.raises(ConfigError, match=r"other\.c, feed, feed\.a, feed\.b, feed\.c"):
+        command(world.folder, "runs", "nobody")
     rules = world.folder / "rules.yaml"
     rules.write_text("rules: default")
     assert [(each.name, each.default_rules) for each in load_with_rules(config, rules, ["feed.b"])] == [("feed.b", True)]
 
 
+@pytest.mark.integration
 def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World) -> None:
     world.candidates["a"].otherwise, world.candidates["b"].otherwise = "slow", "server_error"
-    config = world.configure({"feed": f"{world.several}\n    pairs: true"}, users=", sample: 25")
+    config = world.configure({"feed": f"{world.several}\n    pairs: true"}, users=", sample: 10")
     told = [f'rankwatch_runs_total{{comparison="feed.{key}",status="{status}"}} 1.0' for key, status in STATUS.items()]
     with serving(config) as daemon:
         wait_for(lambda: all(each in daemon.metrics() for each in told), "a run of each, as it should end")
@@ -127,7 +130,7 @@ def test_in_a_daemon_a_candidate_that_hangs_or_fails_harms_no_other(world: World
         for path in ("feed", "feed.c"):
             page = requests.get(f"{daemon.url}/c/{path}", timeout=60).text
             assert f'<a href="/c/feed.c">{grid["baseline"]["c"]["similarity"]:.4f}</a>' in page
-    assert "the baseline answered 25 of 25" in rankwatch("show", "feed.a", cwd=world.folder).stdout
+    assert "the baseline answered 10 of 10" in command(world.folder, "show", "feed.a")
     assert set(world.baseline.attempts.values()) == {2}
     assert all(each.attempts.keys() == world.baseline.attempts.keys() for each in world.candidates.values())
 

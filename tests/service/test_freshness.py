@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_commands import objects
-from forking import rankwatch
 from servers.recommender import running_recommender
+from service.lists_world import command, objects
 
-USERS = [f"u{number}" for number in range(120)]
+USERS = [f"u{number}" for number in range(40)]
 CONFIG = """
 comparisons:
   - name: feed
@@ -23,6 +22,7 @@ comparisons:
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("heeds_clients", [True, False])
 def test_a_cache_spoils_the_floor_only_where_it_does_not_heed_the_second_request(
     tmp_path: Path, *, heeds_clients: bool
@@ -31,7 +31,7 @@ def test_a_cache_spoils_the_floor_only_where_it_does_not_heed_the_second_request
     with running_recommender() as baseline, running_recommender() as candidate:
         baseline.otherwise = "cached" if heeds_clients else "cached_for_all"
         (tmp_path / "rankwatch.yaml").write_text(CONFIG.format(baseline.url, candidate.url))
-        (run,) = objects(rankwatch("run-once", "feed", "--json", "--textfile", "metrics.prom", cwd=tmp_path))
+        (run,) = objects(tmp_path, "run-once", "feed", "--textfile", str(tmp_path / "metrics.prom"))
     metrics = (tmp_path / "metrics.prom").read_text()
     for lists in ("candidate", "noise_floor"):
         for q in ("0.5", "0.99"):
@@ -44,4 +44,4 @@ def test_a_cache_spoils_the_floor_only_where_it_does_not_heed_the_second_request
     else:
         assert run["summaries"].keys() == {"rbo(p=0.9)"}
         assert run["reason"].startswith("noise_floor is untrusted: a cache gave one of both answers for ")
-        assert run["reason"] in rankwatch("show", "feed", cwd=tmp_path).stdout
+        assert run["reason"] in command(tmp_path, "show", "feed")

@@ -5,15 +5,15 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from cli.test_commands import objects
-from forking import rankwatch
+import pytest
+
 from messages import message
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.pipeline.delivery import brief_message
 from monitor.receivers.message.content import content_of
 from monitor.storage import open_store
 from servers.answering import answering
-from service.lists_world import APART, SIMILAR, write_lists
+from service.lists_world import APART, SIMILAR, command, objects, write_lists
 
 CONFIG = """
 comparisons:
@@ -29,6 +29,7 @@ comparisons:
 CHANGED = "the candidate's model changed with this run, v1 → v2"
 
 
+@pytest.mark.integration
 def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measurement(tmp_path: Path) -> None:
     write_lists(tmp_path / "baseline.jsonl", SIMILAR)
     served = {1: ["v1"] * 3, 2: ["v1", "v2", "v1"], 3: ["v2"] * 3, 4: ["v2"] * 3}
@@ -43,10 +44,10 @@ def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measur
         for day, versions in served.items():
             waiting[:] = versions
             (tmp_path / "rankwatch.yaml").write_text(CONFIG.format(url=url, k=5 if day < 4 else 4))
-            done = rankwatch("run-once", "feed", "--slot", f"2024-01-0{day}", "--textfile", "feed.prom", cwd=tmp_path)
-            assert done.returncode == 0, done.stderr
+            prom = str(tmp_path / "feed.prom")
+            command(tmp_path, "run-once", "feed", "--slot", f"2024-01-0{day}", "--textfile", prom)
 
-    runs = {run["slot"][8:10]: run for run in objects(rankwatch("runs", "--json", cwd=tmp_path))}
+    runs = {run["slot"][8:10]: run for run in objects(tmp_path, "runs")}
     assert [run["models"]["candidate"]["users"] for run in runs.values()][::-1] == [
         {"v1": 60},
         {"v1": 40, "v2": 20},
@@ -56,7 +57,7 @@ def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measur
     assert [run["reason"] for run in runs.values()][::-1] == [None, None, CHANGED, "measured differently from here: k 5 → 4"]
     hashes = [run["input_hash"] for run in runs.values()][::-1]
     assert (hashes[0] == hashes[1], len(set(hashes))) == (True, 3)
-    shown = {day: rankwatch("show", "feed", "--slot", f"2024-01-0{day}", cwd=tmp_path).stdout for day in served}
+    shown = {day: command(tmp_path, "show", "feed", "--slot", f"2024-01-0{day}") for day in served}
     assert ["the same lists as in the run of" in shown[day] for day in served] == [False, True, False, False]
     assert f"{CHANGED}\nmodel of the candidate: v2, v1 until the run of 2024-01-03" in shown[3]
     assert 'rankwatch_model_version_info{arm="candidate",comparison="feed",model_version="v2"} 1' in (
@@ -70,6 +71,6 @@ def test_a_change_of_the_model_is_stored_shown_and_told_and_so_is_another_measur
         )
     assert (start.explanation or "").endswith(f" T{CHANGED[1:]}.")
     assert told.why[-1] == f"T{CHANGED[1:]}."
-    rankwatch("report", "feed", "-o", "report.html", cwd=tmp_path)
+    command(tmp_path, "report", "feed", "-o", str(tmp_path / "report.html"))
     page = unescape((tmp_path / "report.html").read_text())
     assert page.count(f"<title>{CHANGED}</title>") == page.count("<title>measured differently from here: k 5 → 4</title>") == 1
