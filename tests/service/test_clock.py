@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, Watched, scheduling, watching
 
+pytestmark = pytest.mark.usefixtures("url")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
@@ -49,12 +51,18 @@ def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_change
         assert watched.status_of("/-/healthy") == 200
 
 
+DELETED_AT = "prune_last_success_timestamp_seconds"
+
+
 def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path: Path) -> None:
     config = world(tmp_path)
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00"))
     with watching(config) as watched:
         assert next_slot(watched) == NOON + HOUR  # at noon, as it starts, it begins none
-        watched.let_pass(HOUR)
+        assert watched.value(DELETED_AT) is None
+        watched.let_pass(timedelta(minutes=6))
+        wait_for(lambda: watched.value(DELETED_AT), "old rows deleted, although the daemon has not run for long")
+        watched.let_pass(timedelta(minutes=54))
         watched.await_run(NOON + HOUR)
         watched.let_pass(HOUR)
         watched.await_run(NOON + 2 * HOUR)
@@ -224,12 +232,3 @@ def test_what_is_to_come_soon_after_a_start_comes_then_and_after_its_whole_perio
         clock.let_pass(timedelta(minutes=1, seconds=1))
         jobs.wake_up()
         wait_for(lambda: done == [1, 1], "its work again")
-
-
-def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_the_same(tmp_path: Path) -> None:
-    done = "prune_last_success_timestamp_seconds"
-    with watching(world(tmp_path)) as watched:
-        watched.await_run(NOON)
-        assert watched.value(done) is None
-        watched.let_pass(timedelta(minutes=6))
-        wait_for(lambda: watched.value(done), "old rows deleted")
