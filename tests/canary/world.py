@@ -232,7 +232,7 @@ class World:
         path.write_text(json.dumps({"basic_auth_users": users}))
         return path
 
-    def write(self, way: Way, *, database: str, source: str, every: str = "1h") -> Path:
+    def write(self, way: Way, *, database: str, every: str) -> Path:
         """The configuration with every secret given in this way."""
         self.way = way
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
@@ -241,7 +241,7 @@ class World:
             "web_config_file": str(self.write_web()),
             "log": {"level": "debug", "format": "json"},
             **self.given("database", database),
-            "comparisons": self.comparisons(source, every),
+            "comparisons": self.comparisons(database, every),
             "receivers": self.receivers(),
             "pings": self.pings(),
         }

@@ -178,9 +178,7 @@ def _no_write_of_an_old_epoch(url: str) -> None:
     assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
 
 
-def test_on_sqlite_a_deleted_file_is_told_and_not_made_anew(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_sqlite_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     log = captured(monkeypatch, logs)
     with watching(write_world(tmp_path, url, every="1h")) as watched:
         watched.await_run(NOON)
