@@ -1,14 +1,8 @@
-"""Delivery loops: turn by turn, over four hundred alerts of one run for every receiver, and before a pair of Alertmanagers.
-
-A pair tells of an end at once and twice in all where its peers hear of it further apart than their ``group_interval``, here a
-second: the one that does not know yet says that the alert fires still, and then that it ended too. That is Alertmanager's
-way with every sender, so it is let pass here, once; anything else that is said twice or out of turn fails the test.
-"""
+"""Delivery loops: turn by turn, and over four hundred alerts of one run for every kind of receiver."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +17,8 @@ from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, Delive
 from monitor.storage import SqlStore
 from pipeline.owed_run import CountingPublisher, store_run
 from pipeline.test_delivery import FakeReceiver, outlet
-from servers.alertmanager import AlertmanagerServer, MachineClock
 from servers.daemon import wait_for
 from servers.pagerduty import KEY, FakePagerDuty, pagerduty
-from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack, slack
 from servers.smtp import MailServer
 from servers.webhook import Collector, Reply, Request, answer, hang, serve
@@ -119,128 +111,6 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
 
 def alerts_in(alertmanager: Collector) -> list[Body]:
     return [alert for request in alertmanager.requests for alert in json.loads(request.body)]
-
-
-CLOCK = MachineClock()
-BOTH = ["firing", "resolved"]
-
-
-@dataclass(slots=True, kw_only=True)
-class Pair:
-    """``proxy`` stands between us and the first peer; ``collector`` is told by both.
-
-    ``said``: what was said of the only alert of a comparison; ``complaints``: what should not have come.
-    """
-
-    store: SqlStore
-    first: AlertmanagerServer
-    second: AlertmanagerServer
-    proxy: Proxy
-    collector: Collector
-    loops: list[DeliveryLoop] = field(default_factory=list)
-    said: dict[str, list[str]] = field(default_factory=dict)
-    complaints: list[str] = field(default_factory=list)
-
-    def respond(self, request: Request) -> Reply:
-        for alert in json.loads(request.body)["alerts"]:
-            labels, status = alert["labels"], alert["status"]
-            assert (labels["alertname"], labels["segment"]) == ("SimilarityLow", "all")
-            said = self.said[labels["comparison"]]
-            if status != BOTH[len(said) % 2]:
-                self.complaints.append(f"{labels} is {status} after {said}")
-            said.append(status)
-        return answer(200)
-
-    def run(self, name: str, mean: float) -> None:
-        """One run of the comparison ends now, with one alert if it is low."""
-        self.said.setdefault(name, [])
-        to = [loop.sender.receiver.name for loop in self.loops]
-        watched = comparison(name=name, rules=(rule(for_runs=1),))
-        store_run(self.store, mean, slot=CLOCK.now(), to=to, watched=watched)
-
-    def await_that(self, claim: Callable[[], bool], what: str) -> None:
-        """Wake the loops over and over, as runs do, until it holds."""
-
-        def look() -> bool:
-            for loop in self.loops:
-                loop.thread.wake()
-            return claim()
-
-        wait_for(look, what)
-
-    def await_pages(self, name: str, *said: str) -> None:
-        self.await_that(lambda: self.said[name][: len(said)] == list(said), f"{name} is said to be {said}")
-
-    def await_shared(self) -> None:
-        """Until the second knows what the first has notified, which that notes only after it is answered."""
-        known = self.second.exchanges()
-        self.await_that(lambda: self.second.exchanges() >= known + 2, "the second has heard all of the first")
-
-    def await_end(self, name: str) -> None:
-        """Until both know, and what is said last is that it ended."""
-        for server in (self.first, self.second):
-            self.await_held(name, by=server, held=False)
-        self.await_that(lambda: self.said[name] in (BOTH, 2 * BOTH), f"{name} is said to be over")
-
-    def await_held(self, name: str, *, by: AlertmanagerServer, held: bool = True) -> None:
-        def is_so() -> bool:
-            return (name in {alert["labels"]["comparison"] for alert in by.alerts()}) is held
-
-        self.await_that(is_so, f"{by.url} {'holds' if held else 'holds no more'} {name}")
-
-
-@pytest.fixture
-def pair(tmp_path: Path, store: SqlStore, collector: Collector) -> Iterator[Pair]:
-    """Both up and one cluster. In the end nothing may have come but what was expected."""
-    first, second = (AlertmanagerServer(tmp_path / name, f"{collector.url}/hook") for name in ("first", "second"))
-    first.join(second)
-    second.join(first)
-    with ExitStack() as stack:
-        for server in (first, second):
-            stack.callback(server.stop)
-            server.launch()
-        first.await_ready()
-        second.await_ready()
-        proxy = stack.enter_context(proxying(first.port))
-        made = Pair(store=store, first=first, second=second, proxy=proxy, collector=collector)
-        collector.respond = made.respond
-        urls = [f"http://127.0.0.1:{proxy.port}", second.url]
-        entry = {"alertmanager": {"urls": urls, "resend_every": "1s", "timeout": "1s"}}
-        made.loops = stack.enter_context(delivering(store, [entry], CountingPublisher(), CLOCK))
-        made.await_that(lambda: first.peers() == second.peers() == 2, "they are one cluster")
-        yield made
-        assert made.complaints == []
-        for server in (first, second):
-            assert server.received()["v2"] > 0
-            assert server.received().get("v1", 0) == 0
-
-
-@pytest.mark.integration
-def test_of_two_alertmanagers_one_may_be_killed_or_cut_off_and_learns_what_began_and_ended_meanwhile(pair: Pair) -> None:
-    pair.run("before", 0.1)
-    pair.await_pages("before", "firing")
-    pair.await_shared()
-    pair.first.stop()
-    pair.run("meanwhile", 0.1)
-    pair.await_pages("meanwhile", "firing")
-    assert pair.second.alerts() != []
-
-    pair.first.start()
-    for name in ("before", "meanwhile"):
-        pair.await_held(name, by=pair.first)
-    pair.await_that(lambda: pair.first.peers() == pair.second.peers() == 2, "they are one cluster again")
-
-    pair.proxy.hang()
-    pair.run("before", 0.9)
-    pair.await_pages("before", *BOTH)
-    pair.await_held("before", by=pair.second, held=False)
-    pair.await_held("before", by=pair.first)
-
-    pair.proxy.cut()  # what was under way is lost
-    pair.proxy.resume()
-    pair.await_end("before")
-    pair.run("meanwhile", 0.9)
-    pair.await_end("meanwhile")
 
 
 BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
