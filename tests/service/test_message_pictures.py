@@ -56,6 +56,15 @@ def mailed(pictures: MessagePictures, server: MailServer) -> Any:
     return message_from_bytes(mail.content, policy=default)
 
 
+def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures: MessagePictures) -> None:
+    drawn = pictures.draw(START)
+    assert drawn is pictures.draw(replace(START, incident="another"))
+    assert Image.open(io.BytesIO(drawn or b"")).size == (960, 322)
+    hostile = pictures.draw(message(replace(FIRING, segment=NAMES[-1])))
+    assert Image.open(io.BytesIO(hostile or b"")).size == (960, 322)
+
+
+@pytest.mark.integration  # certificates are made by openssl
 def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mail_server: MailServer) -> None:
     text, related = mailed(pictures, mail_server).iter_parts()
     page, picture = related.iter_parts()
@@ -68,6 +77,7 @@ def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mai
     assert len(picture.as_bytes()) < 40_000
 
 
+@pytest.mark.integration
 def test_who_rejects_a_picture_gets_the_text_alone(
     pictures: MessagePictures, mail_server: MailServer, collector: Collector
 ) -> None:
@@ -80,12 +90,7 @@ def test_who_rejects_a_picture_gets_the_text_alone(
     assert attached == [["image/png"], [], []]
 
 
-def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures: MessagePictures) -> None:
-    assert pictures.draw(START) is pictures.draw(replace(START, incident="another"))
-    drawn = {pictures.draw(message(replace(FIRING, segment=name))) for name in NAMES}
-    assert [Image.open(io.BytesIO(each or b"")).size for each in drawn] == [(960, 322)] * len(NAMES)
-
-
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError: no ink"), ("_LIBRARIES", ("none",), "pip install")],

@@ -19,9 +19,9 @@ Samples = dict[tuple[str, str], float]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, url: str) -> Path:
     hook = 'receivers: [{webhook: {url: "http://127.0.0.1:9/"}}]\n'
-    return write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db", every="1d", names=("feed", "search"), receivers=hook)
+    return write_world(tmp_path, url, every="1d", names=("feed", "search"), receivers=hook)
 
 
 def run_once(config: Path, *options: str) -> Result:
@@ -137,7 +137,7 @@ def test_what_cannot_be_left_is_refused_before_anything_runs(config: Path, optio
     assert isinstance(done.exception, ConfigError)
     assert told in str(done.exception)
     assert not [secret for secret in ("1234", "s3cret") if secret in str(done.exception)]
-    assert not (config.parent / "rankwatch.db").exists()
+    assert not (config.parent / "rankwatch.db.lock").exists()  # nothing was opened
 
 
 def test_a_gateway_may_lie_below_a_path_and_its_credentials_stand_in_no_repr() -> None:

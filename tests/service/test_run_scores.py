@@ -56,18 +56,12 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
 def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_spool, "MEMORY", "8MB")
     monkeypatch.setattr(scratch, "SPILL", "1MB")
-    draw = np.random.default_rng(3)
-    many = scores(" ".join(map(str, range(10**6))), tau=draw.random(10**6).tolist())
-    with (
-        closing(RunScores(DuckSpool, 0)) as gathered,
-        pytest.raises(OutputError, match="TMPDIR says, or set keep_scores"),
-    ):
+    count = 10**6
+    many = scores(" ".join(map(str, range(count))), tau=np.random.default_rng(3).random(count).tolist())
+    with closing(RunScores(DuckSpool, 0)) as gathered, pytest.raises(OutputError, match="TMPDIR says, or set keep_scores"):
         gathered.add(many)
     assert list(spill.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    monkeypatch.setattr(tempfile, "tempdir", str(spill / "none"))
     with pytest.raises(OutputError, match="No such file or directory"):
         DuckSpool()
 
