@@ -239,6 +239,10 @@ def test_after_a_run_one_comparison_is_read_and_the_others_stay_the_same_objects
     assert latest.all == stored.shown
     latest.refresh(NAMES)
     assert stored.read.count("c07") == 1
+    failed = latest.of("c07")
+    stored.runs["c07"] = published.named("c07", RunStatus.FAILED)
+    latest.read("c07")
+    assert latest.of("c07") is failed  # what is equal stays the same object too
 
 
 def test_a_refresh_reads_what_changed_and_in_twenty_everything_once(stored: Stored, latest: LatestRuns) -> None:
@@ -250,13 +254,6 @@ def test_a_refresh_reads_what_changed_and_in_twenty_everything_once(stored: Stor
         latest.refresh(NAMES)
     assert set(stored.read) == set(NAMES)
     assert len(stored.read) <= len(NAMES) + 1
-
-
-def test_what_is_read_again_and_is_equal_stays_the_same_object(stored: Stored, latest: LatestRuns) -> None:
-    before = latest.of("c07")
-    stored.runs["c07"] = published.named("c07")
-    latest.read("c07")
-    assert latest.of("c07") is before
 
 
 def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_place(stored: Stored, latest: LatestRuns) -> None:

@@ -112,7 +112,8 @@ def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what: Compariso
     put(store, what, 6, measured(0.1), states=(state,), transitions=(change,))
     for day in range(7, 12):
         put(store, what, day, measured(0.12))
-    assert (propose(what, store).runs, propose(what, store).note) == (6, None)
+    found = propose(what, store)
+    assert (found.runs, found.note) == (6, None)
 
 
 def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(
@@ -122,7 +123,6 @@ def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_f
     put(store, what, 0, measured(MEANS[0]), states=(state,), transitions=(change,))
     for day, mean in enumerate(MEANS[1:], start=1):
         put(store, what, day, measured(mean))
-
     found = propose(what, store)
     assert (found.runs, found.note) == (len(MEANS), "learned from runs in alarm too: hardly any was quiet")
 
