@@ -3,6 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from factories import SLOT, HeldClock
 from monitor.model.alerts import Transition
 from monitor.service.composition import wire
@@ -25,6 +27,7 @@ def started(folder: Path, head: str = "") -> Transition:
         return store.alerts.firing()[0]
 
 
+@pytest.mark.integration
 def test_the_same_alert_of_two_databases_has_two_keys_and_a_name_is_its_label(tmp_path: Path) -> None:
     first, second, named = started(tmp_path / "a"), started(tmp_path / "b"), started(tmp_path / "c", "installation: shop-eu\n")
     again = started(tmp_path / "d", "installation: shop-eu\n")
