@@ -101,7 +101,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_
         hostile_world(folder, certificate) as world,
     ):
         fill(connection)
-        configs: dict[Way, Path] = {way: world.write(way, database=url, every="2s") for way in get_args(Way)}
+        configs: dict[Way, Path] = {way: world.write(way, database=url, every="5s") for way in get_args(Way)}
         stage = Stage(world=world, configs=configs, url=url, outputs=play(world, configs["direct"], connection))
         stage.outputs |= {f"postgresql: {table}": rows for table, rows in dump(connection)}
         stage.outputs |= {f"mail {number}": mail.content for number, mail in enumerate(world.mail.mails)}
