@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from factories import DAY, SLOT, changed, summary
+from factories import DAY, SLOT, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model.alerts import State
@@ -88,16 +88,6 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     assert found.rule.min_users == USERS // 2
 
 
-def test_more_looks_and_a_lower_rate_widen_every_threshold(what: Comparison, store: SqlStore) -> None:
-    fill(store, what)
-    alone = propose(what, store).rule.threshold
-    among, _ = suggest_thresholds(what, store.history, statistics=["mean", "p05"], interval=DAY)
-    rare = propose(changed(what, runs_a_false_page=900.0), store)
-
-    assert among.rule.threshold < alone
-    assert rare.rule.threshold < alone
-
-
 def test_what_it_would_have_caught_is_told_page_by_page(what: Comparison, store: SqlStore) -> None:
     fill(store, what, [*MEANS, 0.1, 0.12, 0.52, 0.51, 0.05])
     found = propose(what, store)
@@ -144,10 +134,6 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Compa
 
     assert found.obstacle is not None
     assert found.obstacle.startswith("6 healthy runs are too few for one false page in 90 days: at best one in ")
-    best = float(found.obstacle.rpartition("one in ")[2].removesuffix(" days"))
-    easier = propose(changed(what, runs_a_false_page=best * 0.9), store)
-    assert easier.obstacle is None
-    assert easier.rule.threshold > -1.0
 
 
 def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparison, store: SqlStore) -> None:
@@ -189,6 +175,9 @@ def test_the_rules_that_are_printed_can_be_backtested(config: Path, what: Compar
     for day, mean in enumerate([*MEANS, 0.1]):
         put(store, what, day, measured(mean), measured(mean, segment='country="Ü, 😀"'))
     rules = config.with_name("rules.yaml")
+    suggested = run_cli("suggest", "home-feed", "--segment", "each", "--config", str(config))
+    assert "all together: one false page in 90 days" in suggested
+    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in suggested
     rules.write_text(run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config)))
 
     told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
@@ -200,15 +189,6 @@ def test_the_rules_that_are_printed_can_be_backtested(config: Path, what: Compar
 
 
 SUGGEST_EACH = ("suggest", "home-feed", "--segment", "each", "--json")
-
-
-def test_the_table_tells_limits_pages_and_obstacles(config: Path, what: Comparison, store: SqlStore) -> None:
-    fill(store, what, [*MEANS, 0.1])
-    said = run_cli("suggest", "home-feed", "--false-alarm-every", "30d", "--statistic", "mean", "--config", str(config))
-
-    assert "all together: one false page in 30 days" in said
-    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in said
-    assert "- {alert: ExtendedTauMean, metric:" in said
 
 
 def known(store: SqlStore, what: Comparison, wander: float) -> None:
@@ -240,8 +220,6 @@ def test_plan_tells_users_runs_or_chance(ask: Callable[..., dict[str, Any]], wha
     users = ask("--drop", "0.1")["users"]
     assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
     assert ask("--drop", "0.1", "--users", str(users))["runs"] == 1
-    assert ask("--drop", "0.1")["users_until_certain"] == pytest.approx(USERS / 20, abs=1)
-    assert ask("--share", "0.1")["drop"] == pytest.approx(0.1 * 1.5, rel=0.02)
     assert ask("--share", "0.1", "--to", "0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
     assert ask("--drop", "0.005")["obstacle"].startswith("no number of users helps: from run to run the mean wanders by 0.0")
 
