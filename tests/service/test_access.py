@@ -16,7 +16,9 @@ from typer.testing import CliRunner, Result
 
 from clocks import set_clock
 from factories import DAY
+from logs import captured
 from monitor.cli.main import app
+from monitor.service.daemon import daemon
 from servers import require
 from servers.certificates import Authority, Pair
 from service.lists_world import write_world
@@ -57,10 +59,11 @@ def world(tmp_path: Path, url: str, server_pair: Pair) -> World:
 
 
 def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads_good_and_bad(
-    world: World, authority: Authority, client_pair: Pair, capsys: pytest.CaptureFixture[str]
+    world: World, authority: Authority, client_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     strict = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(authority.cert)}
     world.write(KIM, **strict)
+    lines = captured(monkeypatch, daemon)
     with watching(world.config) as watched, requests.Session() as session:
         session.trust_env = False  # the authority is the one given below
         session.headers["Connection"] = "close"
@@ -89,7 +92,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
         world.write(KIM, JOE, **strict)
         assert watched.daemon.reload()
         assert statuses() == [200, 200, 401]
-    log = "".join(capsys.readouterr())
+    log = str(lines.entries)
     assert "basic_auth_users.kim: must be a bcrypt hash" in log
     assert "cannot be used together" in log
     body = (world.folder / "web.key").read_text().splitlines()[1]
