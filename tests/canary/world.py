@@ -142,7 +142,7 @@ class World:
             yield {"slack": {"name": f"slack-{way}", "timeout": "500ms", "url": self.url(way, f"slack{way}")}}
             told = {"name": f"pager-{way}", "timeout": "500ms", "url": self.place(way)}
             yield {"pagerduty": told | {"routing_key": canary(f"pager{way}")}}
-        basic = {"basic_auth": {"username": "me", "password": canary("basic")}}
+        basic: dict[str, Any] = {"basic_auth": {"username": "me", "password": canary("basic")}}
         for way, auth in {"good": basic, "refuse": {"bearer_token": canary("bearer")}}.items():
             yield {"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}}
         for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):

@@ -100,7 +100,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
 
 
 def end_of(certificate: Path) -> datetime:
-    command = [require("openssl"), "x509", "-noout", "-enddate", "-in", certificate]
+    command = [require("openssl"), "x509", "-noout", "-enddate", "-in", str(certificate)]
     told = subprocess.run(command, capture_output=True, check=True).stdout.decode()
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(told.strip().removeprefix("notAfter=")), UTC)
 

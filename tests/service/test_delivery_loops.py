@@ -72,7 +72,7 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
         webhook.respond, hanging.default = refuse_large, hang
         slack.collector.replies.append(answer(429, {"Retry-After": "1"}))
         mail = {"host": "127.0.0.1", "port": mail_server.port, "sender": "rankwatch@example.com", "to": ["kim@example.com"]}
-        entries = [
+        entries: list[Body] = [
             {"alertmanager": {"urls": [alertmanager.url], "resend_every": "1h"}},
             {"pagerduty": {"url": pagerduty.url, "routing_key": KEY}},
             {"slack": {"url": slack.url}},

@@ -48,25 +48,6 @@ def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_resu
         watched.await_run(NOON + 2 * HOUR)
 
 
-@pytest.mark.integration
-def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> None:
-    config = world(tmp_path, names=("feed", "other"))
-    config.write_text(f"concurrent_runs: 1\n{config.read_text()}")
-    with watching(config) as watched:
-
-        def runs_of(name: str) -> int:
-            runs = watched.daemon.store.history.runs(comparison=name, limit=9)
-            return sum(run.status is RunStatus.OK for run in runs)
-
-        wait_for(lambda: runs_of("feed") == runs_of("other") == 1, "both first runs")
-        wait_for(lambda: not watched.daemon._runner.claims, "their end")
-        with watched.daemon._wiring.watched["feed"].in_use:
-            watched.let_pass(HOUR)
-            wait_for(lambda: watched.daemon._runner.claims, "a run")
-            watched.let_pass(LONG)
-            wait_for(lambda: runs_of("other") == 2, "the other's run")
-
-
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)

@@ -106,7 +106,6 @@ def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_agai
         wait_for(lambda: "nothing was written" in first.log.read_text(), "the run of the old epoch refused")
         assert leads(second)
 
-        _cut_connections(postgres_url)
         _goes_on(postgres_url)
         assert [leads(first), leads(second)] == [False, True]
 
@@ -150,13 +149,6 @@ def _thaw(daemon: ServeProcess) -> None:
     daemon.send(signal.SIGCONT)
     wait_for(lambda: "standing down" in daemon.log.read_text(), "the thawed one standing down")
     assert not leads(daemon)
-
-
-def _cut_connections(url: str) -> None:
-    ask(
-        url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
 
 
 def _goes_on(url: str) -> None:
