@@ -1,9 +1,9 @@
 """Stored runs judged again: the same rules give the same transitions, others what they would have given."""
 
 import re
-import shutil
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,22 @@ import pytest
 from typer.testing import CliRunner
 
 from drift_lists import compare, lists_folder, run_cli, write_config
+from factories import DAY, pull
 from monitor.cli.main import app
-from monitor.errors import ConfigError
+from monitor.errors import ConfigError, SourceError
+from monitor.model.rankings import Pull
 from monitor.model.rules import Subject
 from monitor.model.runs import RunStatus
 from monitor.service.analysis.backtest import Backtest, backtest_rules
+from monitor.service.runner import Runner, Watched
 from monitor.settings.loader import load_settings, load_with_rules
+from monitor.settings.schedule import Every
 from monitor.settings.translation import to_comparison
 from monitor.storage import open_store
+from pipeline.canned import StillClock, arms, users
 from servers.chromium import shown_in_browser
 
-DAYS = 12
-PERIOD = ("--from", "2024-01-01", "--to", f"2024-01-{DAYS}", "--json")
-
+DAYS, USERS = 12, 300
 MEASURED = """    users: {{all: true, segments: [activity, country]}}
     metrics: [extended_tau, overlap]
     keep_lists: {keeps}
@@ -42,30 +45,47 @@ RULES = """
 """
 
 
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def read(arm: str, day: int) -> pd.DataFrame:
+    return pd.read_parquet(lists_folder() / arm / f"2024-01-{day:02}.parquet").iloc[:USERS]
+
+
+def lists_in(frame: pd.DataFrame) -> Pull:
+    return pull({user: [int(item) for item in items] for user, items in zip(frame.user_id, frame["items"], strict=True)})
+
+
+def broken(day: int) -> Pull | SourceError:
     """A faulty candidate whose days also fail, are half empty, and lose a segment."""
-    days = tmp_path_factory.mktemp("lists") / "broken"
-    shutil.copytree(lists_folder() / "pop20", days)
-    for day in ("05", "09"):
-        (days / f"2024-01-{day}.parquet").unlink()
-    for day, share in (("06", 0.3), ("10", 0.4), ("12", 0.0)):
-        frame = pd.read_parquet(days / f"2024-01-{day}.parquet")
-        frame.iloc[: int(len(frame) * share)].to_parquet(days / f"2024-01-{day}.parquet")
-    frame = pd.read_parquet(days / "2024-01-11.parquet")
-    frame[frame.country != "nonUK"].to_parquet(days / "2024-01-11.parquet")
-    return days
+    frame = read("pop20", day)
+    if day in {5, 9}:
+        return SourceError("the lists are gone", permanent=True)
+    if day == 11:
+        frame = frame[frame.country != "nonUK"]
+    share = {6: 0.3, 10: 0.4, 12: 0.0}.get(day, 1.0)
+    return lists_in(frame.iloc[: int(len(frame) * share)])
 
 
-def write(folder: Path, candidate: str | Path, rules: str = RULES, keeps: str = "none") -> Path:
-    return write_config(folder, compare("shop", MEASURED.format(keeps=keeps) + rules, candidate=str(candidate)))
+def write(folder: Path, rules: str = RULES, keeps: str = "none") -> Path:
+    return write_config(folder, compare("shop", MEASURED.format(keeps=keeps) + rules, candidate="pop20"))
+
+
+def replay(config: Path, candidate: Callable[[int], Pull | SourceError], days: Iterable[int]) -> None:
+    """Store a run a day, of lists that are handed over instead of read."""
+    settings = load_settings(config)
+    comparison = to_comparison(settings.comparisons[0])
+    with closing(open_store(settings.database, create=True)) as store:
+        for day in days:
+            baseline, slot = read("baseline", day), datetime(2024, 1, day, tzinfo=UTC)
+            asked = users(*baseline.user_id, activity=list(baseline.activity), country=list(baseline.country))
+            opened = arms(lists_in(baseline), candidate(day), asked)
+            watched = Watched(comparison=comparison, arms=opened, schedule=Every(DAY))
+            Runner(store=store, clock=StillClock(slot)).run(watched, slot, receivers=())
 
 
 @pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory, broken: Path) -> Path:
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A configuration whose runs are stored, with the lists of a hundred users."""
-    config = write(tmp_path_factory.mktemp("replayed"), broken, keeps="100")
-    run_cli("replay", "--config", str(config), *PERIOD, code=3)  # some runs fail
+    config = write(tmp_path_factory.mktemp("replayed"), keeps="100")
+    replay(config, broken, range(1, DAYS + 1))
     return config
 
 
@@ -100,15 +120,14 @@ def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replay
     assert (sum(earlier.runs.values()), sum(later.runs.values())) == (cut.day, DAYS + 1 - cut.day)
 
 
-@pytest.mark.integration
-def test_other_rules_give_what_a_replay_under_them_gives(replayed: Path, broken: Path, tmp_path: Path) -> None:
+def test_other_rules_give_what_a_replay_under_them_gives(replayed: Path, tmp_path: Path) -> None:
     rules = """
       - {alert: Low, metric: extended_tau, below: 0.5, segments: [all]}
       - {alert: Tail, metric: overlap, statistic: p10, learned: drop, segments: [all, country=nonUK], min_users: 50}
       - {alert: Short, coverage: short, above: 0.5}
 """
-    other = write(tmp_path, broken, rules)
-    run_cli("replay", "--config", str(other), *PERIOD, code=3)
+    other = write(tmp_path, rules)
+    replay(other, broken, range(1, DAYS + 1))
 
     before = run_cli("alerts", "--config", str(replayed), "--json")
     changes = backtest(replayed, rules, tmp_path)["changes"]
@@ -141,11 +160,10 @@ def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_user
     assert first["value"] == pytest.approx((values < 0.5).sum() / np.isfinite(values).sum(), abs=1e-12)
 
 
-@pytest.mark.integration
 def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed: Path, tmp_path: Path) -> None:
     """The newest run keeps its lists, and the last one before its alert; Jaccard is 0.5 at most."""
-    config = write(tmp_path, "trunc5", keeps="all")
-    run_cli("replay", "--config", str(config), "--from", "2024-01-07", "--to", "2024-01-10", "--json")
+    config = write(tmp_path, keeps="all")
+    replay(config, lambda day: lists_in(read("trunc5", day)), range(7, 11))
     rules = """
       - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.99, segments: each}
       - {alert: Jaccard, metric: jaccard, below: 0.51, segments: [all, country=UK]}
@@ -156,8 +174,8 @@ def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(
 
     assert [told["rules"][name]["runs_not_judged"] for name in ("Half", "Jaccard")] == [2, 2]
     assert [(each["alert"], each["segment"], each["slot"]) for each in told["changes"]] == [
-        ("Jaccard", "all", "2024-01-10T00:00:00Z"),
-        ("Jaccard", "country=UK", "2024-01-10T00:00:00Z"),
+        ("Jaccard", "all", "2024-01-08T00:00:00Z"),
+        ("Jaccard", "country=UK", "2024-01-08T00:00:00Z"),
     ]
     (few,) = run_cli("backtest", "--config", str(replayed), "--rules", str(tmp_path / "other.yaml"), "--json")
     assert few["rules"]["Jaccard"]["runs_not_judged"] == 7

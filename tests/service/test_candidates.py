@@ -79,6 +79,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path, [stack.enter_context(running_recommender()) for _ in range(4)])
 
 
+@pytest.mark.integration
 def test_three_candidates_cost_one_pull_of_the_baseline_and_score_as_three_comparisons_do(world: World) -> None:
     world.configure({"feed": world.several})
     together = objects(world.folder, "run-once", "feed", "--slot", AT)

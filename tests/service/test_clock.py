@@ -52,6 +52,7 @@ def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_change
 DELETED_AT = "prune_last_success_timestamp_seconds"
 
 
+@pytest.mark.integration
 def test_outside_of_its_hours_a_comparison_is_not_due_and_what_was_not_due_is_neither_missed_nor_stale(tmp_path: Path) -> None:
     config = world(tmp_path)
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    only_between: 13:00-15:00"))

@@ -109,6 +109,7 @@ def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, pos
     assert caught.value.permanent
 
 
+@pytest.mark.integration
 def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(
     tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,8 @@ import pytest
 from drift_lists import compare, lists_folder, run_cli, source, write_config
 from kernels import reference
 
+pytestmark = pytest.mark.integration  # seconds of CPU
+
 K, P = 10, 0.9
 BAD_DAY = "2024-01-08"
 MEASURED = """    users: {all: true, segments: [activity, country]}
@@ -66,8 +68,6 @@ FAULTS = {
         last_day="2024-01-11",
     ),
 }
-FAULTY = [pytest.param(name, marks=() if name == "pop20" else pytest.mark.integration) for name in FAULTS]
-"""One replay takes a second and more of CPU: the first ring has one of them."""
 WITH_FLOOR = {"pop20", "ok-lowtraffic"}
 """Their baseline was trained a second time."""
 
@@ -119,7 +119,7 @@ def lists_of(name: str, day: str) -> dict[str, list[int]]:
     return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", FAULTS)
 def test_means_agree_with_equation_32_and_with_scipy(name: str, replay: Callable[[str, str], Replayed]) -> None:
     runs = replay(name, FAULTS[name].last_day).runs
     baseline, candidate = lists_of("baseline", BAD_DAY), lists_of(name, BAD_DAY)
@@ -131,7 +131,7 @@ def test_means_agree_with_equation_32_and_with_scipy(name: str, replay: Callable
     assert summaries["extended_tau"]["all"]["mean"] == pytest.approx(tau, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", FAULTS)
 def test_the_default_rules_fire_on_the_first_bad_day_and_say_what_was_done_to_the_lists(
     name: str, replay: Callable[[str, str], Replayed]
 ) -> None:
@@ -158,7 +158,6 @@ def test_an_alert_says_after_how_many_healthy_runs_it_was_learned(replay: Callab
     assert "after 7 healthy runs" in far["reason"]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("name", ["ok-seed", "ok-lowtraffic"])
 def test_nothing_fires_and_nothing_is_blamed_for_a_healthy_candidate(name: str, replay: Callable[[str, str], Replayed]) -> None:
     replayed = replay(name, "2024-01-10")
@@ -213,7 +212,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]
     return {(each["alert"], each["segment"]): each["reason"] for each in fired}
 
 
-@pytest.mark.integration
 def test_one_list_for_a_hundredth_of_the_users_is_seen_with_their_number(seen: dict[tuple[str, str], str]) -> None:
     assert {segment for alert, segment in seen if alert == "SharedList"} == {"all", "shop=fallback"}
     assert seen["SharedList", "all"].startswith(
@@ -221,7 +219,6 @@ def test_one_list_for_a_hundredth_of_the_users_is_seen_with_their_number(seen: d
     )
 
 
-@pytest.mark.integration
 def test_a_segment_that_a_training_left_behind_is_seen_and_a_day_without_one_is_not(seen: dict[tuple[str, str], str]) -> None:
     assert {segment for alert, segment in seen if alert == "StaleLists"} == {"all", "shop=cached"}
     assert (
@@ -229,7 +226,6 @@ def test_a_segment_that_a_training_left_behind_is_seen_and_a_day_without_one_is_
     )
 
 
-@pytest.mark.integration
 def test_first_items_turned_round_are_seen_as_order(seen: dict[tuple[str, str], str]) -> None:
     assert ("TopReversed", "shop=reversed") in seen
     assert not {alert for alert, segment in seen if segment == "shop=well"}

@@ -48,6 +48,7 @@ def test_a_hung_run_is_given_up_and_run_again_with_new_sources_and_its_late_resu
         watched.await_run(NOON + 2 * HOUR)
 
 
+@pytest.mark.integration
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)

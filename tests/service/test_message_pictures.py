@@ -24,6 +24,7 @@ from pipeline.owed_run import WATCHED, CountingPublisher, store_run
 from servers.smtp import MailServer
 from servers.webhook import Collector, answer
 
+pytestmark = pytest.mark.integration  # certificates are made by openssl, and drawing costs seconds
 NAMES = [f"x={HOSTILE[name][:10_000]}" for name in ("html", "controls", "right to left", "wide")]
 
 
@@ -64,7 +65,6 @@ def test_a_picture_is_drawn_once_for_all_receivers_whatever_the_names(pictures: 
     assert Image.open(io.BytesIO(hostile or b"")).size == (960, 322)
 
 
-@pytest.mark.integration  # certificates are made by openssl
 def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mail_server: MailServer) -> None:
     text, related = mailed(pictures, mail_server).iter_parts()
     page, picture = related.iter_parts()
@@ -77,7 +77,6 @@ def test_a_mail_shows_the_chart_in_its_page_alone(pictures: MessagePictures, mai
     assert len(picture.as_bytes()) < 40_000
 
 
-@pytest.mark.integration
 def test_who_rejects_a_picture_gets_the_text_alone(
     pictures: MessagePictures, mail_server: MailServer, collector: Collector
 ) -> None:
@@ -90,7 +89,6 @@ def test_who_rejects_a_picture_gets_the_text_alone(
     assert attached == [["image/png"], [], []]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError: no ink"), ("_LIBRARIES", ("none",), "pip install")],

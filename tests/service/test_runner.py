@@ -195,6 +195,7 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
     assert list(spill.iterdir()) == []
 
 
+@pytest.mark.integration
 def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_spool, "MEMORY", "8MB")
     monkeypatch.setattr(scratch, "SPILL", "1MB")

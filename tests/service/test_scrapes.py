@@ -66,6 +66,7 @@ def after_run_of(watched: Watched, comparison: str) -> Page:
     return page
 
 
+@pytest.mark.integration
 def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path: Path, url: str) -> None:
     config = write_world(tmp_path, url, every="1d")
     with watching(config) as watched:
