@@ -160,7 +160,7 @@ def test_an_alert_says_after_how_many_healthy_runs_it_was_learned(replay: Callab
 
 @pytest.mark.parametrize("name", ["ok-seed", "ok-lowtraffic"])
 def test_nothing_fires_and_nothing_is_blamed_for_a_healthy_candidate(name: str, replay: Callable[[str, str], Replayed]) -> None:
-    replayed = replay(name, "2024-01-10")
+    replayed = replay(name, BAD_DAY)
     assert replayed.fired == []
     has_floor = {"over_floor(extended_tau)" in run["summaries"] for run in replayed.runs.values()}
     assert has_floor == {name in WITH_FLOOR}
