@@ -5,6 +5,7 @@ import re
 from functools import cache
 from importlib import import_module
 
+import pytest
 import typer.main
 
 import monitor
@@ -21,4 +22,4 @@ import_module("alembic.command")  # the program loads it where it makes tables
 
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)
-shift_clock()
+shift_clock(pytest.MonkeyPatch())
