@@ -62,12 +62,16 @@ def print_error(text: str) -> None:
 
 
 def report_internal(error: Exception) -> None:
-    """Print the type of an unexpected error and its place in our code. The error's text can quote data, so it is shown on request only."""
+    """Print the type of an unexpected error and its place in our code.
+
+    The error's text can quote data. It is printed only if RANKWATCH_TRACEBACK is set.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)] or frames
-    place = Path(ours[-1].filename).name
+    our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
+    last_frame = (our_frames or frames)[-1]
+    place = f"{Path(last_frame.filename).name}, line {last_frame.lineno}"
     print_error(
-        f"internal error: {type(error).__name__} in {place}, line {ours[-1].lineno}. This is a fault of rankwatch: please report it. "
+        f"internal error: {type(error).__name__} in {place}. This is a fault of rankwatch: please report it. "
         f"{TRACEBACK_VARIABLE}=1 shows the traceback, which can contain data."
     )
     if os.environ.get(TRACEBACK_VARIABLE):
