@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clocks import set_clock
+from factories import SLOT
 from monitor import scratch
 from monitor.scratch import scratch_database
 
@@ -18,6 +20,8 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, 
         (tmp_path / f"rankwatch-{name}" / "file").touch()
     for name in ("spill-left", "spill-used", "other"):
         os.utime(tmp_path / f"rankwatch-{name}", (0, 0))
+    set_clock(monkeypatch, SLOT)
+    os.utime(tmp_path / "rankwatch-spill-young", 2 * (SLOT.timestamp(),))
     used = os.open(tmp_path / "rankwatch-spill-used", os.O_RDONLY)
     fcntl.flock(used, fcntl.LOCK_EX)
     scratch._remove_left_over.cache_clear()
