@@ -62,8 +62,8 @@ def fail_after_start(words: tuple[str, ...], folder: Path, environment: dict[str
     """Run the daemon, which fails once its threads run."""
     start_daemon = Daemon.start
 
-    def start_and_fail(daemon: Daemon) -> None:
-        start_daemon(daemon)
+    def start_and_fail(self: Daemon) -> None:
+        start_daemon(self)
         fail()
 
     Daemon.start = start_and_fail  # type: ignore[method-assign]
