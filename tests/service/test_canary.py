@@ -38,6 +38,7 @@ from monitor.cli.main import app
 from monitor.errors import MonitorError
 from monitor.model.runs import PullRequest
 from monitor.receivers import verify
+from monitor.receivers.webhook import TIMESTAMP
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
@@ -234,7 +235,7 @@ def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage: Stage) -> 
     assert all(len(places) == 1 for places in heard.values()), heard
     assert world.secure.requests == []
     (signed, *_) = (each for each in world.hook.requests if canary("hookgoodpath") in each.path)
-    signed_at = datetime.fromtimestamp(int(signed.headers["x-rankwatch-timestamp"]), UTC)
+    signed_at = datetime.fromtimestamp(int(signed.headers[TIMESTAMP]), UTC)
     assert verify(canary("hookgoodsecret"), signed.headers, signed.body, now=signed_at)
     assert world.mail.mails
     assert all(mail.is_known for mail in world.mail.mails)
