@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from factories import SLOT, claim, pull, rankings
+from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ItemWeights, Pull, RelevanceTable, UserTable
@@ -19,17 +19,11 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 
 
-@dataclass
-class StillClock:
-    """Wall clock that stands still at a moment after the slot; durations are real."""
+class StillClock(HeldClock):
+    """It stands still at a moment after the slot."""
 
-    moment: datetime = SLOT + timedelta(minutes=1)
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    def __init__(self, moment: datetime = SLOT + MINUTE) -> None:
+        super().__init__(moment)
 
 
 @dataclass

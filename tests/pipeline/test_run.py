@@ -1,5 +1,5 @@
 import threading
-import time
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -29,11 +29,14 @@ FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1
 
 def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     baseline, candidate = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
-    result = ran(FULL, baseline, candidate, users("a", "b", country=["UK", "DE"]))
-    means = {(each.segment, each.metric): each.mean for each in result.summaries}
-    assert result.status is RunStatus.OK
-    assert result.reason is None
-    assert means == {
+    arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
+    result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
+
+    requests = [source.requests[0] for source in (arms_asked.baseline, arms_asked.candidate) if isinstance(source, Canned)]
+    assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a", "b"], 2, SLOT)] * 2
+    assert all(0 < each.timeout_s <= 600 for each in requests)
+    assert (result.status, result.reason) == (RunStatus.OK, None)
+    assert {(each.segment, each.metric): each.mean for each in result.summaries} == {
         ("all", "extended_tau"): 0.0,
         ("all", "rbo(p=0.9)"): 0.5,
         ("country=DE", "extended_tau"): -1.0,
@@ -47,7 +50,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     ]
     (scores,) = result.scores or ()
     assert list(scores.users) == ["a", "b"]
-    np.testing.assert_array_equal(scores.by_metric["extended_tau"], [1.0, -1.0])
+    assert scores.by_metric["extended_tau"].tolist() == [1.0, -1.0]
     assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize", "arms", "explain"}
     assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
 
@@ -69,23 +72,16 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
         ran(comparison(k=2, arm_metrics=("catalogue_coverage",), sample=SampleSize(fixed=12, minimum=least)), *lists, asked)
         for least in (0, 4)
     )
-    for told in ("summaries", "arm_scores"):
-        before, after = ([each for each in getattr(run, told) if each.segment == "all"] for run in (plain, topped))
-        assert before
-        assert before == after
+
+    def of_all(run: RunResult) -> list[object]:
+        return [each for each in (*run.summaries, *run.arm_scores) if each.segment == "all"]
+
     assert topped.coverage is not None
     assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {("all", 12), ("country=DE", 4)}
     assert {each.n for each in topped.summaries if each.segment == "country=DE"} == {4}
-    assert topped.split == plain.split
-    assert topped.explanation == plain.explanation
+    assert (of_all(topped), topped.split, topped.explanation) == (of_all(plain), plain.split, plain.explanation)
 
 
-def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:
-    asked = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
-    execute(FULL, asked, claim(), Memory(), StillClock())
-    requests = [source.requests[0] for source in (asked.baseline, asked.candidate) if isinstance(source, Canned)]
-    assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a"], 2, SLOT)] * 2
-    assert all(0 < each.timeout_s <= 600 for each in requests)
 
 
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
@@ -174,38 +170,33 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
-    quick = comparison(k=2, deadline=timedelta(seconds=1))
-    start = time.monotonic()
-    result = ran(quick, pull({"a": [1, 2]}), hung, users("a"))
+    result = ran(comparison(k=2, deadline=timedelta(seconds=1)), pull({"a": [1, 2]}), hung, users("a"))
     hung.set()
-    assert time.monotonic() - start < 20
     assert result.status is RunStatus.FAILED
     assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (result.reason or "")
 
 
-@pytest.mark.parametrize("batch_users", [1, 3, 100])
-@pytest.mark.parametrize(("keep", "kept"), [(Keep.NONE, 0), (2, 2), (9, 4), (Keep.ALL, 4)])
+@pytest.mark.parametrize(("keep", "kept", "batch_users"), [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)])
 def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(
     monkeypatch: pytest.MonkeyPatch, keep: Keep | int, kept: int, batch_users: int
 ) -> None:
     monkeypatch.setattr(running, "measure_slot", partial(running.measure_slot, batch_users=batch_users))
-    names, country = ("a", "b", "c", "d"), ["DE", "UK", "DE", "UK"]
-    lists = pull({name: [1, 2] for name in names}), pull({name: [2, number] for number, name in enumerate(names, start=3)})
+    items, country = {"a": 3, "b": 4, "c": 5, "d": 6}, {"a": "DE", "b": "UK", "c": "DE", "d": "UK"}
+    lists = pull({name: [1, 2] for name in items}), pull({name: [2, item] for name, item in items.items()})
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
-    result = ran(frugal, *lists, users(*names, country=country))
+    result = ran(frugal, *lists, users(*items, country=list(country.values())))
     assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
     stored = [user for scores in result.scores or () for user in scores.users]
     assert len(stored) == kept
-    assert (0 if result.lists is None else len(result.lists.panel)) == kept
-    if result.lists is not None:
-        assert stored == list(result.lists.candidate.users)
-        whole = dict(zip(names, range(3, 7), strict=True))
-        assert list(result.lists.candidate.items[1::2]) == [whole[user] for user in result.lists.candidate.users]
-        of_country = dict(zip(names, country, strict=True))
-        for name, rows in result.lists.segments.items():
-            assert len(rows)
-            listed = {of_country[user] for user in result.lists.baseline.users[rows]}
-            assert name == "all" or listed == {name.removeprefix("country=")}
+    if result.lists is None:
+        assert kept == 0
+        return
+    assert list(result.lists.candidate.users) == stored
+    assert list(result.lists.candidate.items[1::2]) == [items[user] for user in stored]
+    of_segments = {name: [stored[row] for row in rows] for name, rows in result.lists.segments.items()}
+    assert of_segments.pop("all") == stored
+    for name, members in of_segments.items():
+        assert {f"country={country[user]}" for user in members} == {name}
 
 
 @dataclass
@@ -237,33 +228,26 @@ def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_o
 ) -> None:
     sink = CannedSink(trouble)
     lists = pull({name: [1, 2] for name in "ab"}), pull({name: [1, 2] for name in candidate})
-    opened = arms(*lists, users("a", "b"), scores_to=sink)
     told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
+    opened = arms(*lists, users("a", "b"), scores_to=sink)
     result = execute(told, opened, claim(has_ok=has_ok), Memory(), StillClock())
-    assert sink.written == written
-    assert (result.reason or "").startswith(reason or "")
-    assert (result.reason is None) is (reason is None)
-    assert result.scores is None
+    assert (sink.written, result.scores) == (written, None)
+    assert str(result.reason).startswith(str(reason))
 
 
 def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_kept_and_has_no_arm_scores() -> None:
     names = [f"u{i:02}" for i in range(30)]
-    country = ["DE"] * 20 + ["UK"] * 10
-    baseline = pull({name: [1, 2] for name in names})
-    candidate = pull({name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]})
+    candidate = {name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]}
     watched = rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK"))
     watching = comparison(k=2, rules=(watched,), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
-    result = ran(watching, baseline, candidate, users(*names, country=country))
-    assert result.status is RunStatus.OK
-    assert {each.segment for each in result.summaries} == {each.segment for each in result.arm_scores} == {"all", "country=DE"}
+    asked = users(*names, country=["DE"] * 20 + ["UK"] * 10)
+    result = ran(watching, pull({name: [1, 2] for name in names}), pull(candidate), asked)
     assert result.lists is not None
-    assert set(result.lists.segments) == {"all", "country=DE"}
-    verdicts = {state.segment: (state.outcome, state.state) for state in result.states}
-    assert verdicts["country=UK"] == (Outcome.NO_DATA, State.QUIET)
-    assert [state.reason for state in result.states if state.segment == "country=UK"] == [
-        "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
-    ]
-    assert result.transitions == ()
+    measured = [{each.segment for each in found} for found in (result.summaries, result.arm_scores)]
+    assert [*measured, set(result.lists.segments)] == [{"all", "country=DE"}] * 3
+    *_, kingdom = result.states
+    assert (result.status, kingdom.outcome, kingdom.state, result.transitions) == (RunStatus.OK, Outcome.NO_DATA, State.QUIET, ())
+    assert kingdom.reason == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
 
 
 def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline() -> None:
