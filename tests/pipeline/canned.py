@@ -1,10 +1,9 @@
 """Sources that answer what they were given."""
 
 import threading
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ class Canned:
 
     def pull(self, request: PullRequest) -> Pull:
         self.requests.append(request)
-        found: Pull = self.given(pull({}))
+        found: Pull = self.given(pull(""))
         return found
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -99,7 +98,7 @@ def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:
 
 
 def users(*names: str, **segments: list[str]) -> Canned:
-    return Canned(pull({}), names=names, segments=segments)
+    return Canned(pull(""), names=names, segments=segments)
 
 
 def ran(

@@ -79,4 +79,4 @@ def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be() -> N
 def test_gaps_are_those_between_the_answers_of_each_user_who_has_both() -> None:
     result = measured(answers(), answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)), answers(came=PLACES + 0.5))
     assert result.gap_seconds == {"candidate": {"0.5": 0.5, "0.99": 0.5}, "noise_floor": {"0.5": 0.25, "0.99": 3.0}}
-    assert not measured(pull({"u001": [1]}), answers()).gap_seconds
+    assert not measured(pull("u001:1"), answers()).gap_seconds

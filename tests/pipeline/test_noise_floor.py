@@ -71,7 +71,7 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
 
 def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    lists = pull({"a": [1, 2, 3, 4]})
+    lists = pull("a:1234")
     broken = SourceError("file: again.parquet is not there", permanent=True)
     hung = threading.Event()
 
@@ -90,7 +90,7 @@ def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: p
 
 def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run() -> None:
     watched = comparison(k=4, metrics=(OVERLAP,), rules=(), noise_floor=NoiseFloor.TEMPORAL)
-    now = arms(pull({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4]}), pull({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4]}), users("a", "b"))
+    now = arms(pull("a:1234 b:1234"), pull("a:1234 b:1234"), users("a", "b"))
     last = KeptLists(
         baseline=rankings({"a": [1, 2, 8, 9], "gone": [1, 2, 3, 4]}),
         candidate=rankings({"a": [7, 8, 9, 10], "gone": [1, 2, 3, 4]}),
@@ -144,8 +144,8 @@ def arm_values(result: RunResult, segment: str = "all") -> dict[tuple[str, str],
 def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
     result = ran(
         WIDE,
-        pull({"a": [1, 2], "b": [1, 2]}),
-        pull({"a": [1, 2], "b": [3, 4]}),
+        pull("a:12 b:12"),
+        pull("a:12 b:34"),
         users(*NAMES, country=["UK", "DE"]),
         weights=CannedWeights({1: 8.0, 2: 4.0, 3: 2.0, 4: 1.0}),
     )
@@ -158,7 +158,7 @@ def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
 
 
 def test_a_configured_catalogue_size_is_what_coverage_is_of() -> None:
-    result = ran(changed(WIDE, catalogue_size=100), pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"))
+    result = ran(changed(WIDE, catalogue_size=100), pull("a:12"), pull("a:12"), users("a"))
     assert result.catalogue_size == 100
     assert arm_values(result)["catalogue_coverage", "baseline"] == (0.02, 1)
 
@@ -168,7 +168,7 @@ def test_the_last_runs_lists_give_churn_and_novelty() -> None:
     result = ran(
         WIDE,
         pull({"a": ["2", "7"], "c": ["1", "9"]}),
-        pull({"a": [1, 2], "c": [2, 1]}),
+        pull("a:12 c:21"),
         users("a", "c"),
         memory=Memory(last_lists=before),
     )
@@ -199,13 +199,13 @@ def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
 
 
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
-    baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [8, 9]})
+    baseline, half = pull("a:12 b:12"), pull("a:89")
     assert ran(changed(WIDE, min_paired_share=0.9), baseline, half, users(*NAMES)).lists is None
     assert ran(changed(WIDE, keep_lists=Keep.NONE), baseline, baseline, users(*NAMES)).lists is None
 
 
 def test_items_without_a_weight_are_told() -> None:
-    result = ran(WIDE, pull({"a": [1, 2]}), pull({"a": [1, 3]}), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
+    result = ran(WIDE, pull("a:12"), pull("a:13"), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
     assert "1 of 3 listed items have no weight" in (result.reason or "")
 
 
@@ -218,9 +218,7 @@ def labelled(name: str) -> Any:
 
 def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
     known = CannedRelevance({SLOT: {"a": {2: 1.0}}})
-    result = ran(
-        labelled(NDCG), pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [2, 1], "b": [1, 2]}), users(*NAMES), relevance=known
-    )
+    result = ran(labelled(NDCG), pull("a:12 b:12"), pull("a:21 b:12"), users(*NAMES), relevance=known)
     found = {summary.metric: summary for summary in result.summaries}
     assert (found[NDCG].mean, found[NDCG].n, found[NDCG].n_undefined) == (1.0, 1, 1)
     assert (result.is_labelled, result.labels_until) == (True, SLOT + timedelta(days=7))
@@ -229,7 +227,7 @@ def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
 
 
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -> None:
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
+    opened = arms(pull("a:12"), pull("a:21"), users("a"), relevance=CannedRelevance())
     result = execute(changed(labelled(NDCG), metrics=(NDCG,)), opened, claim(), Memory(), StillClock())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
 
@@ -246,7 +244,7 @@ def test_weights_that_cannot_be_had_cost_what_needs_them_and_not_the_run_which_s
     monkeypatch: pytest.MonkeyPatch, answer: Any, why: str
 ) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    lists, quick = pull({"a": [1, 2]}), changed(WIDE, deadline=timedelta(seconds=1))
+    lists, quick = pull("a:12"), changed(WIDE, deadline=timedelta(seconds=1))
     result = ran(
         quick if isinstance(answer, threading.Event) else WIDE, lists, lists, users("a"), weights=CannedWeights(answer)
     )
@@ -266,7 +264,7 @@ def test_weights_that_cannot_be_had_cost_what_needs_them_and_not_the_run_which_s
     ],
 )
 def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for(known: Any, reason: str | None) -> None:
-    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance(known))
+    result = ran(labelled(NDCG), pull("a:12"), pull("a:21"), users("a"), relevance=CannedRelevance(known))
     assert (result.status, result.reason) == (RunStatus.OK, reason)
     assert {summary.metric for summary in result.summaries} == {"overlap"}
     assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))

@@ -1,5 +1,4 @@
 import threading
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -28,7 +27,7 @@ FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1
 
 
 def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
-    baseline, candidate = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
+    baseline, candidate = pull("a:12 b:34"), pull("a:12 b:56")
     arms_asked = arms(baseline, candidate, users("a", "b", country=["UK", "DE"]))
     result = execute(FULL, arms_asked, claim(), Memory(), StillClock())
 
@@ -57,7 +56,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
 
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
-    found, traces = pull({"a": [1, 2]}), Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
+    found, traces = pull("a:12"), Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
     traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
     full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
     result = ran(full, traced, traced, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
@@ -82,11 +81,9 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
     assert (of_all(topped), topped.split, topped.explanation) == (of_all(plain), plain.split, plain.explanation)
 
 
-
-
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
     dead = SourceError("lists/2024-01-08.parquet: no such file")
-    result = ran(FULL, pull({"a": [1, 2]}), dead, users("a"))
+    result = ran(FULL, pull("a:12"), dead, users("a"))
     assert result.status is RunStatus.FAILED
     assert result.reason == (
         "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the baseline answered 1 of 1; "
@@ -101,14 +98,14 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> 
 
 def test_users_that_cannot_be_listed_fail_the_run() -> None:
     listing = Canned(SourceError("users.parquet has no column 'user'"))
-    result = ran(FULL, pull({}), pull({}), listing)
+    result = ran(FULL, pull(""), pull(""), listing)
     assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
     assert result.coverage is None
 
 
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() -> None:
-    baseline = pull({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
-    candidate = pull({"a": [8, 9]}, {"b": CoverageReason.TIMEOUT})
+    baseline = pull("a:12 b:12 c:12")
+    candidate = pull("a:89", {"b": CoverageReason.TIMEOUT})
     result = ran(FULL, baseline, candidate, users("a", "b", "c"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
@@ -120,7 +117,7 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
 
 
 def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_and_what_changed() -> None:
-    baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [1, 2]}, {"b": CoverageReason.SERVER_ERROR})
+    baseline, half = pull("a:12 b:12"), pull("a:12", {"b": CoverageReason.SERVER_ERROR})
     told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
     shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
@@ -137,7 +134,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
     few = "only 1 of 2 users (50%) could be compared, under min_paired_share 90%"
     assert thin.transitions[0].reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
     learning, memory = comparison(rules=(rule(learned=Learning.DROP),)), Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
-    failed = execute(learning, arms(pull({}), pull({}), users("a")), claim(), memory, StillClock())
+    failed = execute(learning, arms(pull(""), pull(""), users("a")), claim(), memory, StillClock())
     assert (failed.reason or "").endswith(
         "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; rules that learn begin again "
         "from there; last good run: 2024-01-07T00:00:00Z"
@@ -145,7 +142,7 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
 
 
 def test_where_both_arms_fail_each_alert_says_so_once() -> None:
-    dead, watched = pull({}, {"a": CoverageReason.SERVER_ERROR}), {"threshold": 0.2, "for_runs": 1, "min_users": 1}
+    dead, watched = pull("", {"a": CoverageReason.SERVER_ERROR}), {"threshold": 0.2, "for_runs": 1, "min_users": 1}
     rules = tuple(coverage_rule(f"failed({arm})", alert=arm, **watched) for arm in Arm)
 
     result = ran(comparison(k=2, rules=rules), dead, dead, users("a"))
@@ -158,7 +155,7 @@ def test_where_both_arms_fail_each_alert_says_so_once() -> None:
 def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version() -> None:
     earlier = SLOT - timedelta(days=1)
     last = run(slot=earlier, k=10, config_hash="other", models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, earlier))
-    old, new = (replace(pull({"a": [1, 2]}), versions=versions) for versions in ({}, {"v13": 1}))
+    old, new = (replace(pull("a:12"), versions=versions) for versions in ({}, {"v13": 1}))
 
     changed = ran(FULL, old, new, users("a"), memory=Memory(last_ok=last))
     told = "measured differently from here: k 10 → 2; the candidate's model changed with this run, v12 → v13"
@@ -170,7 +167,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
-    result = ran(comparison(k=2, deadline=timedelta(seconds=1)), pull({"a": [1, 2]}), hung, users("a"))
+    result = ran(comparison(k=2, deadline=timedelta(seconds=1)), pull("a:12"), hung, users("a"))
     hung.set()
     assert result.status is RunStatus.FAILED
     assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (result.reason or "")
@@ -246,7 +243,12 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown_nor_
     measured = [{each.segment for each in found} for found in (result.summaries, result.arm_scores)]
     assert [*measured, set(result.lists.segments)] == [{"all", "country=DE"}] * 3
     *_, kingdom = result.states
-    assert (result.status, kingdom.outcome, kingdom.state, result.transitions) == (RunStatus.OK, Outcome.NO_DATA, State.QUIET, ())
+    assert (result.status, kingdom.outcome, kingdom.state, result.transitions) == (
+        RunStatus.OK,
+        Outcome.NO_DATA,
+        State.QUIET,
+        (),
+    )
     assert kingdom.reason == "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
 
 
