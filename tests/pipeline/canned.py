@@ -93,8 +93,11 @@ class CannedRelevance:
         return None if answer is None else graded(answer)
 
 
-def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:
-    return Arms(baseline=Canned(baseline), candidate=Canned(candidate), users=users, dimensions=tuple(users.segments), **more)
+def arms(baseline: Any, candidate: Any, asked: Canned | None = None, **more: Any) -> Arms:
+    """Lists may be given as text, as to `pull`; asked for are the baseline's users, if no others are given."""
+    both = [Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)]
+    asked = asked or users(*both[0].answer.rankings.users)
+    return Arms(baseline=both[0], candidate=both[1], users=asked, dimensions=tuple(asked.segments), **more)
 
 
 def users(*names: str, **segments: list[str]) -> Canned:
@@ -102,7 +105,7 @@ def users(*names: str, **segments: list[str]) -> Canned:
 
 
 def ran(
-    what: Comparison, baseline: Any, candidate: Any, asked: Canned, *, memory: Memory | None = None, **more: Any
+    what: Comparison, baseline: Any, candidate: Any, asked: Canned | None = None, *, memory: Memory | None = None, **more: Any
 ) -> RunResult:
     """One slot run over these answers."""
     return execute(what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock())

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from factories import DAY, SLOT, claim, comparison, coverage_rule, pull, rule
+from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule
 from monitor.errors import OutputError, SourceError
 from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Keep, SampleSize
@@ -16,7 +16,7 @@ from monitor.model.memory import Memory
 from monitor.model.model_versions import follow
 from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Learning
-from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus, Scores
+from monitor.model.runs import EvidenceKind, MeasuredRun, RunResult, RunStatus, Scores
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.run import execute
@@ -59,7 +59,7 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None
     found, traces = pull("a:12"), Traces(came_s=np.ones(1), age_s=np.full(1, np.nan), ids=np.full(1, np.nan))
     traced = replace(found, versions={"v1": 1}, rankings=replace(found.rankings, traces=traces))
     full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
-    result = ran(full, traced, traced, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
+    result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
 
 
@@ -82,47 +82,40 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
 
 
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
-    dead = SourceError("lists/2024-01-08.parquet: no such file")
-    result = ran(FULL, pull("a:12"), dead, users("a"))
-    assert result.status is RunStatus.FAILED
+    result = ran(FULL, "a:12", SourceError("lists/2024-01-08.parquet: no such file"))
+    assert (result.status, result.summaries, result.transitions) == (RunStatus.FAILED, (), ())
     assert result.reason == (
         "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the baseline answered 1 of 1; "
         "nothing could be compared"
     )
-    assert result.summaries == ()
     assert result.coverage is not None
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
     assert [state.outcome for state in result.states] == [Outcome.ERROR]
-    assert result.transitions == ()
 
 
 def test_users_that_cannot_be_listed_fail_the_run() -> None:
-    listing = Canned(SourceError("users.parquet has no column 'user'"))
-    result = ran(FULL, pull(""), pull(""), listing)
+    result = ran(FULL, "", "", Canned(SourceError("users.parquet has no column 'user'")))
     assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
     assert result.coverage is None
 
 
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() -> None:
-    baseline = pull("a:12 b:12 c:12")
-    candidate = pull("a:89", {"b": CoverageReason.TIMEOUT})
-    result = ran(FULL, baseline, candidate, users("a", "b", "c"))
-    assert result.status is RunStatus.INSUFFICIENT
+    result = ran(FULL, "a:12 b:12 c:12", pull("a:89", {"b": CoverageReason.TIMEOUT}))
+    assert (result.status, result.transitions) == (RunStatus.INSUFFICIENT, ())
     assert result.reason == (
         "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: "
         "the candidate gave no list for 2 of 3 users: missing (1 of them), timeout (1 of them); the baseline answered 3 of 3"
     )
     assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
-    assert result.transitions == ()
 
 
 def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_and_what_changed() -> None:
-    baseline, half = pull("a:12 b:12"), pull("a:12", {"b": CoverageReason.SERVER_ERROR})
+    baseline, half = "a:12 b:12", pull("a:12", {"b": CoverageReason.SERVER_ERROR})
     told = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
     shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
 
-    result = ran(shares, baseline, told, users("a", "b"))
+    result = ran(shares, baseline, told)
 
     cause = "recs answered 503; the baseline answered 2 of 2; for example b"
     assert (result.status, result.reason) == (RunStatus.OK, f"the candidate gave no list for 1 of 2 users: {cause}")
@@ -130,11 +123,11 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
         f"the candidate gave no usable answer for 1 of 2 users (50 %): {cause}; more than the 20 % allowed"
     ]
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
-    thin = ran(replace(shares, judging=replace(shares.judging, min_paired_share=0.9)), baseline, told, users("a", "b"))
+    (thin,) = ran(changed(shares, min_paired_share=0.9), baseline, told).transitions
     few = "only 1 of 2 users (50%) could be compared, under min_paired_share 90%"
-    assert thin.transitions[0].reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
-    learning, memory = comparison(rules=(rule(learned=Learning.DROP),)), Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
-    failed = execute(learning, arms(pull(""), pull(""), users("a")), claim(), memory, StillClock())
+    assert thin.reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
+    memory = Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
+    failed = ran(comparison(rules=(rule(learned=Learning.DROP),)), "", "", users("a"), memory=memory)
     assert (failed.reason or "").endswith(
         "; the configuration of this comparison changed before the run of 2024-01-08T00:00:00Z; rules that learn begin again "
         "from there; last good run: 2024-01-07T00:00:00Z"
@@ -142,8 +135,8 @@ def test_an_ok_run_says_why_an_arm_failed_for_some_and_a_failed_one_since_when_a
 
 
 def test_where_both_arms_fail_each_alert_says_so_once() -> None:
-    dead, watched = pull("", {"a": CoverageReason.SERVER_ERROR}), {"threshold": 0.2, "for_runs": 1, "min_users": 1}
-    rules = tuple(coverage_rule(f"failed({arm})", alert=arm, **watched) for arm in Arm)
+    dead = pull("", {"a": CoverageReason.SERVER_ERROR})
+    rules = tuple(coverage_rule(f"failed({arm})", alert=arm, threshold=0.2, for_runs=1, min_users=1) for arm in Arm)
 
     result = ran(comparison(k=2, rules=rules), dead, dead, users("a"))
 
@@ -153,21 +146,20 @@ def test_where_both_arms_fail_each_alert_says_so_once() -> None:
 
 
 def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an_unknown_version() -> None:
-    earlier = SLOT - timedelta(days=1)
-    last = run(slot=earlier, k=10, config_hash="other", models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, earlier))
-    old, new = (replace(pull("a:12"), versions=versions) for versions in ({}, {"v13": 1}))
+    last = run(slot=SLOT - DAY, k=10, config_hash="other", models=follow(None, {Arm.CANDIDATE: {"v12": 9}}, SLOT - DAY))
+    old, new = pull("a:12"), replace(pull("a:12"), versions={"v13": 1})
 
-    changed = ran(FULL, old, new, users("a"), memory=Memory(last_ok=last))
+    other = ran(FULL, old, new, memory=Memory(last_ok=last))
     told = "measured differently from here: k 10 → 2; the candidate's model changed with this run, v12 → v13"
-    assert (changed.reason, changed.models) == (told, follow(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT))
-    same = ran(FULL, old, old, users("a"), memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
-    assert (same.reason, same.input_hash) == (None, changed.input_hash)
+    assert (other.reason, other.models) == (told, follow(last.models, {Arm.CANDIDATE: {"v13": 1}}, SLOT))
+    same = ran(FULL, old, old, memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
+    assert (same.reason, same.input_hash) == (None, other.input_hash)
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
-    result = ran(comparison(k=2, deadline=timedelta(seconds=1)), pull("a:12"), hung, users("a"))
+    result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
     hung.set()
     assert result.status is RunStatus.FAILED
     assert "for 1 of 1 users: no answer when the run's deadline (deadline: 1s) passed" in (result.reason or "")
