@@ -34,26 +34,25 @@ def judged(versions: Sequence[Versions], means: Sequence[float]) -> tuple[AlertS
 
 
 OLD: list[Versions] = ["v12"] * 7
+HALF = {"v12": 49, "v13": 51}
 
 
 @pytest.mark.parametrize(
-    ("versions", "now"),
+    ("versions", "now", "before", "since"),
     [
-        (["v12", "v13"], ("v13", "v12", 1)),
-        (["v12", {"v12": 49, "v13": 51}, {"v12": 51, "v13": 49}], ("v12", None, None)),
-        (["v12", {"v12": 49, "v13": 51}, {"v12": 20, "v13": 80}, {"v12": 60, "v13": 40}], ("v13", "v12", 2)),
-        (["v12", None, {}, "v12"], ("v12", None, None)),
-        ([None, "v12", "v13", "v12"], ("v12", "v13", 3)),
-        ([{f"request-{number}": 1 for number in range(9)}], (None, None, None)),
+        (["v12", "v13"], "v13", "v12", 1),
+        (["v12", HALF, {"v12": 51, "v13": 49}], "v12", None, None),
+        (["v12", HALF, {"v12": 20, "v13": 80}, {"v12": 60, "v13": 40}], "v13", "v12", 2),
+        (["v12", None, {}, "v12"], "v12", None, None),
+        ([None, "v12", "v13", "v12"], "v12", "v13", 3),
+        ([{f"request-{number}": 1 for number in range(9)}], None, None, None),
     ],
 )
 def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(
-    versions: list[Versions], now: tuple[str | None, str | None, int | None]
+    versions: list[Versions], now: str | None, before: str | None, since: int | None
 ) -> None:
-    models = days(versions, [0.5] * len(versions))[-1].run.models or {}
-    found, day = models[Arm.CANDIDATE], now[2]
-    assert (found.now, found.before, found.since) == (*now[:2], None if day is None else SLOT + day * DAY)
-    assert models.keys() == {Arm.CANDIDATE}
+    (found,) = (days(versions, [0.5] * len(versions))[-1].run.models or {}).values()
+    assert (found.now, found.before, found.since) == (now, before, None if since is None else SLOT + since * DAY)
 
 
 def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level() -> None:
@@ -71,21 +70,20 @@ def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level()
 
 
 def test_what_fires_when_the_model_changes_ends_as_the_new_normal() -> None:
-    held, _ = judged([*OLD, "v12", "v13"], [*MEANS, 0.30, 0.30])
-    assert held.state is State.FIRING
-    ended, changes = judged([*OLD, "v12", "v13", "v13"], [*MEANS, 0.30, 0.30, 0.31])
+    means = [*MEANS, 0.30, 0.30, 0.31]
+    assert judged([*OLD, "v12", "v13"], means[:-1])[0].state is State.FIRING
+    ended, changes = judged([*OLD, "v12", "v13", "v13"], means)
     assert ended.state is State.QUIET
-    assert [(each.slot, each.is_start, each.is_new_normal) for each in changes if each.alert == WATCH[0]] == [
-        (SLOT + 7 * DAY, True, False),
-        (SLOT + 9 * DAY, False, True),
-    ]
+    start, end = (each for each in changes if each.alert == WATCH[0])
+    assert (start.slot, start.is_start, start.is_new_normal) == (SLOT + 7 * DAY, True, False)
+    assert (end.slot, end.is_start, end.is_new_normal) == (SLOT + 9 * DAY, False, True)
 
 
-@pytest.mark.parametrize(("mean", "state"), [(0.52, State.QUIET), (0.30, State.FIRING)])
-def test_a_model_that_comes_back_is_judged_at_once_by_what_was_normal_of_it(mean: float, state: State) -> None:
-    back, _ = judged([*OLD, *["v13"] * 3, "v12"], [*MEANS, 0.30, 0.31, 0.29, mean])
-    assert back.state is state
-    assert "0.52 was expected after 7 healthy runs" in back.reason
+def test_a_model_that_comes_back_is_judged_at_once_by_what_was_normal_of_it() -> None:
+    for mean, state in ((0.52, State.QUIET), (0.30, State.FIRING)):
+        back, _ = judged([*OLD, *["v13"] * 3, "v12"], [*MEANS, 0.30, 0.31, 0.29, mean])
+        assert back.state is state
+        assert "0.52 was expected after 7 healthy runs" in back.reason
 
 
 def test_of_models_that_change_with_every_run_each_second_one_at_least_is_judged() -> None:
@@ -95,29 +93,29 @@ def test_of_models_that_change_with_every_run_each_second_one_at_least_is_judged
 
 
 def test_a_deployment_under_way_and_an_unknown_version_change_nothing_until_it_is_done() -> None:
-    mixed = {"v12": 49, "v13": 51}
-    assert judged([*OLD, mixed], [*MEANS, 0.30])[0].state is State.FIRING
-    assert judged([*OLD, None], [*MEANS, 0.30])[0].state is State.FIRING
-    assert judged([None, None, *OLD[2:], mixed, "v12"], [*MEANS, 0.50, 0.52])[0].outcome is Outcome.OK
-    assert judged([*OLD, mixed, "v13"], [*MEANS, 0.50, 0.30])[0].outcome is Outcome.TOO_FEW
+    for unclear in (HALF, None):
+        assert judged([*OLD, unclear], [*MEANS, 0.30])[0].state is State.FIRING
+    assert judged([None, None, *OLD[2:], HALF, "v12"], [*MEANS, 0.50, 0.52])[0].outcome is Outcome.OK
+    assert judged([*OLD, HALF, "v13"], [*MEANS, 0.50, 0.30])[0].outcome is Outcome.TOO_FEW
 
 
-@pytest.mark.parametrize(("version", "least", "most"), [("v12", 2, 9), ("v13", 0, 1)])
-def test_evidence_of_a_trend_begins_anew_with_a_model(version: str, least: float, most: float) -> None:
-    rejudging, falling = Rejudgement(comparison=BY_MODEL), [0.515, 0.509, 0.503, 0.497, 0.491]
-    for each in days([*OLD, *["v12"] * 5, *[version] * 3], [*MEANS, *falling, 0.515, 0.50, 0.51]):
-        rejudging.judge(each)
-    evidence = re.search(r"no lasting fall so far \(evidence ([0-9.]+),", rejudging.states["Trend", "all"].reason)
-    assert evidence is not None
-    assert least < float(evidence[1]) < most
+def test_evidence_of_a_trend_begins_anew_with_a_model() -> None:
+    falling = [0.515, 0.509, 0.503, 0.497, 0.491]
+    for version, least, most in (("v12", 2, 9), ("v13", 0, 1)):
+        rejudging = Rejudgement(comparison=BY_MODEL)
+        for each in days([*OLD, *["v12"] * 5, *[version] * 3], [*MEANS, *falling, 0.515, 0.50, 0.51]):
+            rejudging.judge(each)
+        evidence = re.search(r"no lasting fall so far \(evidence ([0-9.]+),", rejudging.states["Trend", "all"].reason)
+        assert evidence is not None
+        assert least < float(evidence[1]) < most
 
 
 def test_a_change_is_told_in_messages_for_a_week() -> None:
     models = days(["v12", "v13"], [0.5] * 2)[-1].run.models
-    assert write_models(models, SLOT + DAY) == ("The candidate's model changed with this run, v12 → v13.",)
-    later = "The candidate's model changed with the run of 2024-01-09T00:00:00Z, v12 → v13."
-    assert (write_models(models, SLOT + 7 * DAY), write_models(models, SLOT + 8 * DAY), write_models(None, SLOT)) == (
-        (later,),
+    told = [write_models(models, SLOT + later * DAY) for later in (1, 7, 8)]
+    assert told == [
+        ("The candidate's model changed with this run, v12 → v13.",),
+        ("The candidate's model changed with the run of 2024-01-09T00:00:00Z, v12 → v13.",),
         (),
-        (),
-    )
+    ]
+    assert write_models(None, SLOT) == ()

@@ -36,10 +36,10 @@ def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it() -> None:
     assert "Jefe" not in repr(Pseudonyms(b"Jefe"))
 
 
-@pytest.mark.parametrize("user", ["", "<b>", "\u202e\u0007", "a/b%2f", "x" * 10_000, "hmac-5", "\ud800", "ü"])
-def test_every_id_has_a_pseudonym_of_one_shape_and_of_its_own(user: str) -> None:
-    assert HIDING.find(user) == HIDING.hide([user, "other"])[0] != HIDING.hide(["other"])[0]
-    assert HIDING.find(user) != Pseudonyms(b"l" * 32).find(user)
+def test_every_id_has_a_pseudonym_of_one_shape_and_of_its_own() -> None:
+    for user in ("", "<b>", "\u202e\u0007", "a/b%2f", "x" * 10_000, "hmac-5", "\ud800", "ü"):
+        assert HIDING.find(user) == HIDING.hide([user, "other"])[0] != HIDING.hide(["other"])[0]
+        assert HIDING.find(user) != Pseudonyms(b"l" * 32).find(user)
 
 
 @pytest.mark.parametrize("floor", [NoiseFloor.SERVE, NoiseFloor.TEMPORAL])
