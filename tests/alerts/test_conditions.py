@@ -65,35 +65,37 @@ RUNS: dict[str, tuple[Sequence[Summary], RunStatus]] = {
     "failed": ((), FAILED),
     "abandoned": ((), RunStatus.ABANDONED),
 }
-CELLS: dict[str, dict[str, State | str]] = {
-    "good": {"ERROR": QUIET, "NO_DATA": QUIET, "TOO_FEW": QUIET, "STALE": QUIET},
-    "few": {"ERROR": QUIET, "NO_DATA": QUIET, "TOO_FEW": FIRING, "STALE": QUIET},
-    "empty": {"ERROR": QUIET, "NO_DATA": FIRING, "TOO_FEW": QUIET, "STALE": QUIET},
-    "insufficient": {"ERROR": QUIET, "NO_DATA": FIRING, "TOO_FEW": "held", "STALE": "not judged"},
-    "failed": {"ERROR": FIRING, "NO_DATA": "held", "TOO_FEW": "held", "STALE": "not judged"},
-    "abandoned": {"ERROR": FIRING, "NO_DATA": "held", "TOO_FEW": "held", "STALE": "not judged"},
-}
+TABLE = """
+              ERROR   NO_DATA  TOO_FEW  STALE
+good          quiet   quiet    quiet    quiet
+few           quiet   quiet    firing   quiet
+empty         quiet   firing   quiet    quiet
+insufficient  quiet   firing   held     not_judged
+failed        firing  held     held     not_judged
+abandoned     firing  held     held     not_judged
+"""
+ALERTS, *ROWS = (line.split() for line in TABLE.strip().splitlines())
+CELLS = {(row[0], alert): cell for row in ROWS for alert, cell in zip(ALERTS, row[1:], strict=True)}
 
 
 @pytest.mark.parametrize("was", [QUIET, FIRING])
-@pytest.mark.parametrize(("run", "alert"), [(run, alert) for run in CELLS for alert in CELLS[run]])
+@pytest.mark.parametrize(("run", "alert"), CELLS)
 def test_each_condition_meets_each_run(run: str, alert: str, was: State) -> None:
     judged = Judged(rule(min_users=30), *EVERY)
-    start = next((name for name, cells in CELLS.items() if cells[alert] is was), "good")
+    start = next((name for name in RUNS if CELLS[name, alert] == was), "good")
     judged.run(*RUNS[start])
     before = judged.states[alert, "all"]
 
     judged.run(*RUNS[run])
 
-    after, wanted = judged.states[alert, "all"], CELLS[run][alert]
-    if wanted == "not judged":
+    after, wanted = judged.states[alert, "all"], CELLS[run, alert]
+    if wanted == "not_judged":
         assert after == before
     elif wanted == "held":
         assert (after.state, after.streak) == (before.state, before.streak)
         assert after.outcome in (Outcome.ERROR, Outcome.NO_DATA)
     else:
-        assert after.state is wanted
-        assert (after.dedup_key is not None) == (wanted is FIRING)
+        assert (after.state, after.dedup_key is not None) == (wanted, wanted == FIRING)
 
 
 def test_a_failed_run_between_two_without_data_leaves_them_in_a_row() -> None:

@@ -163,30 +163,36 @@ def test_it_is_told_once_and_ends_with_the_next_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moves", "min_users", "outcome", "reason"),
+    ("moves", "changes", "outcome", "reason"),
     [
         (
             [UNKNOWN, *[STILL] * 4],
-            30,
+            {},
             Outcome.TOO_FEW,
             "learning how often the lists of the candidate change: 0 of 2 changes seen",
         ),
-        ([UNKNOWN], 30, Outcome.NO_DATA, "there are no lists of an earlier run to compare with"),
-        ([TRAINED], 701, Outcome.TOO_FEW, "only 700 users had a list in the last run too, fewer than the 701 needed"),
+        (
+            [STILL],
+            {"arm": Arm.BASELINE},
+            Outcome.TOO_FEW,
+            "learning how often the lists of the baseline change: 1 of 2 changes seen",
+        ),
+        ([UNKNOWN], {}, Outcome.NO_DATA, "there are no lists of an earlier run to compare with"),
+        (
+            [TRAINED],
+            {"min_users": 701},
+            Outcome.TOO_FEW,
+            "only 700 users had a list in the last run too, fewer than the 701 needed",
+        ),
     ],
 )
-def test_what_is_not_known_of_a_standstill_is_said(moves: list[Churn], min_users: int, outcome: Outcome, reason: str) -> None:
-    assert play(*moves, min_users=min_users)[-1] == (outcome, reason, None)
+def test_what_is_not_known_of_a_standstill_is_said(
+    moves: list[Churn], changes: dict[str, Any], outcome: Outcome, reason: str
+) -> None:
+    assert play(*moves, **changes)[-1] == (outcome, reason, None)
 
 
 def test_a_run_that_is_not_ok_says_nothing_of_it() -> None:
     for status, outcome in ((RunStatus.FAILED, Outcome.ERROR), (RunStatus.INSUFFICIENT, Outcome.NO_DATA)):
         (state,), _ = evaluate(comparison(rules=(FROZEN_RULE,)), status=status, run_reason="x")
         assert state.outcome is outcome
-
-
-def test_a_baseline_can_be_watched_likewise() -> None:
-    watched = comparison(rules=(replace(FROZEN_RULE, arm=Arm.BASELINE),))
-    (seen,) = count_standstills(watched, churn(0.0, 0.3), ())
-
-    assert (seen.missed, seen.changes, seen.limit) == (1, 0, None)
