@@ -222,10 +222,8 @@ def test_an_end_never_overtakes_its_start(scene: Scene) -> None:
     scene.deliver(after=MINUTE)
     scene.end(DAY)
     scene.deliver()
-    assert [(change.dedup_key, change.is_start) for change in scene.receiver.told] == [
-        (firing.dedup_key, True),
-        (firing.dedup_key, False),
-    ]
+    told = [(change.dedup_key, change.is_start) for change in scene.receiver.told]
+    assert told == [(firing.dedup_key, True), (firing.dedup_key, False)]
 
 
 def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene: Scene) -> None:
@@ -266,18 +264,17 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene: Scene) -
     assert scene.deliver(after=timedelta(seconds=5)).sent == 1
 
 
-def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(scene: Scene) -> None:
-    class Forgetful:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(scene.store.outbox, name)
-
-        def record(self, *_notifications: object) -> None:
-            msg = "the disk is full"
-            raise DatabaseError(msg)
+def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(*_: object) -> None:
+        raise DatabaseError("the disk is full")
 
     scene.fire()
-    with pytest.raises(DatabaseError):
-        outlet(SimpleNamespace(outbox=Forgetful()), scene.receiver, scene.clock).deliver_due()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(scene.store.outbox), "record", forget)
+        with pytest.raises(DatabaseError):
+            scene.deliver()
     assert scene.deliver().sent == 0
     assert scene.deliver(after=LEASE).sent == 1
     first, second = scene.receiver.sent
@@ -396,11 +393,12 @@ def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene:
 
 def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene: Scene) -> None:
     calm, loud = rule(alert="Calm", for_runs=1, severity=Severity.WARNING), rule(alert="Loud", for_runs=1)
+    sent = scene.receiver.sent
     scene.fire(watched=comparison(rules=(calm,)))
     scene.deliver()
     scene.fire(HOUR, watched=comparison(rules=(calm, loud)))
     scene.deliver()
-    assert [(each.pages, each.severity, each.worse) for each in scene.receiver.sent] == [
+    assert [(each.pages, each.severity, each.worse) for each in sent] == [
         (1, Severity.WARNING, None),
         (2, Severity.CRITICAL, "its severity rose from warning to critical"),
     ]
@@ -408,17 +406,15 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     silence = scene.silence("segment=a=1")
     scene.fire(HOUR, watched=comparison(rules=(calm, loud, *EACH.judging.rules)), segments=("all", "a=1"))
     scene.deliver()
-    for alert in ("Calm", "Loud", "SimilarityLow"):
-        scene.store.alerts.resolve("home-feed", [(alert, "all")], reason="closed", at=scene.clock.at)
+    closed = [(alert, "all") for alert in ("Calm", "Loud", "SimilarityLow")]
+    scene.store.alerts.resolve("home-feed", closed, reason="closed", at=scene.clock.at)
     scene.deliver(after=MINUTE)
-    assert (scene.receiver.sent[-1].status, scene.held()) == ("resolved", 1)
+    assert (sent[-1].status, scene.held()) == ("resolved", 1)
     scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
     scene.deliver(after=MINUTE)
-    assert [(each.status, each.is_update, each.pages) for each in scene.receiver.sent[2:]] == [
-        ("resolved", False, 2),
-        ("firing", False, 1),
-    ]
-    assert [[start.alert for start in each.first] for each in scene.receiver.sent[:3]] == [["Calm"]] * 3
+    ended = [(each.status, each.is_update, each.pages) for each in sent[2:]]
+    assert ended == [("resolved", False, 2), ("firing", False, 1)]
+    assert [[start.alert for start in each.first] for each in sent[:3]] == [["Calm"]] * 3
 
 
 def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> None:

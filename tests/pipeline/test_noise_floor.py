@@ -1,7 +1,9 @@
 """What a run measures beyond its pairs: how similar the baseline is to itself, each arm as a whole, weights, relevance."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ from factories import SLOT, changed, comparison, pull, rule
 from monitor import compare
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
-from monitor.model.alerts import State
+from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Keep
 from monitor.model.memory import Memory
+from monitor.model.rankings import Pull, Traces
 from monitor.model.rules import Direction
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.model.statistics import NoiseFloor
@@ -167,24 +170,18 @@ def test_the_last_runs_lists_give_churn_and_novelty() -> None:
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
 
-@pytest.mark.parametrize("items", [[1, 2, 3], ["x", "y", "z"], [2**40, 5, 7]])
-def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
+@pytest.mark.parametrize("items", [(1, 2, 3), ("x", "y", "z"), (2**40, 5, 7)])
+def test_lists_are_kept_as_they_were_compared(items: tuple[Any, Any, Any]) -> None:
     x, y, z = items
-    kept = ran(
-        changed(WIDE, min_paired_share=0.4),
-        pull({"a": [x, x, y, z], "b": [z], "c": []}),
-        pull({"a": [z], "b": [y, x], "c": [x]}),
-        users("a", "b", "c", country=["UK", "DE", "DE"]),
-    ).lists
+    baseline, candidate = pull({"a": [x, x, y, z], "b": [z], "c": []}), pull({"a": [z], "b": [y, x], "c": [x]})
+    asked = users("a", "b", "c", country=["UK", "DE", "DE"])
+    kept = ran(changed(WIDE, min_paired_share=0.4), baseline, candidate, asked).lists
     assert kept is not None
     assert list(kept.baseline.users) == list(kept.candidate.users) == ["a", "b"]
     assert [list(kept.baseline.items), kept.baseline.offsets.tolist()] == [[x, z], [0, 1, 2]]
     assert [list(kept.candidate.items), kept.candidate.offsets.tolist()] == [[z, y, x], [0, 1, 3]]
-    assert {name: rows.tolist() for name, rows in kept.segments.items()} == {
-        "all": [0, 1],
-        "country=DE": [1],
-        "country=UK": [0],
-    }
+    segments = {name: rows.tolist() for name, rows in kept.segments.items()}
+    assert segments == {"all": [0, 1], "country=DE": [1], "country=UK": [0]}
 
 
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
@@ -222,3 +219,69 @@ def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited
         assert {summary.metric for summary in result.summaries} == {"overlap"}
         assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
         assert result.lists is not None
+
+
+COUNT = 500
+PLACES = np.arange(COUNT)
+MANY = [f"u{number:03}" for number in PLACES]
+OVER = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, resolve_at=0.2, min_users=1)
+SERVED = comparison(k=4, metrics=("overlap",), rules=(OVER,), noise_floor=NoiseFloor.SERVE)
+FEW, ENOUGH = (np.where(count > PLACES, 0.0, nan) for count in (5, 6))
+
+
+def answers(*, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = nan, ids: Any = nan) -> Pull:
+    """Lists that end so, the ``changed`` first ones otherwise."""
+    found = pull({name: [1, 2, 3, last + (place < changed)] for place, name in enumerate(MANY)})
+    came_s, age_s, of_ids = (np.full(COUNT, each, dtype=float) for each in (came, age, ids))
+    traces = Traces(came_s=came_s, age_s=age_s, ids=of_ids, sign="Age: 3")
+    return replace(found, rankings=replace(found.rankings, traces=traces))
+
+
+def measured(first: Pull, second: Pull, candidate: Pull | None = None, overlaps: tuple[float, ...] = ()) -> RunResult:
+    asked, memory = candidate or answers(last=9), Memory(floor_overlaps=overlaps)
+    return ran(SERVED, first, asked, users(*MANY), memory=memory, again=Canned(second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "overlaps", "told"),
+    [
+        ({}, {"age": 3.0}, (), "a cache gave one of both answers for 500 of 500 users (Age: 3)"),
+        ({}, {"age": ENOUGH}, (), "for 6 of 500 users"),
+        ({}, {"age": FEW}, (1.0,) * 20, None),
+        ({"came": PLACES + 0.5, "age": 0.0}, {}, (), "for 500 of 500 users (Age: 3)"),  # where the second one was stored
+        ({"came": PLACES + 0.5, "ids": PLACES}, {"ids": PLACES + 1}, (), None),
+        ({"ids": PLACES}, {"ids": PLACES}, (), "both answers have the same id for 500 of 500 users"),
+        ({"ids": 5}, {"ids": 5}, (), None),  # one for everybody
+        ({"ids": PLACES % 3}, {"ids": PLACES % 3}, (), None),  # that of the machine
+        ({}, {}, (0.91, 0.95, 0.9), "equal for all 500 users, which by the last runs happens once in 1e11"),
+        ({}, {"changed": 1}, (0.9, 0.9, 0.9), None),
+        ({}, {}, (0.9, 0.9), None),  # of two runs one does not know
+        ({}, {}, (0.91, 0.95, 0.97), None),  # by chance once in 4 million runs
+    ],
+)
+def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_without_chance_in_it_is(
+    first: dict[str, Any], second: dict[str, Any], overlaps: tuple[float, ...], told: str | None
+) -> None:
+    result = measured(answers(**first), answers(**second), overlaps=overlaps)
+    (state,), reason = result.states, str(result.reason)
+    if told is None:
+        assert (result.reason, state.outcome) == (None, Outcome.BREACH)
+    else:
+        assert reason.startswith("noise_floor is untrusted: ")
+        assert told in reason
+        assert (state.outcome, {each.metric for each in result.summaries}) == (Outcome.NO_DATA, {"overlap"})
+        assert reason.startswith(str(state.reason))
+
+
+def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be() -> None:
+    before = measured(answers(age=300.0), answers(came=PLACES + 9))
+    assert before.reason == "the baseline answered 500 of 500 users from a cache, up to 300 s old (Age: 3)"
+    assert {each.metric for each in before.summaries} > {"over_floor(overlap)"}
+    candidate = measured(answers(), answers(), answers(last=9, age=ENOUGH))
+    assert candidate.reason == "the candidate answered 6 of 500 users from a cache (Age: 3)"
+
+
+def test_gaps_are_those_between_the_answers_of_each_user_who_has_both() -> None:
+    result = measured(answers(), answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)), answers(came=PLACES + 0.5))
+    assert result.gap_seconds == {"candidate": {"0.5": 0.5, "0.99": 0.5}, "noise_floor": {"0.5": 0.25, "0.99": 3.0}}
+    assert not measured(pull("u001:1"), answers()).gap_seconds
