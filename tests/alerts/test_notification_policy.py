@@ -257,31 +257,19 @@ def test_users_that_double_day_by_day_page_once_and_after_a_pause_again_and_a_se
     assert (calm.is_update, calm.pages, loud.is_update, loud.pages, loud.severity) == (True, 2, False, 3, Severity.CRITICAL)
 
 
-BEGINNINGS = st.builds(
-    lambda hours, segment, subject, value: replace(
-        START,
-        alert=f"{subject} {hours}",
-        segment=segment,
-        dedup_key=f"{hours} {segment} {subject}",
-        slot=SLOT + hours * timedelta(hours=1),
-        value=value,
-        normal=0.0,
-        metric=subject[0],
-        statistic=subject[1],
-    ),
-    st.integers(0, 20),
-    st.sampled_from([ALL, "a=1", "a=2", "b=1"]),
-    st.sampled_from([("overlap", "mean"), ("overlap", "share_below(0)"), ("coverage", "missing"), ("overlap", "p05")]),
-    st.floats(0.001, 1),
-)
+SERIES = st.sampled_from(["overlap mean", "overlap share_below(0)", "coverage missing", "overlap p05"])
+BEGINNINGS = st.tuples(st.integers(0, 20), st.sampled_from([ALL, "a=1", "a=2", "b=1"]), SERIES, st.floats(0.001, 1))
 
 
 @given(st.lists(BEGINNINGS, min_size=1, max_size=12), st.integers(0, 20))
-def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(
-    starts: list[Transition], hours: int
-) -> None:
-    starts.sort(key=lambda start: start.slot)
-    earlier = [start for start in starts if start.slot <= SLOT + hours * timedelta(hours=1)]
+def test_whatever_begins_within_a_day_pages_at_most_twice_and_what_was_paged_stays_so(drawn: list[Any], hours: int) -> None:
+    starts = []
+    for hour, segment, series, value in sorted(drawn):
+        names = dict(zip(("metric", "statistic"), series.split(), strict=True))
+        key = f"{hour} {segment} {series}"
+        start = replace(START, alert=f"{series} {hour}", segment=segment, dedup_key=key, slot=SLOT + hour * HOUR)
+        starts.append(replace(start, value=value, normal=0.0, **names))
+    earlier = [start for start in starts if start.slot <= SLOT + hours * HOUR]
     assert count_pages(earlier, GROUP_FOR).pages <= count_pages(starts, GROUP_FOR).pages <= 2
 
 

@@ -153,25 +153,6 @@ def test_a_bound_at_the_limit_is_not_beyond_it() -> None:
         assert [bounded(each, 90, mean=0.5).outcome for each in rules] == [Outcome.NO_DATA, Outcome.OK]
 
 
-@given(
-    values=st.lists(st.floats(-1, 1), min_size=1, max_size=60),
-    others=st.lists(st.floats(-1, 1), min_size=1, max_size=30),
-    statistic=st.sampled_from(["mean", "share_below(0)", "share_below(-0.5)"]),
-)
-def test_whatever_the_missing_scores_are_the_value_lies_within(
-    values: list[float], others: list[float], statistic: str
-) -> None:
-    wanted = [Statistic.parse(statistic)] if statistic != "mean" else []
-    part, whole = (
-        summarize_one("all", "extended_tau", np.array(each), (-1.0, 1.0), wanted) for each in (values, [*values, *others])
-    )
-
-    low, high = bound_statistic(rule(statistic=statistic, **SCORES), part, len(others)) or (0, 0)
-    value = whole.value(statistic)
-    assert value is not None
-    assert low - 1e-12 <= value <= high + 1e-12
-
-
 @pytest.mark.parametrize(
     ("missing", "outcome", "expected"),
     [

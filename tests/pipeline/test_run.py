@@ -258,7 +258,7 @@ def test_arms_are_asked_at_once_so_that_two_that_hang_cost_one_deadline() -> Non
     assert not both.broken
 
 
-RUNS, USERS = 5_000, 100
+RUNS, USERS = 2_000, 100
 NAMES = [f"u{place:03}" for place in range(400)]
 LOW = rule(metric="overlap", threshold=0.5, scores=(0.0, 1.0), min_users=10, segments="each")
 STOPPING = comparison(k=2, metrics=("overlap",), sample=SampleSize(fixed=300, stops_early=True), rules=(LOW,))

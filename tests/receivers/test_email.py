@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT
-from messages import ENDED, FIRING, OTHER, SEEN, START, URL, message, opened, send
+from messages import BRITISH, ENDED, FIRING, SEEN, START, URL, message, opened, send
 from monitor.errors import ConfigError, DeliveryError
 from monitor.receivers.email import LEGEND, EmailOptions
 from servers import free_port
@@ -67,7 +67,7 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
     change = replace(FIRING, reason="." * 200)  # a line of a single dot ends nothing
     send(message(change), email=options)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
-    for said in (change.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z", LEGEND):
+    for said in (change.reason, "0.24 to 0.268", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z", LEGEND):
         assert said in text
         assert said in page
     link = f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
@@ -80,7 +80,7 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
 def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_id(
     mail_server: MailServer, options: dict[str, Any]
 ) -> None:
-    other = message(OTHER, firing=(OTHER,), incident="incident-2")
+    other = message(BRITISH, firing=(BRITISH,), incident="incident-2")
     send(START, *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)), other, START, email=options)
     *mails, again = [read(mail) for mail in mail_server.mails]
     subjects = [str(mail["Subject"]).partition(" ") for mail in mails]
