@@ -319,41 +319,45 @@ def test_what_begins_in_one_run_is_one_incident_whatever_its_severity_and_so_it_
     assert named(begin(SLOT + HOUR))[1][0].incident != name
 
 
+def opened(slot: datetime = SLOT, *before: AlertState, **changes: Any) -> AlertState:
+    """What begins to fire then, after these."""
+    (state,), _ = named(begin(slot, **changes), before=before)
+    return state
+
+
+CONDITION = {"metric": "condition"}
+
+
 def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever() -> None:
-    (first,), _ = named(begin(SLOT))
-    (last,), _ = named(begin(SLOT + 6 * GROUP_FOR, segment="a=1"), before=(first,))
+    first = opened()
+    last = opened(SLOT + 6 * GROUP_FOR, first, segment="a=1")
+    assert last.incident == first.incident
     for days, joins in ((7, True), (8, False)):
-        _, (change,) = named(begin(SLOT + days * GROUP_FOR, segment="a=2"), before=(first, last))
-        assert (change.incident == first.incident == last.incident) is joins, days
+        later = opened(SLOT + days * GROUP_FOR, first, last, segment="a=2")
+        assert (later.incident == first.incident) is joins, days
 
 
 def test_of_two_open_incidents_the_newer_is_joined_and_an_outage_joins_none_of_drift() -> None:
-    (old,), _ = named(begin(SLOT))
+    old = opened()
     (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))
-    _, (joined,) = named(begin(SLOT + 2 * HOUR, segment="a=2", severity=Severity.INFO), before=(old, new))
-    (stale,), (apart,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", statistic="stale"), before=(old, new))
-    _, (drift,) = named(begin(SLOT + 3 * HOUR, segment="a=3"), before=(old, new, stale))
-    assert old.incident != new.incident
-    assert joined.incident == drift.incident == new.incident
-    assert apart.incident not in {old.incident, new.incident}
+    joined = opened(SLOT + 2 * HOUR, old, new, segment="a=2", severity=Severity.INFO)
+    stale = opened(SLOT + 2 * HOUR, old, new, alert="Stale", **CONDITION)
+    drift = opened(SLOT + 3 * HOUR, old, new, stale, segment="a=3")
+    assert old.incident != new.incident == joined.incident == drift.incident
+    assert stale.incident not in {old.incident, new.incident}
 
 
 def test_that_nothing_can_be_judged_joins_drift_and_is_joined_by_that_no_run_succeeds() -> None:
-    (drift,), _ = named(begin(SLOT))
-    no_data, stale = ({"alert": alert, "metric": "condition"} for alert in ("NoData", "Stale"))
-    _, (joined,) = named(begin(SLOT + HOUR, **no_data), before=(drift,))
-    (alone,), _ = named(begin(SLOT, **no_data))
-    _, (outage,) = named(begin(SLOT + HOUR, **stale), before=(alone,))
-    assert (joined.incident, outage.incident) == (drift.incident, alone.incident)
+    drift, alone = opened(), opened(alert="NoData", **CONDITION)
+    assert opened(SLOT + HOUR, drift, alert="NoData", **CONDITION).incident == drift.incident
+    assert opened(SLOT + HOUR, alone, alert="Stale", **CONDITION).incident == alone.incident
 
 
-@pytest.mark.parametrize(
-    ("alert", "since", "joins"), [("ListsFailed", 1, True), ("SimilarityLow", 0, True), ("SimilarityLow", 1, False)]
-)
-def test_an_outage_joins_failed_lists_and_what_began_with_it(alert: str, since: int, joins: bool) -> None:
-    (first,), _ = named(begin(SLOT, alert=alert))
-    _, (outage,) = named(begin(SLOT + 2 * HOUR, alert="Stale", metric="condition", since=SLOT + since * HOUR), before=(first,))
-    assert (outage.incident == first.incident) is joins
+def test_an_outage_joins_failed_lists_and_what_began_with_it() -> None:
+    for alert, since, joins in (("ListsFailed", 1, True), ("SimilarityLow", 0, True), ("SimilarityLow", 1, False)):
+        first = opened(alert=alert)
+        outage = opened(SLOT + 2 * HOUR, first, alert="Stale", since=SLOT + since * HOUR, **CONDITION)
+        assert (outage.incident == first.incident) is joins
 
 
 def test_what_is_pending_has_no_incident() -> None:

@@ -172,11 +172,11 @@ def starts(fires: Sequence[bool]) -> list[int]:
     return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
 
 
-@pytest.mark.parametrize("moved", [0.0, -0.06])
-def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then(moved: float) -> None:
-    fires, _ = judge(HEALTHY[:20] + ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
-    assert all(fires[20:30])
-    assert not any(fires[32:])
+def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then() -> None:
+    for moved in (0.0, -0.06):
+        fires, _ = judge(HEALTHY[:20] + ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
+        assert all(fires[20:30])
+        assert not any(fires[32:])
 
 
 def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for_rounding() -> None:
@@ -185,10 +185,9 @@ def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for
 
 
 def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse() -> None:
-    fires, ends = judge(HEALTHY[:20] + ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
-
+    fires, (end, *_) = judge(HEALTHY[:20] + ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
     assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
-    assert ends[0].endswith(
+    assert end.endswith(
         "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
         "(rankwatch accept home-feed --from 2024-01-28T00:00:00Z) or roll back"
     )
