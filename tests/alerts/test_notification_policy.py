@@ -58,7 +58,7 @@ def decide(
 
 
 AGAIN = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
-TOLD = {"told": (START,)}
+TOLD: dict[str, Any] = {"told": (START,)}
 OVER: dict[str, Any] = {"lasting": ()}
 SEND = (SENT, None)
 
@@ -325,7 +325,7 @@ def opened(slot: datetime = SLOT, *before: AlertState, **changes: Any) -> AlertS
     return state
 
 
-CONDITION = {"metric": "condition"}
+CONDITION: dict[str, Any] = {"metric": "condition"}
 
 
 def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever() -> None:

@@ -225,8 +225,8 @@ def measure(fault: Fault, day: int, past: Memory, shop: Shop = SHOP) -> RunResul
         k=shop.k, metrics=("extended_tau",), keep_lists=Keep.ALL, rules=(), evidence_users=2, min_paired_share=0.2
     )
     segments = {name: list(values) for name, values in shop.values.items()}
-    arms = (pull(fault.lists(shop, arm, day)) for arm in Arm)
-    return ran(what, *arms, users(*shop.names, **segments), memory=past)
+    baseline, candidate = (pull(fault.lists(shop, arm, day)) for arm in Arm)
+    return ran(what, baseline, candidate, users(*shop.names, **segments), memory=past)
 
 
 @cache

@@ -85,7 +85,7 @@ def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
 ) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1))
-    more = {"again": Canned(answer), "weights": CannedWeights(answer), "titles": CannedTitles(answer)}
+    more: dict[str, Any] = {"again": Canned(answer), "weights": CannedWeights(answer), "titles": CannedTitles(answer)}
     result = ran(watched, "a:1234", "a:1234", **more)
     if isinstance(answer, threading.Event):
         answer.set()
@@ -213,7 +213,8 @@ def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -
 
 def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for() -> None:
     unreadable = SourceError("bought.parquet has no column 'grades'")
-    for known, reason in (({}, None), ({SLOT: unreadable}, f"relevance: {unreadable}")):
+    waits: list[tuple[Any, str | None]] = [({}, None), ({SLOT: unreadable}, f"relevance: {unreadable}")]
+    for known, reason in waits:
         result = ran(labelled(NDCG), "a:12", "a:21", relevance=CannedRelevance(known))
         assert (result.status, result.reason) == (RunStatus.OK, reason)
         assert {summary.metric for summary in result.summaries} == {"overlap"}

@@ -75,8 +75,9 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment() -> None:
         for least in (0, 4)
     )
 
-    def of_all(run: RunResult) -> list[object]:
-        return [each for each in (*run.summaries, *run.arm_scores) if each.segment == "all"]
+    def of_all(run: RunResult) -> list[Any]:
+        found: list[Any] = [*run.summaries, *run.arm_scores]
+        return [each for each in found if each.segment == "all"]
 
     assert topped.coverage is not None
     assert {row.segment: row.asked for row in topped.coverage.rows}.items() >= {("all", 12), ("country=DE", 4)}

@@ -89,8 +89,8 @@ def test_any_run_is_explained_against_any_earlier_one_or_not_at_all(metric: str)
         asked = users(*names, country=[("DE", "UK")[place % 2] for place in range(len(names))])
         for _ in range(2):
             there = [name for name in names if rng.random() < 0.8]
-            arms = (pull({name: rng.permutation(9)[: rng.integers(5)].tolist() for name in there}) for _ in range(2))
-            result = ran(what, *arms, asked, memory=memory)
+            a, b = (pull({name: rng.permutation(9)[: rng.integers(5)].tolist() for name in there}) for _ in range(2))
+            result = ran(what, a, b, asked, memory=memory)
             memory = after(result)
         found = result.explanation
         assert (found is None) == (result.split is None)

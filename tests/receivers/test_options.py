@@ -108,7 +108,7 @@ pagerduty: {url: https://pager.test/v2/enqueue} # must not end in /v2/enqueue
 pagerduty: {url: "https://pager.test/?canary"} # must not hold a ?query
 """
 """What is wrong with a good entry, and what is said of it."""
-GOOD = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}
+GOOD: dict[str, Any] = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}
 
 
 @pytest.mark.parametrize("line", BAD.strip().splitlines())

@@ -26,7 +26,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
 
 
 @contextmanager
-def pinging(url: str, on_outcome: Callable[..., object] = lambda *_: None, **options: Any) -> Iterator[RunPings]:
+def pinging(url: str, on_outcome: Callable[[str, str], None] = lambda *_: None, **options: Any) -> Iterator[RunPings]:
     """Rests take no time."""
     man = RunPings(PingOptions.model_validate({"url": url, **options}), rest=lambda _: False, on_outcome=on_outcome)
     yield man
