@@ -149,15 +149,11 @@ def _redis(**keys: str) -> Callable[[Lists, Path], AbstractContextManager[Given]
     return opened
 
 
-# What puts lists somewhere and gives the options that read them there, {kind: options}. Every kind has at least one; its name
-# begins with the kind, and ends with "long" where an empty list cannot be told from none.
+# Puts lists somewhere and yields the options that read them there, {kind: options}. A name begins with the kind.
 SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
     "file parquet wide": _file("wide.parquet"),
-    "file parquet long": _file("long.parquet"),
-    "file csv wide": _file("wide.csv"),
     "file csv long": _file("long.csv.gz"),
     "file jsonl wide": _file("wide.jsonl.gz"),
-    "file jsonl long": _file("long.jsonl"),
     "sql table wide": _sqlite("sql table wide"),
     "sql table long": _sqlite("sql table long"),
     "sql query long": _sqlite("sql query long"),
@@ -168,4 +164,4 @@ SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
 }
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
-TEXTS = frozenset({"file csv long", "sql table long", "sql query long", "redis list long"})  # those that hold every id as text
+"""Kinds with one item a row. They hold every id as text, and cannot tell an empty list from none."""

@@ -29,41 +29,31 @@ def long(path: Path, *users: str) -> Pull:
     return source_of(file={"path": str(path), "user": "user", "item": "item", "rank": "rank"}).pull(request(*users))
 
 
+TEXTS = pa.array(["7", "8"])
+
+
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "users"),
     [
-        pa.list_(pa.int8()),
-        pa.list_(pa.int32()),
-        pa.list_(pa.uint64()),
-        pa.large_list(pa.int64()),
-        pa.list_(pa.int64(), 2),
-        pa.list_(pa.float64()),
-        pa.list_(pa.float32()),
-        pa.list_(pa.string()),
-        pa.large_list(pa.large_string()),
-        pa.list_(pa.dictionary(pa.int32(), pa.string())),
+        (pa.list_(pa.int8()), TEXTS),
+        (pa.list_(pa.uint64()), pa.array([7, 8], pa.int32())),
+        (pa.large_list(pa.int64()), TEXTS.dictionary_encode()),
+        (pa.list_(pa.int64(), 2), TEXTS),
+        (pa.list_(pa.float32()), pa.array([7.0, 8.0])),
+        (pa.list_(pa.string()), TEXTS),
+        (pa.large_list(pa.large_string()), TEXTS),
+        (pa.list_(pa.dictionary(pa.int32(), pa.string())), TEXTS),
     ],
     ids=str,
 )
-def test_lists_of_every_kind_of_id_are_read(kind: pa.DataType, tmp_path: Path) -> None:
-    texts = not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
-    items = [["7", "5"], ["1", "2"]] if texts else [[7, 5], [1, 2]]
+def test_lists_of_every_kind_of_id_are_read_for_every_kind_of_key(kind: pa.DataType, users: pa.Array, tmp_path: Path) -> None:
+    has_numbers = pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+    items = [[7, 5], [1, 2]] if has_numbers else [["7", "5"], ["1", "2"]]
 
-    pull = wide(parquet(tmp_path, user=["a", "b"], items=pa.array(items, type=kind)), "b", "a")
+    pull = wide(parquet(tmp_path, user=users, items=pa.array(items, type=kind)), "8", "7")
 
-    assert as_lists(pull) == {"a": ["7", "5"], "b": ["1", "2"]}
-    assert (pull.rankings.items.dtype in {np.dtype(np.int32), np.dtype(np.int64)}) is not texts
-
-
-@pytest.mark.parametrize(
-    "users",
-    [pa.array([7, 8], pa.int32()), pa.array([7.0, 8.0]), pa.array(["7", "8"]), pa.array(["7", "8"]).dictionary_encode()],
-    ids=lambda users: str(users.type),
-)
-def test_users_of_every_kind_of_key_are_found(users: pa.Array, tmp_path: Path) -> None:
-    pull = wide(parquet(tmp_path, user=users, items=[[1], [2]]), "8", "7")
-
-    assert as_lists(pull) == {"7": ["1"], "8": ["2"]}
+    assert as_lists(pull) == {"7": ["7", "5"], "8": ["1", "2"]}
+    assert (pull.rankings.items.dtype in {np.dtype(np.int32), np.dtype(np.int64)}) is has_numbers
 
 
 def test_numbers_beyond_64_signed_bits_become_texts(tmp_path: Path) -> None:
@@ -87,12 +77,14 @@ def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> N
     assert pull.notes.keys() == set(pull.failures.values())
 
 
-@pytest.mark.parametrize("odd", ["", "b\0c", "x" * 1001, 2.5, float("nan"), float("inf"), 1e300], ids=lambda odd: repr(odd)[:9])
-def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd: str | float, tmp_path: Path) -> None:
-    fit = type(odd)(2)
-    pull = wide(parquet(tmp_path, user=["odd", "good"], items=[[fit, odd], [fit]]), "odd", "good")
+@pytest.mark.parametrize("odd", [["", "b\0c", "x" * 1001], [2.5, float("nan"), float("inf"), 1e300]], ids=["texts", "numbers"])
+def test_a_text_or_number_that_is_no_id_makes_its_list_malformed(odd: list[Any], tmp_path: Path) -> None:
+    fit, users = type(odd[0])(2), [f"u{number}" for number in range(len(odd))]
+    path = parquet(tmp_path, user=[*users, "good"], items=[*([fit, each] for each in odd), [fit]])
 
-    assert (as_lists(pull), pull.failures) == ({"good": ["2"]}, {"odd": CoverageReason.MALFORMED})
+    pull = wide(path, *users, "good")
+
+    assert (as_lists(pull), pull.failures) == ({"good": ["2"]}, dict.fromkeys(users, CoverageReason.MALFORMED))
 
 
 @pytest.mark.parametrize("values", [[[b"a"]], [[[1]]], [[True]], [[{"id": 1}]]], ids=["binary", "nested", "boolean", "struct"])
@@ -110,33 +102,29 @@ def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
         wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
 
 
-def test_long_form_is_ordered_by_rank_with_gaps_and_from_any_start(tmp_path: Path) -> None:
-    path = parquet(tmp_path, user=["a", "b", "a", "a"], item=[30, 9, 10, 20], rank=[12, 0, -1, 3.5])
-
-    assert as_lists(long(path, "b", "a")) == {"a": ["10", "20", "30"], "b": ["9"]}
-
-
-@pytest.mark.parametrize("kept", ["csv", "tsv", "jsonl", "parquet"])
-def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(kept: str, tmp_path: Path) -> None:
-    rows = [(f"u{n % 3}", n * 7919 % 100_003) for n in range(60_000)]
-    for part, taken in enumerate((rows[:40_000], rows[40_000:])):
-        users, items = zip(*taken, strict=True)
-        WRITERS[f".{kept}"](pa.table({"user": users, "item": items}), tmp_path / f"{part}.{kept}")
+@pytest.mark.parametrize(("kept", "rows"), [("csv", 60_000), ("tsv", 600), ("jsonl", 600), ("parquet", 60_000)])
+def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(
+    kept: str, rows: int, tmp_path: Path
+) -> None:
+    users, items = [f"u{n % 3}" for n in range(rows)], [n * 7919 % 100_003 for n in range(rows)]
+    table = pa.table({"user": users, "item": items})
+    for part, taken in enumerate((table[: rows * 2 // 3], table[rows * 2 // 3 :])):
+        WRITERS[f".{kept}"](taken, tmp_path / f"{part}.{kept}")
 
     source = source_of(file={"path": str(tmp_path), "user": "user", "item": "item", "in_order": True})
 
-    expected = {user: [str(item) for other, item in rows if other == user] for user in ("u0", "u2")}
+    expected = {user: list(map(str, items[place::3])) for place, user in ((0, "u0"), (2, "u2"))}
     assert as_lists(source.pull(request("u0", "u2"))) == expected
 
 
-def test_long_form_without_an_order_is_malformed(tmp_path: Path) -> None:
-    users = ["tied", "tied", "no rank", "no item", "nan", "good", "good"]
-    items = [1, 2, 3, None, 4, 6, 5]
-    ranks = [1.0, 1.0, None, 1.0, float("nan"), 2.0, 1.0]
+def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_order_is_malformed(tmp_path: Path) -> None:
+    rows = [("a", 30, 12.0), ("b", 9, 0.0), ("a", 10, -1.0), ("a", 20, 3.5), ("tied", 1, 1.0), ("tied", 2, 1.0)]
+    rows += [("no rank", 3, None), ("no item", None, 1.0), ("nan", 4, float("nan"))]
+    users, items, ranks = zip(*rows, strict=True)
 
-    pull = long(parquet(tmp_path, user=users, item=items, rank=ranks), "good", "tied", "no rank", "no item", "nan")
+    pull = long(parquet(tmp_path, user=users, item=items, rank=ranks), "b", "a", "tied", "no rank", "no item", "nan")
 
-    assert as_lists(pull) == {"good": ["5", "6"]}
+    assert as_lists(pull) == {"a": ["10", "20", "30"], "b": ["9"]}
     assert pull.failures == dict.fromkeys(["tied", "no rank", "no item", "nan"], CoverageReason.MALFORMED)
 
 
