@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from monitor.model.rankings import CoverageReason
-from monitor.sources.file import FileSourceOptions
 from monitor.sources.id_forms import speller
 from servers.lists import SOURCES, Given, as_lists, request, source_of, write_csv
 
@@ -35,21 +33,6 @@ def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
     forms: list[str | dict[str, str]], given: str, spelled: str
 ) -> None:
     assert speller(forms)(given) == spelled
-
-
-@pytest.mark.parametrize(
-    ("form", "reason"),
-    [
-        ({"regex": "sku-("}, r"regex 'sku-\(' cannot be read, or"),
-        ({"regex": "sku-[0-9]+"}, "or has no group: put what is the id in parentheses"),
-        ({"prefix": "a", "regex": "(b)"}, "at most 1 item"),
-        ({"suffix": "a"}, "prefix"),
-        ("upper", "'string', 'int', 'lower' or 'strip'"),
-    ],
-)
-def test_a_form_that_cannot_be_used_is_told_in_the_configuration(form: Any, reason: str) -> None:
-    with pytest.raises(ValidationError, match=reason):
-        FileSourceOptions(path="a.csv", user="u", items="i", item_ids=(form,))
 
 
 FORMS: Any = {"item_ids": ["lower", {"prefix": "item:"}, "int"]}

@@ -6,8 +6,10 @@ import tomllib
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from monitor import sources
@@ -75,15 +77,23 @@ def test_the_contract_is_kept_by_every_kind(kind: str) -> None:
     assert not others or kind in tables.KINDS, f"{kind} reads {', '.join(others)}: add it to KINDS in tests/sources/tables.py"
 
 
-WITH_PATH = dict.fromkeys(reader.options for reader in READERS if "path" in reader.options.model_fields)
+BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text(encoding="utf-8"))
+BAD["file"] += [({"path": path}, "placeholder") for path in ("{user}.x", "{slot.x", "{slots:%Y}.x")]
 
 
-@pytest.mark.parametrize("options", WITH_PATH, ids=lambda options: options.__name__)
-@pytest.mark.parametrize("path", ["{user}.x", "{slot.x", "{slots:%Y}.x"])
-def test_a_path_has_the_slot_as_its_only_placeholder(options: type[Options], path: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        options.model_validate({"path": path})
-    assert "placeholder" in {error["loc"]: error["msg"] for error in caught.value.errors()}.get(("path",), "")
+@pytest.mark.parametrize(("kind", "options", "expected"), [(kind, *each) for kind, refused in BAD.items() for each in refused])
+def test_bad_options_are_told_without_their_secrets(kind: str, options: dict[str, Any], expected: str) -> None:
+    model = UsersOptions if kind == "users" else SOURCES[kind].lists.options
+    with pytest.raises(ValidationError, match=expected) as caught:
+        model.model_validate(options)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", dict.fromkeys(reader.options for reader in READERS), ids=lambda options: options.__name__)
+def test_every_path_may_have_the_slot_as_its_only_placeholder(options: type[Options]) -> None:
+    if "path" in options.model_fields:
+        with pytest.raises(ValidationError, match="placeholder"):
+            options.model_validate({"path": "{user}.x"})
 
 
 def test_every_folder_declares_a_kind() -> None:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from pydantic import ValidationError
 
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import UserTable
@@ -205,18 +204,3 @@ def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url: st
     assert table.users.tolist() == ["a"]
     with pytest.raises(SourceError, match="did not give all rows within 300ms"):
         users_of({"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}})
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"all": False}, "True"),
-        ({"all": True, "sample": 0}, "greater than or equal to 1"),
-        ({"all": True, "sample": {}}, "fixed or rotating"),
-        ({"all": True, "segments": ["a", "a"]}, "twice"),
-        ({"all": True, "segments": ["a=b"]}, "no ="),
-    ],
-)
-def test_bad_users_are_told(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ValidationError, match=expected):
-        UsersOptions.model_validate(options)

@@ -5,10 +5,8 @@ import socket
 import ssl
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from monitor import USER_AGENT, link_local
 from monitor.errors import SourceError
@@ -143,16 +141,6 @@ def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender)
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
 
 
-def test_connections_are_kept_and_never_more_than_allowed(recommender: Recommender) -> None:
-    users = [f"u{number}" for number in range(200)]
-    recommender.otherwise = "chunked"  # takes several turns, so that answers overlap
-
-    pull = source_of(http={"url": recommender.url, "concurrency": 5}).pull(request(*users))
-
-    assert len(pull.rankings) == 200
-    assert 1 < recommender.most_at_once <= 5
-
-
 def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path: Path) -> None:
     certificate = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -166,55 +154,6 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
             assert "ca_file" in stranger.notes[CoverageReason.UNREACHABLE]
         with pytest.raises(SourceError, match=r"none\.pem: No such file"):
             source_of(http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")}).pull(request("u"))
-
-
-GOOD = {"url": "http://canary-host/canary-path/{user}?key=canary-key"}
-GORSE = {"url": "http://canary", "profile": "gorse"}
-BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"url": "http://host/canary/all"}, r"must contain \{user\}"),
-    ({"url": "ftp://host/canary/{user}"}, "is no URL: expected http"),
-    ({"url": "http:///canary/{user}"}, "is no URL"),
-    ({"url": "http://{user}.canary/recs"}, "after the host only"),
-    (
-        {"url": "http://host/{user}?key={canary}"},
-        r"has an unknown placeholder: use \{user\}, \{users\}, \{k\}, \{slot:%Y-%m-%d\}",
-    ),
-    ({"url": "http://host/canary {user}"}, "blanks"),
-    ({"url": "http://host:canary/{user}"}, "is no URL"),
-    (GOOD | {"items": "a[?"}, "no JMESPath"),
-    (GOOD | {"user": "]"}, "no JMESPath"),
-    (GOOD | {"body": {}}, "method: POST"),
-    (GOOD | {"headers": {"X-A": "canary\r\nX-B: 1"}}, "its value has no line break"),
-    (GOOD | {"headers": {"X-A: canary": ""}}, "a header's name is letters, digits and hyphens"),
-    (GOOD | {"token": "canary "}, "without blanks"),
-    (GOOD | {"token": "canary", "headers": {"authorization": "canary"}}, "not both"),
-    ({"url": "http://host/?of={users}&key=canary"}, "go with batch"),
-    (GOOD | {"answers": "results"}, "go with batch"),
-    (GOOD | {"batch": 2}, r"write \{users\}, or \{user\} in an array of one element of the body"),
-    ({"url": "http://host/", "method": "POST", "batch": 2, "body": {"of": "{user}", "all": ["{user}"]}}, r"write \{users\}"),
-    (GOOD | {"concurrency": 0}, "greater than or equal to 1"),
-    (GOOD | {"timeout": "5"}, "not a duration"),
-    (GOOD | {"verify": False}, "Extra inputs"),
-    (GOOD | {"auth": {"aws": {"region": "r", "access_key": "canary"}}}, "give access_key and secret_key together"),
-    (GOOD | {"auth": {"aws": {"region": "r"}}, "token": "canary"}, "give one of token, auth"),
-    (GOOD | {"key_file": "canary"}, "key_file goes with cert_file"),
-    (GORSE | {"profile": "gorze"}, r"gorze cannot be read \(No such file.*\): there are algolia-recommend, .*or FILE\.yaml"),
-    (GORSE | {"profile": "tensorflow-serving"}, r"must be given in with what is required, .*\(model: .*, required;"),
-    (GORSE | {"with": {"model": "x"}}, r"no more than it takes \(nothing\)"),
-    (GORSE | {"url": "http://h/?x=1"}, r"may have no \? or #, since endpoint follows it"),
-    (GORSE | {"endpoint": "/{user}/{secret}"}, "unknown placeholder"),
-    (GORSE | {"endpoint": "/{user}?write-back-type=read"}, "asking must change nothing: with write-back-type Gorse keeps"),
-    (GORSE | {"method": "POST", "body": {"deep": [{"cascadeCreate": True}]}}, "asking must change nothing: with cascadeCreate"),
-    (GORSE | {"method": "PUT"}, "must be GET or POST: by other methods one changes what is asked"),
-]
-
-
-@pytest.mark.parametrize(("options", "expected"), BAD_OPTIONS)
-def test_bad_options_are_told_without_their_secrets(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ValidationError, match=expected) as caught:
-        HttpSourceOptions.model_validate(options)
-
-    assert "canary" not in str(caught.value)
 
 
 def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
