@@ -46,7 +46,10 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
         connection.exec_driver_sql("DROP TABLE IF EXISTS filled")
         connection.exec_driver_sql(f"CREATE TABLE filled ({', '.join(f'{name} {types[name]}' for name in names)})")
         for row in map(as_text, rows):
-            values = {name: str(value) if types[name] == "text" and value is not None else value for name, value in row.items()}
+            values = {
+                name: str(value) if isinstance(value, bool | int | float) and types[name] == "text" else value
+                for name, value in row.items()
+            }
             into = f"INSERT INTO filled VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - names of the tests
             connection.execute(sa.text(into), values)
     engine.dispose()

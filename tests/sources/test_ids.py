@@ -7,7 +7,7 @@ import pytest
 
 from monitor.model.rankings import CoverageReason
 from monitor.sources.id_forms import speller
-from servers.lists import SOURCES, Given, as_lists, request, source_of, write_csv
+from servers.lists import SOURCES, Given, as_lists, request, source_of
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,6 @@ def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
     assert speller(forms)(given) == spelled
 
 
-FORMS: Any = {"item_ids": ["lower", {"prefix": "item:"}, "int"]}
-
-
 def spelled(given: Given, **forms: Any) -> Any:
     return source_of(**{kind: options | forms for kind, options in given.items()})
 
@@ -47,7 +44,7 @@ def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind: str, tmp_pat
     users = {"user_ids": ["strip", "lower"]} if kind.startswith(("file", "sql table")) else {}
     lists = {" U1" if users else "u1": ["item:007", "ITEM:8", "x"], "u2": ["9"], "u3": ["Item:1"]}
     with SOURCES[kind](lists, tmp_path) as given:
-        pull = spelled(given, **FORMS, **users).pull(request("u1", "u2", k=3))
+        pull = spelled(given, item_ids=["lower", {"prefix": "item:"}, "int"], **users).pull(request("u1", "u2", k=3))
 
     assert as_lists(pull) == {"u1": ["7", "8", "x"], "u2": ["9"]}
     assert not pull.failures
@@ -62,12 +59,8 @@ def test_users_who_become_one_have_no_list_and_a_reason(kind: str, tmp_path: Pat
 
 
 def test_items_that_become_one_are_noted(tmp_path: Path) -> None:
-    write_csv([{"who": "u1", "what": ["a", "A"]}], tmp_path / "lists.csv")
-    given = {"file": {"path": str(tmp_path / "lists.csv"), "user": "who", "items": "what"}}
+    with SOURCES["file jsonl wide"]({"u1": ["a", "A"]}, tmp_path) as given:
+        pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
 
-    pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
-
-    assert (as_lists(pull), pull.notes) == (
-        {"u1": ["a", "a"]},
-        {CoverageReason.DUPLICATED: f"{tmp_path / 'lists.csv'}: item_ids make one of several items"},
-    )
+    assert as_lists(pull) == {"u1": ["a", "a"]}
+    assert pull.notes[CoverageReason.DUPLICATED].endswith("wide.jsonl.gz: item_ids make one of several items")

@@ -26,7 +26,7 @@ MOST_MB = MEMORY_MB + 200
 def long_lines(path: Path) -> None:
     line = b'{"user": "u", "items": [' + b"1, " * 200_000 + b"1]}\n"
     with gzip.open(path, "wb", compresslevel=1) as file:
-        file.writelines(line for _ in range(1000))
+        file.writelines(line for _ in range(700))
 
 
 def long_users(path: Path) -> None:
@@ -60,15 +60,18 @@ def said_of(read: Callable[[], object]) -> str:
         return str(error)
 
 
+integration = partial(pytest.param, marks=pytest.mark.integration)
+
+
 @pytest.mark.parametrize(
     ("name", "write", "lists", "users"),
     [
-        ("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
+        integration("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
         ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
-        ("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
-        ("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
+        integration("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
+        integration("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
-        ("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
+        integration("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
     ],
 )
 def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str, users: str, tmp_path: Path) -> None:
@@ -87,6 +90,7 @@ def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str,
         assert "\n" not in said
 
 
+@pytest.mark.integration
 def test_a_reading_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     path = tmp_path / "lists.csv.gz"
     path.write_bytes(gzip.compress(b"user,items\n") + gzip.compress(b"\n" * 30_000_000) * 100)
@@ -96,7 +100,7 @@ def test_a_reading_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     call = BackgroundCall(lambda: users.users(SLOT, ()), name="users of a file")
     (reading,) = (each for each in threading.enumerate() if each.name == "users of a file")
     with pytest.raises(OverdueError):
-        call.wait(Deadline.after(1))
+        call.wait(Deadline.after(0.3))
 
     reading.join(60)
     assert not reading.is_alive()
