@@ -4,6 +4,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +138,9 @@ def arms_of(
     )
 
 
-def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measurement:
+def measure(arms: Arms, batch_users: int = 10_000, slot: datetime = SLOT, **changes: Any) -> Measurement:
     plan = replace(PLAN, measuring=replace(PLAN.measuring, **changes))
-    return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
+    return measure_slot(plan, arms, slot, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
 
 
 def found(measurement: Measurement) -> dict[str, Any]:

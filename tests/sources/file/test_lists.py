@@ -1,6 +1,5 @@
 """What a file may hold, and what becomes of the odd parts of it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from servers.lists import as_lists, request, source_of
 from sources.file.test_joined import WRITERS
+from sources.tables import parquet as in_parquet
+from sources.tables import parsed
 
 
 def parquet(folder: Path, **columns: Any) -> Path:
@@ -21,12 +22,12 @@ def parquet(folder: Path, **columns: Any) -> Path:
     return path
 
 
+WIDE = {"user": "user", "items": "items"}
+LONG = {"user": "user", "item": "item", "rank": "rank"}
+
+
 def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
-    return source_of(file={"path": str(path), "user": "user", "items": "items"} | more).pull(request(*users, k=k))
-
-
-def long(path: Path, *users: str) -> Pull:
-    return source_of(file={"path": str(path), "user": "user", "item": "item", "rank": "rank"}).pull(request(*users))
+    return source_of(file={"path": str(path), **WIDE, **more}).pull(request(*users, k=k))
 
 
 TEXTS = pa.array(["7", "8"])
@@ -63,10 +64,19 @@ def test_numbers_beyond_64_signed_bits_become_texts(tmp_path: Path) -> None:
 
 
 def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> None:
-    users = ["good", "null list", "null item", "empty", "twice", "fine", "twice", None]
-    items = [[1, 2], None, [1, None], [], [3], [4, 5, 6], [3], [9]]
-
-    pull = wide(parquet(tmp_path, user=users, items=items), "fine", "null item", "null list", "good", "empty", "twice")
+    rows = """
+        {"user": "good", "items": [1, 2]}
+        {"user": "null list", "items": null}
+        {"user": "null item", "items": [1, null]}
+        {"user": "empty", "items": []}
+        {"user": "twice", "items": [3]}
+        {"user": "fine", "items": [4, 5, 6]}
+        {"user": "twice", "items": [3]}
+        {"user": null, "items": [9]}
+    """
+    pull = source_of(**in_parquet(parsed(rows), tmp_path, **WIDE)).pull(
+        request("fine", "null item", "null list", "good", "empty", "twice")
+    )
 
     assert as_lists(pull) == {"good": ["1", "2"], "empty": [], "fine": ["4", "5", "6"]}
     assert pull.failures == {
@@ -118,11 +128,19 @@ def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_
 
 
 def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_order_is_malformed(tmp_path: Path) -> None:
-    rows = [("a", 30, 12.0), ("b", 9, 0.0), ("a", 10, -1.0), ("a", 20, 3.5), ("tied", 1, 1.0), ("tied", 2, 1.0)]
-    rows += [("no rank", 3, None), ("no item", None, 1.0), ("nan", 4, float("nan"))]
-    users, items, ranks = zip(*rows, strict=True)
-
-    pull = long(parquet(tmp_path, user=users, item=items, rank=ranks), "b", "a", "tied", "no rank", "no item", "nan")
+    rows = """
+        {"user": "a", "item": 30, "rank": 12}
+        {"user": "b", "item": 9, "rank": 0}
+        {"user": "a", "item": 10, "rank": -1}
+        {"user": "a", "item": 20, "rank": 3.5}
+        {"user": "tied", "item": 1, "rank": 1}
+        {"user": "tied", "item": 2, "rank": 1}
+        {"user": "no rank", "item": 3, "rank": null}
+        {"user": "no item", "item": null, "rank": 1}
+        {"user": "nan", "item": 4, "rank": NaN}
+    """
+    source = source_of(**in_parquet(parsed(rows), tmp_path, **LONG))
+    pull = source.pull(request("b", "a", "tied", "no rank", "no item", "nan"))
 
     assert as_lists(pull) == {"a": ["10", "20", "30"], "b": ["9"]}
     assert pull.failures == dict.fromkeys(["tied", "no rank", "no item", "nan"], CoverageReason.MALFORMED)
@@ -132,25 +150,24 @@ def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path: Path) -> None:
     path = tmp_path / "lists.csv"
     path.write_text('user,item,rank\n007,010,1\n007,NA,2\nNA,"x,y",1\n007,z,oops\n8,1,1\n', encoding="utf-8")
 
-    pull = long(path, "007", "NA", "8", "7")
+    pull = source_of(file={"path": str(path), **LONG}).pull(request("007", "NA", "8", "7"))
 
     assert as_lists(pull) == {"NA": ["x,y"], "8": ["1"]}
     assert pull.failures == {"007": CoverageReason.MALFORMED}
 
 
 def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = [
-        {"user": 1, "items": [1, "b", 3.0]},
-        {"user": "nested", "items": [[1]]},
-        {"user": "null", "items": None},
-        {"user": "none"},
-        {"user": "text", "items": "[4, 5]"},
-        {"user": "twice", "items": [1]},
-        {"user": "twice", "items": [1]},
-        {"user": None, "items": [1]},
-    ]
     path = tmp_path / "lists.jsonl"
-    path.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")
+    path.write_text("""
+        {"user": 1, "items": [1, "b", 3.0]}
+        {"user": "nested", "items": [[1]]}
+
+        {"user": "null", "items": null}
+        {"user": "none"}
+        {"user": "text", "items": "[4, 5]"}
+        {"user": "twice", "items": [1]}
+        {"user": "twice", "items": [1]}
+        {"user": null, "items": [1]}""")
 
     pull = wide(path, "1", "nested", "null", "none", "text", "twice")
 
@@ -179,19 +196,15 @@ def test_a_wrong_column_is_answered_with_the_right_ones(kept: str, tmp_path: Pat
         wide(path, "a")
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.parquet", b""),
-        ("a.csv", b""),
-        ("a.csv", b"user,items\nx\n"),
-        ("a.csv.gz", b"user,items\n"),
-        ("a.jsonl", b'{"user": 1, "ite'),
-        ("a.jsonl", b"[1]\n"),
-        ("a.jsonl", b"[" * 100_000),
-        ("a.csv", b"user,items\n\xff\xfe,[1]\n"),
-    ],
-)
+DAMAGED = {
+    "a.parquet": [b""],
+    "a.csv": [b"", b"user,items\nx\n", b"user,items\n\xff\xfe,[1]\n"],
+    "a.csv.gz": [b"user,items\n"],
+    "a.jsonl": [b'{"user": 1, "ite', b"[1]\n", b"[" * 100_000],
+}
+
+
+@pytest.mark.parametrize(("name", "content"), [(name, each) for name, contents in DAMAGED.items() for each in contents])
 def test_a_damaged_file_is_one_line(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
 

@@ -74,6 +74,7 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
     assert "Credential=AKIDFOUND/" in asked_with(auth=auth)[1].headers["authorization"]
 
 
+@pytest.mark.integration
 def test_a_certificate_is_shown_to_a_server_that_wants_one(authority: Authority, server_pair: Pair, client_pair: Pair) -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
     tls.verify_mode = ssl.CERT_REQUIRED

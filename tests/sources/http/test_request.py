@@ -141,6 +141,7 @@ def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender)
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
 
 
+@pytest.mark.integration
 def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path: Path) -> None:
     certificate = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
