@@ -19,6 +19,7 @@ from servers.lists import request, source_of
 from servers.mlserver import running_mlserver
 from servers.redis import emptied_redis, shared_redis
 
+pytestmark = pytest.mark.integration
 ARMS = ("baseline", "candidate")
 COLUMNS = {"user": "who", "item": "what", "rank": "place", "scores": "score"}
 POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
@@ -55,9 +56,13 @@ def buckets() -> Iterator[Given]:
     with running_buckets() as url, pytest.MonkeyPatch.context() as patch:
         from moto.core import enable_iam_authentication  # noqa: PLC0415 - loaded by now
 
-        known = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-        for name, value in {**known, "AWS_ENDPOINT_URL": url}.items():
-            patch.setenv(name, value)
+        for name, value in (
+            ("DEFAULT_REGION", "eu-west-1"),
+            ("ACCESS_KEY_ID", "x"),
+            ("SECRET_ACCESS_KEY", "x"),
+            ("ENDPOINT_URL", url),
+        ):
+            patch.setenv(f"AWS_{name}", value)
         people, store = boto3.client("iam"), boto3.client("s3")
         people.create_user(UserName="rankwatch")
         people.put_user_policy(UserName="rankwatch", PolicyName="reads", PolicyDocument=POLICY)
@@ -87,18 +92,27 @@ def fill_tables(url: str) -> Given:
     return {arm: {"sql": {"url": url, "table": arm, **COLUMNS}} for arm in ARMS}
 
 
+CONFIG = """
+database: sqlite:///rankwatch.db
+comparisons:
+- &files
+  name: files
+  every: 1d
+  k: 10
+  users: {file: {path: users.csv, user: user}}
+  baseline: {file: &lists {path: baseline.csv, user: who, item: what, rank: place, scores: score}}
+  candidate: {file: {<<: *lists, path: candidate.csv}}
+  scores_to: {file: {path: files.parquet}}
+- {<<: *files, name: served, scores_to: {file: {path: served.parquet}}, SERVED}
+"""
+
+
 def assert_scores_of_files(sources: Given, folder: Path) -> None:
     """`check` finds nothing wrong with these sources, and `run-once` the scores of the same lists in files."""
     for arm in ARMS:
         rows_of(arm).to_csv(folder / f"{arm}.csv", index=False)
     (folder / "users.csv").write_text("\n".join(["user", *USERS]))
-    in_files = {arm: {"file": {"path": f"{arm}.csv", **COLUMNS}} for arm in ARMS}
-    same = {"every": "1d", "k": 10, "users": {"file": {"path": "users.csv", "user": "user"}}}
-    comparisons = [
-        {"name": name, **same, **of, "scores_to": {"file": {"path": f"{name}.parquet"}}}
-        for name, of in (("files", in_files), ("served", sources))
-    ]
-    (folder / "rankwatch.yaml").write_text(json.dumps({"database": "sqlite:///rankwatch.db", "comparisons": comparisons}))
+    (folder / "rankwatch.yaml").write_text(CONFIG.replace("SERVED", json.dumps(sources)[1:-1]))
 
     for command in (["check"], ["run-once", "--slot", "2024-01-08"]):
         done = rankwatch(*command, cwd=folder)
