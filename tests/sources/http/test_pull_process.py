@@ -21,6 +21,7 @@ from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender
 
 USERS = [f"u{number}" for number in range(40)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)
