@@ -150,7 +150,7 @@ async def _trickle(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> N
     while not writer.is_closing():
         writer.write(b" ")
         await writer.drain()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
 
 
 async def _huge(_self: Recommender, _asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -18,6 +18,7 @@ from monitor.errors import SourceError
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file.database import MEMORY_MB
 from servers.lists import SLOT, request, source_of
+from sources.file.test_joined import second_ring
 
 LONG_TEXTS = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20]))
 MOST_MB = MEMORY_MB + 200
@@ -60,18 +61,15 @@ def said_of(read: Callable[[], object]) -> str:
         return str(error)
 
 
-integration = partial(pytest.param, marks=pytest.mark.integration)
-
-
 @pytest.mark.parametrize(
     ("name", "write", "lists", "users"),
     [
-        integration("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
+        second_ring("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
         ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
-        integration("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
-        integration("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
+        second_ring("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
+        second_ring("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
-        integration("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
+        second_ring("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
     ],
 )
 def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str, users: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ PLAN = comparison(
 )
 REQUEST = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
 SIZE = 120
+second_ring = partial(pytest.param, marks=pytest.mark.integration)
 
 
 def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
@@ -151,24 +153,24 @@ def found(measurement: Measurement) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kept", "spell", "form", "has_list_of_users", "batch_users"),
+    ("kept", "spell", "form", "users", "batch_users"),
     [
-        ("parquet", int, "wide", False, 29),
-        ("parquet", int, "long", True, 10_000),
-        ("csv", str, "wide", True, 29),
-        ("csv", str, "long", False, 10_000),
-        ("jsonl", int, "wide", False, 10_000),
-        ("parts", str, "in order", True, 29),
+        ("parquet", int, "wide", "of the baseline", 29),
+        ("csv", str, "long", "of a file", 10_000),
+        second_ring("parts", str, "in order", "of a file", 29),
+        second_ring("parquet", int, "long", "of a file", 10_000),
+        second_ring("csv", str, "wide", "of a file", 29),
+        second_ring("jsonl", int, "wide", "of the baseline", 10_000),
     ],
 )
 def test_a_join_finds_what_pulling_finds(
-    tmp_path: Path, *, kept: str, spell: Any, form: str, has_list_of_users: bool, batch_users: int
+    tmp_path: Path, *, kept: str, spell: Any, form: str, users: str, batch_users: int
 ) -> None:
     baseline, candidate, again = (
         write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=True), form, spell, model_version="country") for seed in (1, 2, 3)
     )
     asked = asked_of(baseline)
-    if has_list_of_users:
+    if users == "of a file":
         rows = rows_of(4, odd=True)
         asked = asked_of(write(tmp_path / f"users.{kept}", rows + rows[:20], "wide", spell))
     arms = arms_of(baseline, candidate, asked, again)
@@ -181,9 +183,11 @@ def test_a_join_finds_what_pulling_finds(
     assert (joined.coverage, joined.left_out, joined.notes) == (pulled.coverage, pulled.left_out, pulled.notes)
 
 
-@pytest.mark.parametrize(("form", "kept", "has_list_of_users"), [("wide", "parquet", False), ("long", "csv", True)])
+@pytest.mark.parametrize(
+    ("form", "kept", "users"), [("wide", "parquet", "of the candidate"), second_ring("long", "csv", "of the baseline")]
+)
 def test_a_join_spells_ids_as_pulling_does_and_users_who_become_one_have_no_list(
-    tmp_path: Path, form: str, kept: str, *, has_list_of_users: bool
+    tmp_path: Path, form: str, kept: str, *, users: str
 ) -> None:
     rows = rows_of(1, odd=False)
     odd = [row | {"user": f" {row['user']}".upper(), "items": [f"sku-00{item}" for item in row["items"]]} for row in rows]
@@ -192,7 +196,7 @@ def test_a_join_spells_ids_as_pulling_does_and_users_who_become_one_have_no_list
     forms = {"user_ids": ("strip", "lower"), "item_ids": ({"regex": "sku-(.*)"}, "int")}
     spelled = write(tmp_path / f"odd.{kept}", odd, form, str).model_copy(update=forms)
     asked = asked_of(candidate)
-    if has_list_of_users:
+    if users == "of the baseline":
         asked = FileUsersOptions(path=spelled.path, user="user", user_ids=("strip", "lower"))
     arms = arms_of(spelled, candidate, asked)
 
@@ -354,7 +358,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert list(disk.iterdir()) == []
 
 
-@pytest.mark.parametrize(("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
+@pytest.mark.parametrize(("form", "names"), [second_ring("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
 def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, str]) -> None:
     items = "items" if form == "wide" else "item"
     spelled = {"user": names[0], items: names[1]}

@@ -112,7 +112,7 @@ def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
         wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
 
 
-@pytest.mark.parametrize(("kept", "rows"), [("csv", 60_000), ("tsv", 600), ("jsonl", 600), ("parquet", 60_000)])
+@pytest.mark.parametrize(("kept", "rows"), [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)])
 def test_rows_that_stand_in_order_need_no_rank_however_many_they_are_and_in_how_many_parts(
     kept: str, rows: int, tmp_path: Path
 ) -> None:

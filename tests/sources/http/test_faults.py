@@ -22,13 +22,19 @@ BY_REASON = {
     "boolean_item nan_item fraction_item surrogate_item nul_item bad_utf8 no_http length_too_short named wrong_user",
 }
 FAULTS = {fault: reason for reason, faults in BY_REASON.items() for fault in faults.split()}
-HARMLESS: dict[str, list[str]] = {
-    **dict.fromkeys(["ok", "cached", "cached_for_all", "gzip", "chunked", "unavailable_twice", "limited_once"], ["0", "1", "2"]),
-    "mixed": ["1", "2", "3"],
-    "duplicates": ["5", "5", "6"],
-    "empty": [],
-    "short": ["7"],
-    "two_answers": ["1"],
+HARMLESS = {
+    "ok": "0 1 2",
+    "cached": "0 1 2",
+    "cached_for_all": "0 1 2",
+    "gzip": "0 1 2",
+    "chunked": "0 1 2",
+    "mixed": "1 2 3",
+    "duplicates": "5 5 6",
+    "empty": "",
+    "short": "7",
+    "two_answers": "1",
+    "unavailable_twice": "0 1 2",
+    "limited_once": "0 1 2",
 }
 
 
@@ -64,7 +70,7 @@ def test_what_is_no_fault_is_a_list(behaviour: str, recommender: Recommender) ->
 
     pull = source_of(http={"url": recommender.url}).pull(request("u", k=3))
 
-    assert as_lists(pull) == {"u": HARMLESS[behaviour]}
+    assert as_lists(pull) == {"u": HARMLESS[behaviour].split()}
     assert not pull.failures
 
 

@@ -4,12 +4,14 @@ import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from monitor.model.rankings import CoverageReason, Pull
+from monitor.ports import Source
 from monitor.sources.http import HttpSourceOptions, lockstep
 from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
@@ -22,8 +24,15 @@ USERS = [f"u{number:03}" for number in range(100)]
 def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -> list[Pull]:
     """The pulls of a run, side by side, at most four requests at once each."""
     asked = replace(request(*USERS, k=1, timeout_s=timeout_s), together=run)
-    with ThreadPoolExecutor(len(sources)) as threads:
-        return list(threads.map(lambda options: source_of(http={"concurrency": 4} | options).pull(asked), sources))
+    opened = [source_of(http={"concurrency": 4} | options) for options in sources]
+    all_start = Barrier(len(opened))
+
+    def pull(source: Source) -> Pull:
+        all_start.wait()
+        return source.pull(asked)
+
+    with ThreadPoolExecutor(len(opened)) as threads:
+        return list(threads.map(pull, opened))
 
 
 def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(recommender: Recommender) -> None:
