@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from monitor.model.rankings import Pull
 from monitor.ports import Source
 from monitor.sources import SourceOptions, open_source
 from monitor.testing.contracts import SLOT, as_lists, request
@@ -28,6 +29,11 @@ Given = dict[str, dict[str, Any]]
 
 def source_of(**options: Any) -> Source:
     return open_source(SourceOptions.model_validate(options))
+
+
+def pull_of(*users: str, k: int = 10, timeout_s: float = 120, **options: Any) -> Pull:
+    """The lists of these users from a source with these options, {kind: options}."""
+    return source_of(**options).pull(request(*users, k=k, timeout_s=timeout_s))
 
 
 def long_rows(lists: Lists) -> Rows:

@@ -15,7 +15,7 @@ from forking import rankwatch
 from monitor.model.rankings import CoverageReason
 from servers.buckets import running_buckets
 from servers.cooccurrence import USERS, recommend
-from servers.lists import request, source_of
+from servers.lists import pull_of
 from servers.mlserver import running_mlserver
 from servers.redis import emptied_redis, shared_redis
 
@@ -77,7 +77,7 @@ def buckets() -> Iterator[Given]:
         signed = {"region": "eu-west-1", "service": "s3"}
         with enable_iam_authentication():
             wrong = {"aws": {**signed, "access_key": key["AccessKeyId"], "secret_key": "wrong"}}
-            assert source_of(http=asked | {"auth": wrong}).pull(request("u1")).failures == {"u1": CoverageReason.HTTP_ERROR}
+            assert pull_of("u1", http=asked | {"auth": wrong}).failures == {"u1": CoverageReason.HTTP_ERROR}
             yield {
                 "baseline": {"file": {"path": "s3://recs/baseline.csv", **COLUMNS}},
                 "candidate": {"http": asked | {"auth": {"aws": signed}}},

@@ -1,11 +1,11 @@
 """The models' own scores beside their lists: from every kind of source, through every odd part."""
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.ports import Source
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Recommender
-from sources.tables import FORMATS, writers
+from sources.tables import FORMATS, parquet, parsed, writers
 
 WIDE = {"user": "who", "items": "what", "scores": "how"}
 LONG = {"user": "who", "item": "what", "scores": "how"}
@@ -67,7 +67,7 @@ def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:
         connection.exec_driver_sql("INSERT INTO arrays VALUES ('u', ARRAY[3, 1], ARRAY[0.5, NULL]), ('v', ARRAY[1], '{}')")
     engine.dispose()
 
-    pull = source_of(sql=WIDE | {"url": postgres_url, "table": "arrays"}).pull(request("u", "v"))
+    pull = pull_of("u", "v", sql=WIDE | {"url": postgres_url, "table": "arrays"})
 
     assert scores_of(pull) == {"u": [0.5, None]}
     assert pull.failures == {"v": CoverageReason.MALFORMED}
@@ -84,7 +84,7 @@ def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malfor
     bad = [(f"odd {number}", [3, 4], scores) for number, scores in enumerate(odd)]
     rows = [("good", [1, 2], [2.0, 1.0]), *bad, ("fine", [5], [7.0])]
 
-    pull = source_of(**OF_LISTS[kept](rows, tmp_path)).pull(request("good", "fine", *(user for user, *_ in bad)))
+    pull = pull_of("good", "fine", *(user for user, *_ in bad), **OF_LISTS[kept](rows, tmp_path))
 
     assert scores_of(pull) == {"good": [2.0, 1.0], "fine": [7.0]}
     assert as_lists(pull) == {"good": ["1", "2"], "fine": ["5"]}
@@ -92,13 +92,11 @@ def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malfor
     assert "scores" in pull.notes[CoverageReason.MALFORMED]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_text_that_is_no_number_makes_its_list_malformed_in_long_form_too(suffix: str, tmp_path: Path) -> None:
-    frame = pd.DataFrame({"who": list("aabb"), "what": [1, 2, 3, 4], "how": ["0.5", "", "1e2", "oops"], "place": [1, 2, 1, 2]})
-    path = tmp_path / f"lists.{suffix}"
-    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_json(path, orient="records", lines=True)
+def test_text_that_is_no_number_makes_its_list_malformed_in_long_form_too(tmp_path: Path) -> None:
+    path = tmp_path / "lists.csv"
+    path.write_text("who,what,how,place\na,1,0.5,1\na,2,,2\nb,3,1e2,1\nb,4,oops,2\n")
 
-    pull = source_of(file=RANKED | {"path": str(path)}).pull(request("a", "b"))
+    pull = pull_of("a", "b", file=RANKED | {"path": str(path)})
 
     assert scores_of(pull) == {"a": [0.5, None]}
     assert pull.failures == {"b": CoverageReason.MALFORMED}
@@ -147,33 +145,39 @@ def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, form: Any, t
 def test_without_ranks_the_best_score_is_first_ties_stand_in_the_order_of_ids_and_a_missing_one_leaves_no_order(
     tmp_path: Path,
 ) -> None:
-    rows = [("a", 9, 0.5), ("a", 10, 0.5), ("b", 1, -1.0), ("a", 3, 0.75), ("a", 100, 0.5), ("b", 2, 0.0)]
-    rows += [("none", 1, None), ("none", 2, 0.5), ("nan", 4, float("nan")), ("no item", None, 0.5)]
-    users, items, scores = zip(*rows, strict=True)
-
-    pull = in_parquet(tmp_path, LONG, who=users, what=items, how=scores).pull(request("a", "b", "none", "nan", "no item"))
+    rows = """
+        {"who": "a", "what": 9, "how": 0.5}
+        {"who": "a", "what": 10, "how": 0.5}
+        {"who": "b", "what": 1, "how": -1}
+        {"who": "a", "what": 3, "how": 0.75}
+        {"who": "a", "what": 100, "how": 0.5}
+        {"who": "b", "what": 2, "how": 0}
+        {"who": "none", "what": 1, "how": null}
+        {"who": "none", "what": 2, "how": 0.5}
+        {"who": "nan", "what": 4, "how": NaN}
+        {"who": "no item", "what": null, "how": 0.5}
+    """
+    pull = pull_of("a", "b", "none", "nan", "no item", **parquet(parsed(rows), tmp_path, **LONG))
 
     assert as_lists(pull) == {"a": ["3", "10", "100", "9"], "b": ["2", "1"]}
     assert scores_of(pull) == {"a": [0.75, 0.5, 0.5, 0.5], "b": [0.0, -1.0]}
     assert pull.failures == dict.fromkeys(["none", "nan", "no item"], CoverageReason.MALFORMED)
 
 
-def test_fractions_are_ranks_in_json_lines(tmp_path: Path) -> None:
-    options = OF_ITEMS["jsonl"]([("a", 1, 1, 2.5), ("a", 2, 2, 1.5)], tmp_path)
-
-    assert as_lists(source_of(**options).pull(request("a"))) == {"a": ["2", "1"]}
-
-
 def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
-    recommender.lists["u"] = {"items": [{"id": 3, "score": 0.5}, {"id": "x", "score": 1}, {"id": 1, "score": None}]}
-    recommender.lists["v"] = {"items": [{"id": 3, "score": 0.5}, {"id": 4}]}
-    recommender.lists |= {"w": {"items": [{"id": 3, "score": "0.5"}]}, "x": {"items": [1, 2]}, "y": {"items": [1], "scores": 1}}
+    recommender.lists |= json.loads("""{
+        "u": {"items": [{"id": 3, "score": 0.5}, {"id": "x", "score": 1}, {"id": 1, "score": null}]},
+        "v": {"items": [{"id": 3, "score": 0.5}, {"id": 4}]},
+        "w": {"items": [{"id": 3, "score": "0.5"}]},
+        "x": {"items": [1, 2]},
+        "y": {"items": [1], "scores": 1}
+    }""")
     http = {"url": recommender.url, "items": "items[*].id || items", "scores": "items[*].score || scores"}
 
-    pull = source_of(http=http).pull(request(*"vwxy"))
+    pull = pull_of(*"vwxy", http=http)
     assert pull.failures == dict.fromkeys("vwxy", CoverageReason.MALFORMED)
     assert ": expected a list of numbers as scores, as many as items" in pull.notes[CoverageReason.MALFORMED]
 
     http["scores"] = "map(&score, items)"
-    pull = source_of(http=http).pull(request("u", "v", k=2))
+    pull = pull_of("u", "v", k=2, http=http)
     assert scores_of(pull) == {"u": [0.5, 1.0], "v": [0.5, None]}

@@ -17,7 +17,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file.database import MEMORY_MB
-from servers.lists import SLOT, request, source_of
+from servers.lists import SLOT, pull_of
 from sources.file.test_joined import second_ring
 
 LONG_TEXTS = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20]))
@@ -79,7 +79,7 @@ def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str,
     given = {"file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}}
     everybody = open_users(UsersOptions(all=True), SourceOptions.model_validate(given))
     for expected, read in (
-        (lists, lambda: source_of(**given).pull(request("1", "u"))),
+        (lists, lambda: pull_of("1", "u", **given)),
         (users, lambda: everybody.users(SLOT, ())),
     ):
         said, peak_mb = with_peak_mb(partial(said_of, read))

@@ -10,7 +10,7 @@ import pytest
 
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason, Pull
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from sources.file.test_joined import WRITERS
 from sources.tables import parquet as in_parquet
 from sources.tables import parsed
@@ -27,7 +27,7 @@ LONG = {"user": "user", "item": "item", "rank": "rank"}
 
 
 def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
-    return source_of(file={"path": str(path), **WIDE, **more}).pull(request(*users, k=k))
+    return pull_of(*users, k=k, file={"path": str(path), **WIDE, **more})
 
 
 TEXTS = pa.array(["7", "8"])
@@ -74,9 +74,7 @@ def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> N
         {"user": "twice", "items": [3]}
         {"user": null, "items": [9]}
     """
-    pull = source_of(**in_parquet(parsed(rows), tmp_path, **WIDE)).pull(
-        request("fine", "null item", "null list", "good", "empty", "twice")
-    )
+    pull = pull_of("fine", "null item", "null list", "good", "empty", "twice", **in_parquet(parsed(rows), tmp_path, **WIDE))
 
     assert as_lists(pull) == {"good": ["1", "2"], "empty": [], "fine": ["4", "5", "6"]}
     assert pull.failures == {
@@ -150,7 +148,7 @@ def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path: Path) -> None:
     path = tmp_path / "lists.csv"
     path.write_text('user,item,rank\n007,010,1\n007,NA,2\nNA,"x,y",1\n007,z,oops\n8,1,1\n', encoding="utf-8")
 
-    pull = source_of(file={"path": str(path), **LONG}).pull(request("007", "NA", "8", "7"))
+    pull = pull_of("007", "NA", "8", "7", file={"path": str(path), **LONG})
 
     assert as_lists(pull) == {"NA": ["x,y"], "8": ["1"]}
     assert pull.failures == {"007": CoverageReason.MALFORMED}

@@ -14,7 +14,7 @@ from monitor.model.runs import JoinRequest
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.joined import JoinedFiles
 from servers.buckets import running_buckets
-from servers.lists import SLOT, as_lists, request, source_of
+from servers.lists import SLOT, as_lists, pull_of
 
 pytestmark = pytest.mark.integration
 
@@ -71,7 +71,7 @@ def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path
 @pytest.mark.usefixtures("store")
 def test_what_is_not_in_the_store_may_come_later(path: str) -> None:
     with pytest.raises(SourceError, match=r"does not exist|holds no file") as caught:
-        source_of(file={"path": path, "user": "user", "items": "items"}).pull(request("u1"))
+        pull_of("u1", file={"path": path, "user": "user", "items": "items"})
     assert not caught.value.permanent
 
 
@@ -82,6 +82,6 @@ def test_credentials_that_are_refused_are_said_and_not_shown(store: Any, monkeyp
 
     monkeypatch.setattr(type(store), "_call_s3", refused)
     with pytest.raises(SourceError, match=r"token has expired.*check the credentials in the environment") as caught:
-        source_of(file={"path": "s3://lists/day", "user": "user", "items": "items"}).pull(request("u1"))
+        pull_of("u1", file={"path": "s3://lists/day", "user": "user", "items": "items"})
     assert not caught.value.permanent
     assert "S3CR3T" not in str(caught.value)

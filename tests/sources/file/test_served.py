@@ -14,7 +14,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.sources.file import FILE, FileSourceOptions
 from monitor.sources.file.views import ListView
-from servers.lists import SLOT, as_lists, request, source_of
+from servers.lists import SLOT, as_lists, pull_of
 from sources.file.test_joined import WRITERS, arms_of, measure
 
 # Minutes after the slot, the user, the arm, the items, and the request.
@@ -80,7 +80,7 @@ def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path: P
     log = write_log(tmp_path, kept, form, time)
 
     for arm, lists in SERVED.items():
-        assert as_lists(source_of(file=of_arm(log, arm)).pull(request("u1", "u2", "u3", "u4"))) == lists
+        assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(log, arm))) == lists
 
 
 def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     append(rest)
     monkeypatch.setattr(ListView, "pull_rows", grow)
 
-    assert as_lists(source_of(file=of_arm(log, "a")).pull(request("u1", "u2", "u4"))) == SERVED["a"]
+    assert as_lists(pull_of("u1", "u2", "u4", file=of_arm(log, "a"))) == SERVED["a"]
 
 
 def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
         file.write('{"user": "u')
 
     with pytest.raises(SourceError, match="may be damaged or still being written"):
-        source_of(file=log | {"served": None}).pull(request("u1"))
+        pull_of("u1", file=log | {"served": None})
 
 
 def test_a_log_without_a_list_in_time_says_so(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     with pytest.raises(SourceError, match=r"holds nothing that was served in the 1h up to 2024-01-08T12:30:00Z: check served"):
-        source_of(file=of_arm(log, "c")).pull(request("u1"))
+        pull_of("u1", file=of_arm(log, "c"))

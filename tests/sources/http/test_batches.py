@@ -8,8 +8,9 @@ import pytest
 
 from monitor.model.rankings import CoverageReason, Pull
 from servers.answering import Respond, answering
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of
 from servers.webhook import answer, serve
+from sources.tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
 BATCHED = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
@@ -34,19 +35,18 @@ LISTS = by_user(USERS)
 
 def pull_from(respond: Respond, *users: str, path: str = "/", **options: Any) -> Pull:
     with answering(respond) as url:
-        return source_of(http={"url": url + path, "retries": 0, **options}).pull(request(*(users or USERS)))
+        return pull_of(*(users or USERS), http={"url": url + path, "retries": 0, **options})
 
 
-@pytest.mark.parametrize(
-    ("body", "posted"),
-    [
-        ({"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}),
-        ({"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}),
-        ({"inputs": [{"shape": ["{count}"], "data": "{users}"}]}, {"inputs": [{"shape": [2], "data": ["a", "b"]}]}),
-        ({"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}),
-    ],
-    ids=["users", "instances", "tensor", "text"],
-)
+BODIES = parsed("""
+    [{"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}]
+    [{"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}]
+    [{"inputs": [{"shape": ["{count}"], "data": "{users}"}]}, {"inputs": [{"shape": [2], "data": ["a", "b"]}]}]
+    [{"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}]
+""")
+
+
+@pytest.mark.parametrize(("body", "posted"), BODIES)
 def test_a_body_is_posted_for_all_users_of_a_batch(body: Any, posted: Any) -> None:
     seen = []
 
@@ -167,6 +167,6 @@ def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded() -> 
         told = {f"/{number}": f"v{number}" if number >= 20 else "v" * 500 for number in range(150)}
         server.respond = lambda asked: answer(200, {"X-Model": told[asked.path]}, b"[1, 2]")
         http = {"url": f"{server.url}/{{user}}", "model_version_header": "x-model", "model_version": "nothing"}
-        pull = source_of(http=http).pull(request(*map(str, range(150))))
+        pull = pull_of(*map(str, range(150)), http=http)
     assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (20, 101, 150)
     assert pull.versions["(others)"] in (30, 31)

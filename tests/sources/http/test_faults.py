@@ -7,7 +7,7 @@ import pytest
 from memory import with_peak_mb
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http.source import PullPace
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import BEHAVIOURS, Recommender
 
 BY_REASON = {
@@ -68,7 +68,7 @@ def test_a_fault_costs_only_its_user(fault: str, recommender: Recommender) -> No
 def test_what_is_no_fault_is_a_list(behaviour: str, recommender: Recommender) -> None:
     recommender.otherwise = behaviour
 
-    pull = source_of(http={"url": recommender.url}).pull(request("u", k=3))
+    pull = pull_of("u", k=3, http={"url": recommender.url})
 
     assert as_lists(pull) == {"u": HARMLESS[behaviour].split()}
     assert not pull.failures
@@ -79,14 +79,14 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recomme
     recommender.behaviour.update(dict.fromkeys(users[::2], "two_answers"))
     recommender.lists.update({user: [user] for user in users})
 
-    pull = source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(*users))
+    pull = pull_of(*users, http={"url": recommender.url, "concurrency": 1})
 
     assert as_lists(pull) == {user: ["1"] if user in users[::2] else [user] for user in users}
 
     # Nor those of the next source, which may use the connection that this one leaves.
     for user in users[1:6:2]:
-        source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(users[0]))
-        assert as_lists(source_of(http={"url": recommender.url}).pull(request(user))) == {user: [user]}
+        pull_of(users[0], http={"url": recommender.url, "concurrency": 1})
+        assert as_lists(pull_of(user, http={"url": recommender.url})) == {user: [user]}
 
 
 def test_every_fault_at_once_stays_within_deadline_and_memory(recommender: Recommender) -> None:
@@ -106,7 +106,7 @@ def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Reco
     users = [f"u{number:03}" for number in range(100)]
     recommender.behaviour.update({user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)})
 
-    pull = source_of(http={"url": recommender.url, "concurrency": 4, "retries": 0}).pull(request(*users, "zz"))
+    pull = pull_of(*users, "zz", http={"url": recommender.url, "concurrency": 4, "retries": 0})
 
     assert as_lists(pull).keys() == {"zz"}
     assert recommender.attempts.keys() == {*users, "zz"}
@@ -127,7 +127,7 @@ def test_only_what_may_pass_is_asked_again_after_the_pause_that_was_asked_for(
     recommender.otherwise = behaviour
     started = time.monotonic()
 
-    source_of(http={"url": recommender.url}).pull(request("u"))
+    pull_of("u", http={"url": recommender.url})
 
     assert time.monotonic() - started >= pause_s
     assert recommender.attempts == {"u": attempts}

@@ -15,7 +15,7 @@ from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.hosts import Host, Knee
 from monitor.sources.http.request import RequestFailure
 from servers import free_port
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Recommender
 from servers.saturated import CAPACITY, seconds_for
 
@@ -67,8 +67,8 @@ def test_nobody_asks_a_host_that_asked_for_a_pause_before_its_end(asked_for_s: f
 
 def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at_once(recommender: Recommender) -> None:
     recommender.otherwise = "limited_for_hours"
-    source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(*USERS, timeout_s=3000))
-    other = source_of(http={"url": recommender.url + "&model=b"}).pull(request(*USERS, timeout_s=3000))
+    pull_of(*USERS, timeout_s=3000, http={"url": recommender.url, "concurrency": 1})
+    other = pull_of(*USERS, timeout_s=3000, http={"url": recommender.url + "&model=b"})
     assert len(recommender.asked) == 1
     assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
     told = "answered 429 Too Many Requests and asked for a pause of 3,600 s (Retry-After), beyond the run's deadline"
@@ -77,7 +77,7 @@ def test_a_pause_beyond_the_deadline_is_the_reason_of_all_sources_of_the_host_at
 
 def pulls_at_once(*sources: dict[str, Any]) -> list[Pull]:
     with ThreadPoolExecutor(len(sources)) as threads:
-        return list(threads.map(lambda options: source_of(http=options).pull(request(*USERS, k=1)), sources))
+        return list(threads.map(lambda options: pull_of(*USERS, k=1, http=options), sources))
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -99,7 +99,7 @@ def test_a_pull_uses_the_connections_that_another_one_leaves(recommender: Recomm
 
 
 def test_who_waits_for_a_turn_longer_than_the_deadline_is_told_to_raise_limits(recommender: Recommender) -> None:
-    pull = source_of(http={"url": recommender.url, "max_rate": 0.01}).pull(request(*USERS, timeout_s=3))
+    pull = pull_of(*USERS, timeout_s=3, http={"url": recommender.url, "max_rate": 0.01})
     assert len(pull.rankings) == 1
     assert set(pull.failures.values()) == {CoverageReason.TOO_SLOW}
     assert "raise deadline or max_rate or max_in_flight" in pull.notes[CoverageReason.TOO_SLOW]
@@ -138,7 +138,7 @@ def test_a_day_of_requests_begins_at_midnight_utc_and_a_clock_that_is_set_back_b
 def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recommender) -> None:
     recommender.otherwise = "unavailable"
     source = {"url": recommender.url, "concurrency": 8}
-    first = source_of(http=source).pull(request(*USERS))
+    first = pull_of(*USERS, http=source)
     assert first.failures == dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)
     assert len(recommender.attempts) <= 3 * 8
     asked, recommender.most_at_once = len(recommender.asked), 0
@@ -156,15 +156,15 @@ def test_what_was_given_up_is_tried_by_one_request_at_a_time(recommender: Recomm
 
 def test_what_one_address_lacks_is_no_fault_of_its_host(recommender: Recommender) -> None:
     recommender.otherwise = "unavailable"
-    source_of(http={"url": recommender.url, "concurrency": 2, "retries": 0}).pull(request(*USERS))
+    pull_of(*USERS, http={"url": recommender.url, "concurrency": 2, "retries": 0})
     recommender.otherwise, recommender.most_at_once = "chunked", 0
-    assert len(source_of(http={"url": recommender.url + "&b"}).pull(request(*USERS)).rankings) == len(USERS)
+    assert len(pull_of(*USERS, http={"url": recommender.url + "&b"}).rankings) == len(USERS)
     assert recommender.most_at_once > 1
 
 
 def test_a_host_that_takes_no_connections_is_given_up_early_and_for_all_its_addresses() -> None:
     url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(300)]
-    pulls = [source_of(http={"url": f"{url}/{path}/{{user}}"}).pull(request(*users, timeout_s=3000)) for path in "ab"]
+    pulls = [pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"}) for path in "ab"]
     assert [pull.failures for pull in pulls] == [dict.fromkeys(users, CoverageReason.UNREACHABLE)] * 2
     assert ["so the others were not asked" in pull.notes[CoverageReason.UNREACHABLE] for pull in pulls] == [False, True]
 

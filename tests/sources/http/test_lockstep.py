@@ -4,18 +4,16 @@ import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from monitor.model.rankings import CoverageReason, Pull
-from monitor.ports import Source
 from monitor.sources.http import HttpSourceOptions, lockstep
 from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
-from servers.recommender import Recommender, running_recommender
+from servers.recommender import BEHAVIOURS, Asked, Recommender, running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
 
 USERS = [f"u{number:03}" for number in range(100)]
@@ -24,15 +22,8 @@ USERS = [f"u{number:03}" for number in range(100)]
 def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -> list[Pull]:
     """The pulls of a run, side by side, at most four requests at once each."""
     asked = replace(request(*USERS, k=1, timeout_s=timeout_s), together=run)
-    opened = [source_of(http={"concurrency": 4} | options) for options in sources]
-    all_start = Barrier(len(opened))
-
-    def pull(source: Source) -> Pull:
-        all_start.wait()
-        return source.pull(asked)
-
-    with ThreadPoolExecutor(len(opened)) as threads:
-        return list(threads.map(pull, opened))
+    with ThreadPoolExecutor(len(sources)) as threads:
+        return list(threads.map(lambda options: source_of(http={"concurrency": 4} | options).pull(asked), sources))
 
 
 def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_of_a_run(recommender: Recommender) -> None:
@@ -45,7 +36,16 @@ def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_o
 
 
 @pytest.mark.parametrize("limit", [{}, {"max_rate": 250}, {"max_in_flight": 1}, {"batch": 8}])
-def test_no_pull_is_far_ahead_of_another(limit: dict[str, Any], recommender: Recommender) -> None:
+def test_no_pull_is_far_ahead_of_another(
+    limit: dict[str, Any], recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_once_all_have_begun(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        while len({each.target[-1] for each in self.asked}) < 3:
+            await asyncio.sleep(0.01)
+        await BEHAVIOURS["ok"](self, asked, writer)
+
+    monkeypatch.setitem(BEHAVIOURS, "together", answer_once_all_have_begun)
+    recommender.otherwise = "together"
     urls = [f"{recommender.url}&arm={arm}" for arm in range(3)]
     urls[2] = urls[2].replace("{user}", "{users}" if "batch" in limit else "{user}")
     pulled({"url": urls[0]}, {"url": urls[1]}, {"url": urls[2]} | limit)

@@ -7,7 +7,7 @@ import pytest
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import source
 from monitor.sources.http.source import PullPace
-from servers.lists import request, source_of
+from servers.lists import pull_of
 from servers.recommender import Recommender
 
 
@@ -67,7 +67,7 @@ def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender: Recommende
     monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 
-    pull = source_of(http={"url": recommender.url, "timeout": "1s", "retries": 0}).pull(request("a", "b", "c"))
+    pull = pull_of("a", "b", "c", http={"url": recommender.url, "timeout": "1s", "retries": 0})
 
     assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
     assert pull.notes[CoverageReason.TOO_SLOW].endswith(" too busy")

@@ -11,7 +11,7 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.profiles import FOLDER
 from servers.answering import answering
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Asked
 
 FILES = sorted(Path(__file__).parent.glob("profiles/*.yaml"), key=lambda path: path.stem)
@@ -38,7 +38,7 @@ def test_every_profile_has_a_recorded_exchange_with_its_source_and_date() -> Non
 def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
     recorded, seen = RECORDED[name], list[Asked]()
     with answering(lambda _, __: (200, recorded["answer"]), seen) as url:
-        pull = source_of(http=given(name, url)).pull(request(*recorded["users"], k=recorded["k"]))
+        pull = pull_of(*recorded["users"], k=recorded["k"], http=given(name, url))
 
     (asked,), wanted = seen, recorded["request"]
     target = asked.target.partition("?")[0] if "recombee" in name else asked.target  # it is signed, with the time
@@ -57,7 +57,7 @@ def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({each["profile"]: name for name, each in RECORDED.items()}.values()))
 def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name: str) -> None:
     with answering(lambda _, __: (200, {"detail": "moved", "hint": {}})) as url:
-        pull = source_of(http=given(name, url)).pull(request(*RECORDED[name]["users"]))
+        pull = pull_of(*RECORDED[name]["users"], http=given(name, url))
 
     assert not as_lists(pull)
     assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
@@ -75,7 +75,7 @@ def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up()
 def test_a_key_that_is_no_whole_number_is_not_asked_for_where_one_is_needed() -> None:
     seen = list[Asked]()
     with answering(lambda _, __: (200, RECORDED["qdrant"]["answer"]), seen) as url:
-        pull = source_of(http=given("qdrant", url)).pull(request("42", "ann", k=2))
+        pull = pull_of("42", "ann", k=2, http=given("qdrant", url))
 
     assert (list(as_lists(pull)), pull.failures, len(seen)) == (["42"], {"ann": CoverageReason.MALFORMED}, 1)
 

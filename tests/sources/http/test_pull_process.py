@@ -17,7 +17,7 @@ from monitor.model.runs import PullProgress
 from monitor.sources.http import connection_pool, pull_process
 from monitor.sources.http.pull_process import PullProcess
 from servers.daemon import wait_for
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Recommender
 
 USERS = [f"u{number}" for number in range(40)]
@@ -51,7 +51,7 @@ def begin() -> None:
 def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:
     recommender.lists.update({user: [user] for user in USERS})
     with ThreadPoolExecutor(8) as threads:
-        pulls = list(threads.map(lambda user: source_of(http={"url": recommender.url}).pull(request(user)), USERS))
+        pulls = list(threads.map(lambda user: pull_of(user, http={"url": recommender.url}), USERS))
     assert [as_lists(pull) for pull in pulls] == [{user: [user]} for user in USERS]
     assert not current().is_gone
 
@@ -71,7 +71,7 @@ def test_pulls_stay_with_a_limited_one_of_their_host_and_with_those_of_their_run
         source.pull(replace(request("b", timeout_s=0.1), together=run))
         assert not pulled
         first.result()
-    source_of(http={"url": recommender.url, "requests_a_day": 1}).pull(request("d"))  # its requests are counted here
+    pull_of("d", http={"url": recommender.url, "requests_a_day": 1})  # its requests are counted here
     assert not pulled
     source.pull(request("c"))
     assert pulled == ["elsewhere"]
@@ -116,7 +116,7 @@ def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeyp
         source_of(http={"url": recommender.url}).pull(replace(request("u"), timeout_s=0.5))
     assert not caught.value.permanent
     wait_for(lambda: stopped.is_gone, "its end")
-    assert as_lists(source_of(http={"url": recommender.url}).pull(request("u", k=1))) == {"u": ["0"]}
+    assert as_lists(pull_of("u", k=1, http={"url": recommender.url})) == {"u": ["0"]}
 
 
 def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommender: Recommender) -> None:

@@ -13,45 +13,46 @@ from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from servers.certificates import self_signed
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Recommender, running_recommender
+from sources.tables import parsed
 
 
 def test_placeholders_are_filled_in_and_percent_encoded(recommender: Recommender) -> None:
     url = f"http://127.0.0.1:{recommender.port}/recs/{{user}}/{{slot:%Y-%m-%d}}?n={{k}}&at={{slot}}"
 
-    source_of(http={"url": url}).pull(request("a/b?c&é", k=7))
+    pull_of("a/b?c&é", k=7, http={"url": url})
 
     assert recommender.asked[0].target == "/recs/a%2Fb%3Fc%26%C3%A9/2024-01-08?n=7&at=2024-01-08T12%3A30%3A00Z"
 
 
 @pytest.mark.parametrize("user", [".", ".."])
 def test_a_key_that_would_lead_elsewhere_is_never_asked(user: str, recommender: Recommender) -> None:
-    pull = source_of(http={"url": recommender.url}).pull(request(user))
+    pull = pull_of(user, http={"url": recommender.url})
 
     assert pull.failures == {user: CoverageReason.MALFORMED}
     assert not recommender.asked
 
 
+BODY = '{"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [true, "{user}!"]}'
+POSTED = '{"user": "quo\\"te", "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [true, "quo\\"te!"]}'
+
+
 def test_a_body_is_posted_with_everything_filled_in(recommender: Recommender) -> None:
     url = f"http://127.0.0.1:{recommender.port}/recs/all"
-    body = {"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [True, "{user}!"]}
 
-    source_of(http={"url": url, "method": "POST", "body": body}).pull(request('quo"te', k=4))
+    pull_of('quo"te', k=4, http={"url": url, "method": "POST", "body": json.loads(BODY)})
 
-    asked = recommender.asked[0]
-    assert asked.method == "POST"
-    assert asked.headers["content-type"] == "application/json"
-    assert json.loads(asked.body) == {
-        "user": 'quo"te', "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [True, 'quo"te!'],
-    }  # fmt: skip
+    (asked,) = recommender.asked
+    assert (asked.method, asked.headers["content-type"]) == ("POST", "application/json")
+    assert json.loads(asked.body) == json.loads(POSTED)
 
 
 def test_headers_and_token_are_sent(recommender: Recommender, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k-from-file\n", encoding="utf-8")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
 
-    source_of(http={"url": recommender.url, "token": "t0ken", "headers": headers}).pull(request("u"))
+    pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})
 
     sent = recommender.asked[0].headers
     assert (sent["authorization"], sent["x-env"], sent["x-key"]) == ("Bearer t0ken", "prod", "k-from-file")
@@ -68,7 +69,7 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
     for options in ({"url": f"http://{host}/{{user}}"}, {"url": "http://127.0.0.1:9/{user}", "auth": {"oauth2": token}}):
-        pull = source_of(http=options).pull(request("u"))
+        pull = pull_of("u", http=options)
         told = pull.notes[CoverageReason.UNREACHABLE].removesuffix(", see allow_link_local")
         assert "was not asked: " in told
         assert told.rstrip(")").endswith("is link-local or a cloud's metadata service")
@@ -78,22 +79,20 @@ def test_link_local_addresses_are_asked_where_the_source_allows_them(
     recommender: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    refused, allowed = (
-        source_of(http={"url": recommender.url, "allow_link_local": each}).pull(request("u")) for each in (False, True)
-    )
+    refused, allowed = (pull_of("u", http={"url": recommender.url, "allow_link_local": each}) for each in (False, True))
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("answer", "shape"),
-    [
-        ({"other": [1], "recs": {}}, "an object of other, recs"),
-        ({"a": 1, "b": 2, "c\n": 3, "d" * 31: 4, "e": 5, "f": 6}, "an object of a, b, ..., ..., e, ..."),
-        ({}, "an empty object"),
-        ([{"id": 1}, {"id": 2}], "an array of 2, the first an object of id"),
-        ("secret", "a single value"),
-    ],
-)
+SHAPES = parsed("""
+    [{"other": [1], "recs": {}}, "an object of other, recs"]
+    [{"a": 1, "b": 2, "c\\n": 3, "dddddddddddddddddddddddddddddddd": 4, "e": 5, "f": 6}, "an object of a, b, ..., ..., e, ..."]
+    [{}, "an empty object"]
+    [[{"id": 1}, {"id": 2}], "an array of 2, the first an object of id"]
+    ["secret", "a single value"]
+""")
+
+
+@pytest.mark.parametrize(("answer", "shape"), SHAPES)
 def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     answer: object, shape: str, recommender: Recommender
 ) -> None:
@@ -111,15 +110,15 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
     recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
     source = {"url": recommender.url, "items": "recs[*].item"}
 
-    told = source_of(http=source).pull(request("a", "b", "c")).notes[CoverageReason.EMPTY]
+    told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
 
     found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists |= {user: [{"id": 1}] for user in "bc"}
-    told = source_of(http=source | {"items": "[*].item"}).pull(request("b", "c")).notes[CoverageReason.EMPTY]
+    told = pull_of("b", "c", http=source | {"items": "[*].item"}).notes[CoverageReason.EMPTY]
     assert "in an array of 1, the first an object of id, for everybody" in told
     recommender.lists["a"] = [{"item": 1}]
-    assert not source_of(http=source | {"items": "[*].item"}).pull(request("a", "b", "c")).notes
+    assert not pull_of("a", "b", "c", http=source | {"items": "[*].item"}).notes
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender) -> None:
@@ -135,7 +134,7 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender)
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender) -> None:
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
 
-    pull = source_of(http={"url": recommender.url, "items": "items", "user": "user"}).pull(request("a", "b", "7", k=1))
+    pull = pull_of("a", "b", "7", k=1, http={"url": recommender.url, "items": "items", "user": "user"})
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
@@ -150,11 +149,11 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
         trusting = source_of(http={"url": recommender.url, "ca_file": str(certificate)})
         for _ in range(3):  # neither uses the connection that the other leaves
             assert as_lists(trusting.pull(request("u", k=2))) == {"u": ["0", "1"]}
-            stranger = source_of(http={"url": recommender.url}).pull(request("u"))
+            stranger = pull_of("u", http={"url": recommender.url})
             assert stranger.failures == {"u": CoverageReason.UNREACHABLE}
             assert "ca_file" in stranger.notes[CoverageReason.UNREACHABLE]
         with pytest.raises(SourceError, match=r"none\.pem: No such file"):
-            source_of(http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")}).pull(request("u"))
+            pull_of("u", http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")})
 
 
 def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
@@ -162,7 +161,7 @@ def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
     options = HttpSourceOptions.model_validate({"url": url, "token": "canary-t", "headers": {"X-Key": "canary-h"}})
     recommender.behaviour.update({"a": "redirect", "b": "cut", "c": "html", "d": "server_error"})
 
-    pull = source_of(http={"url": url, "retries": 0}).pull(request("a", "b", "c", "d"))
+    pull = pull_of("a", "b", "c", "d", http={"url": url, "retries": 0})
 
     assert len(pull.failures) == 4
     assert "canary" not in f"{options!r} {options} {pull.notes}"

@@ -14,7 +14,7 @@ from monitor.sources.list_collector import ListCollector
 from monitor.sources.redis import RedisUsersOptions
 from monitor.sources.redis.source import RedisUsers
 from servers.daemon import wait_for
-from servers.lists import SLOT, as_lists, request, source_of
+from servers.lists import SLOT, as_lists, pull_of
 from servers.proxy import proxying
 from servers.redis import PASSWORD, emptied_redis, running_redis, shared_redis
 
@@ -30,7 +30,7 @@ def client() -> Iterator[redis.Redis]:
 
 def pulled(*users: str, timeout_s: float = 60, **keys: Any) -> Pull:
     options = {"url": f"redis://127.0.0.1:{shared_redis()}"} | keys
-    return source_of(redis=options).pull(request(*users, k=3, timeout_s=timeout_s))
+    return pull_of(*users, k=3, timeout_s=timeout_s, redis=options)
 
 
 def scored(pull: Pull) -> tuple[dict[str, list[Any]], list[float]]:

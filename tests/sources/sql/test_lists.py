@@ -15,7 +15,7 @@ from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.sql import SQL, SqlSourceOptions
 from monitor.sources.sql.source import SqlSource, SqlTable
-from servers.lists import SLOT, as_lists, fill_database, request, source_of, sql_sources
+from servers.lists import SLOT, as_lists, fill_database, pull_of, request, source_of, sql_sources
 from sources.file.test_served import LOG, SERVED
 
 WIDE = {"table": "wide", "user": "who", "items": "what"}
@@ -41,7 +41,7 @@ def execute(url: str, *statements: str) -> None:
 
 def assert_lists_are_read(url: str) -> None:
     for options in sql_sources(url).values():
-        pull = source_of(sql=options).pull(request(*LISTS, "nobody", k=3))
+        pull = pull_of(*LISTS, "nobody", k=3, sql=options)
 
         assert as_lists(pull) == {user: [str(item) for item in items] for user, items in LISTS.items()}
         assert pull.failures.keys() <= {"nobody"}
@@ -82,7 +82,7 @@ def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked: str, data
     execute(database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10)))
     query = f"SELECT who, what, place FROM recs WHERE who {marked}"
 
-    pull = source_of(sql={"url": database_url, "query": query, "batch": 4} | LONG).pull(request(*map(str, range(12))))
+    pull = pull_of(*map(str, range(12)), sql={"url": database_url, "query": query, "batch": 4} | LONG)
 
     assert as_lists(pull) == {str(user): [str(user * 10)] for user in range(10)}
     assert pull.rankings.items.dtype == "int64"
@@ -100,9 +100,9 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url: st
         "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
     )
 
-    arrays = source_of(sql={"url": postgres_url} | WIDE | {"table": "public.arrays"}).pull(request(key))
-    documents = source_of(sql={"url": postgres_url} | WIDE | {"table": "documents"}).pull(request("1", "2", "3"))
-    numbers = source_of(sql={"url": postgres_url, "table": "numbers"} | LONG).pull(request("7", "8"))
+    arrays = pull_of(key, sql={"url": postgres_url} | WIDE | {"table": "public.arrays"})
+    documents = pull_of("1", "2", "3", sql={"url": postgres_url} | WIDE | {"table": "documents"})
+    numbers = pull_of("7", "8", sql={"url": postgres_url, "table": "numbers"} | LONG)
 
     assert as_lists(arrays) == {key: ["3", "1", "2"]}
     assert as_lists(documents) == {"1": ["a", "2"]}
@@ -118,7 +118,7 @@ def test_each_odd_row_has_its_reason(database: str) -> None:
         "INSERT INTO wide VALUES ('u2', '[1]'), (NULL, '[1]'), ('none', '[]')",
     )
 
-    pull = source_of(sql={"url": database} | WIDE).pull(request("u1", "u2", "null", "word", "object", "none"))
+    pull = pull_of("u1", "u2", "null", "word", "object", "none", sql={"url": database} | WIDE)
 
     assert as_lists(pull) == {"u1": ["3", "1", "2"], "none": []}
     assert pull.failures == {
@@ -134,7 +134,7 @@ def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database:
         SELECT who, what, place FROM tall WHERE who IN :users AND
         (who <> 'u2' OR (SELECT count(*) FROM ({ENDLESS} LIMIT 100000000)) > 0)"""
 
-    pull = source_of(sql={"url": database, "query": query, "batch": 1} | LONG).pull(request("u1", "u2", "u3", timeout_s=0.5))
+    pull = pull_of("u1", "u2", "u3", timeout_s=0.5, sql={"url": database, "query": query, "batch": 1} | LONG)
 
     assert as_lists(pull) == {"u1": ["3", "1", "2"]}
     assert pull.failures == {"u2": CoverageReason.TIMEOUT, "u3": CoverageReason.TIMEOUT}
@@ -158,16 +158,16 @@ def test_a_source_never_writes(statement: str, database_url: str, tmp_path: Path
     query = statement.format(new=tmp_path / "new.db")
 
     with pytest.raises(SourceError, match="cannot be read: "):
-        source_of(sql={"url": database_url, "query": query, "user": "who", "items": "what"}).pull(request("u1"))
+        pull_of("u1", sql={"url": database_url, "query": query, "user": "who", "items": "what"})
 
-    assert as_lists(source_of(sql={"url": database_url} | WIDE).pull(request("u1"))) == {"u1": ["1"]}
+    assert as_lists(pull_of("u1", sql={"url": database_url} | WIDE)) == {"u1": ["1"]}
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_full_text_table_of_sqlite_is_read(database: str) -> None:
     execute(database, "CREATE VIRTUAL TABLE texts USING fts5(who, what)", "INSERT INTO texts VALUES ('u1', '[1]')")
     options = {"url": database, "query": "SELECT * FROM texts('u1')", "user": "who", "items": "what"}
-    assert as_lists(source_of(sql=options).pull(request("u1"))) == {"u1": ["1"]}
+    assert as_lists(pull_of("u1", sql=options)) == {"u1": ["1"]}
 
 
 def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_wrong_table_query_or_column_is_one_line(options: dict[str, Any], reas
     fill_database(database_url, {"u1": [1]})
 
     with pytest.raises(SourceError, match=reason) as caught:
-        source_of(sql=options | {"url": database_url}).pull(request("u1"))
+        pull_of("u1", sql=options | {"url": database_url})
     assert "\n" not in str(caught.value)
 
 
