@@ -13,7 +13,7 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.http import HttpSourceOptions, lockstep
 from monitor.sources.http.lockstep import WINDOW, Companion
 from servers.lists import request, source_of
-from servers.recommender import BEHAVIOURS, Asked, Recommender, running_recommender
+from servers.recommender import Recommender, running_recommender
 from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
 
 USERS = [f"u{number:03}" for number in range(100)]
@@ -39,13 +39,13 @@ def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_o
 def test_no_pull_is_far_ahead_of_another(
     limit: dict[str, Any], recommender: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer_once_all_have_begun(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        while len({each.target[-1] for each in self.asked}) < 3:
-            await asyncio.sleep(0.01)
-        await BEHAVIOURS["ok"](self, asked, writer)
+    begun, may_go = set[Companion](), Companion.may_go
 
-    monkeypatch.setitem(BEHAVIOURS, "together", answer_once_all_have_begun)
-    recommender.otherwise = "together"
+    def may_go_once_all_have_begun(self: Companion) -> bool:
+        begun.add(self)
+        return len(begun) == 3 and may_go(self)
+
+    monkeypatch.setattr(Companion, "may_go", may_go_once_all_have_begun)
     urls = [f"{recommender.url}&arm={arm}" for arm in range(3)]
     urls[2] = urls[2].replace("{user}", "{users}" if "batch" in limit else "{user}")
     pulled({"url": urls[0]}, {"url": urls[1]}, {"url": urls[2]} | limit)
