@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import sqlalchemy as sa
 
 from servers.lists import as_text, write_csv, write_jsonl
@@ -101,3 +102,8 @@ def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, 
         return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)
 
     return of_tuples(parquet), of_tuples(in_csv), of_tuples(jsonl), of_tuples(sqlite)
+
+
+def case(kept: str, *values: Any) -> Any:
+    """A test's case for tables of this format. Odd rows of CSV and of JSON lines belong to the second ring."""
+    return pytest.param(kept, *values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration)

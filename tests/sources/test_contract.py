@@ -156,7 +156,7 @@ key_texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_siz
 
 
 @every_source
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lists=st.dictionaries(key_texts, st.lists(ids, min_size=1, max_size=6), max_size=8), k=st.integers(1, 8))
 def test_any_lists_survive_the_way(kind: str, tmp_path: Path, lists: dict[str, list[Any]], k: int) -> None:
     pull = pulled(kind, lists, tmp_path, *lists, k=k)

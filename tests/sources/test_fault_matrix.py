@@ -167,21 +167,31 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
     return [replace(cell, candidate=makers[cell.kind](**cell.candidate)) for cell in cells]
 
 
+CONFIG = """
+database: sqlite:///rankwatch.db
+conditions: {error: {for: 1}}
+receivers: [{webhook: {url: $hook}}]
+comparisons:
+  every: 1d
+  k: 2
+  min_paired_share: 0.1
+  metrics: [extended_tau]
+  users: {file: {path: users.csv, user: user}}
+  baseline: {http: {url: $baseline}}
+  rules: [{alert: Unanswered, coverage: failed(candidate), above: 0.2, min_users: 1}]
+"""
+
+
 def write_config(folder: Path, cells: list[Cell], baseline: str, hook: str) -> Path:
     """A comparison a cell."""
     (folder / "users.csv").write_text("\n".join(["user", *USERS]))
-    every = {"every": "1d", "k": 2, "min_paired_share": 0.1, "metrics": ["extended_tau"]}
-    every |= {"users": {"file": {"path": "users.csv", "user": "user"}}, "baseline": {"http": {"url": baseline}}}
-    every |= {"rules": [{"alert": "Unanswered", "coverage": "failed(candidate)", "above": 0.2, "min_users": 1}]}
-    own = [{"name": cell.name, "deadline": f"{cell.deadline_s}s", "candidate": {cell.kind: cell.candidate}} for cell in cells]
-    own = [each | ({"baseline": each["candidate"]} if cell.both else {}) for each, cell in zip(own, cells, strict=True)]
-    given = {
-        "database": "sqlite:///rankwatch.db",
-        "conditions": {"error": {"for": 1}},
-        "receivers": [{"webhook": {"url": hook}}],
-    }
+    config, comparisons = yaml.safe_load(Template(CONFIG).substitute(baseline=json.dumps(baseline), hook=hook)), []
+    for cell in cells:
+        candidate = {cell.kind: cell.candidate}
+        own = {"name": cell.name, "deadline": f"{cell.deadline_s}s", "candidate": candidate}
+        comparisons.append(config["comparisons"] | own | ({"baseline": candidate} if cell.both else {}))
     path = folder / "rankwatch.yaml"
-    path.write_text(json.dumps({**given, "comparisons": [every | each for each in own]}))
+    path.write_text(json.dumps(config | {"comparisons": comparisons}))
     return path
 
 

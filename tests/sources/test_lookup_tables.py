@@ -13,7 +13,7 @@ from monitor.model.rankings import ItemWeights
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, open_item_titles, open_item_weights
 from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
-from sources.tables import FORMATS, Write, writers
+from sources.tables import FORMATS, Write, case, writers
 
 WRITERS = dict(zip(FORMATS, writers(("id", "sold"), item="id", weight="sold"), strict=True))
 every_kind = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -33,13 +33,13 @@ def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write: Write, t
 
 
 NO_WEIGHT = r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"
-REFUSED: list[tuple[str, list[Any], str]] = [
-    *((kept, [(12, 1.0), (13, odd)], NO_WEIGHT) for kept in WRITERS for odd in (0, None)),
-    *((kept, [(13, float(odd))], NO_WEIGHT) for kept in ("parquet", "csv") for odd in ("nan", "-inf", 1e200, 1e-200)),
-    *(("jsonl", [(13, odd)], NO_WEIGHT) for odd in ("much", True, [1])),
-    *((kept, [(7, 1), (8, 1)], "^item '7' of .* has more than one weight: give each item once$") for kept in WRITERS),
-    *((kept, [(9, 1), (None, 1)], "^row 3 of .* has no item id") for kept in WRITERS),
-    ("jsonl", [("7", 1)], r"^item '7' of .* more than one weight"),
+REFUSED = [
+    *(case(kept, [(12, 1.0), (13, odd)], NO_WEIGHT) for kept in WRITERS for odd in (0, None)),
+    *(case(kept, [(13, float(odd))], NO_WEIGHT) for kept in ("parquet", "csv") for odd in ("nan", "-inf", 1e200, 1e-200)),
+    *(case("jsonl", [(13, odd)], NO_WEIGHT) for odd in ("much", True, [1])),
+    *(case(kept, [(7, 1), (8, 1)], "^item '7' of .* has more than one weight: give each item once$") for kept in WRITERS),
+    *(case(kept, [(9, 1), (None, 1)], "^row 3 of .* has no item id") for kept in WRITERS),
+    case("jsonl", [("7", 1)], r"^item '7' of .* more than one weight"),
 ]
 
 

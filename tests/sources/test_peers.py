@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from servers.buckets import running_buckets
 from servers.cooccurrence import USERS, recommend
 from servers.lists import pull_of
 from servers.mlserver import running_mlserver
-from servers.redis import emptied_redis, shared_redis
 
 pytestmark = pytest.mark.integration
 ARMS = ("baseline", "candidate")
@@ -38,16 +37,6 @@ def mlserver() -> Iterator[Given]:
     with running_mlserver() as url:
         server = {"profile": "open-inference", "url": url}
         yield {arm: {"http": {**server, "with": {"model": arm, "scores": "scores"}}} for arm in ARMS}
-
-
-@contextmanager
-def redis() -> Iterator[Given]:
-    server = {"url": f"redis://127.0.0.1:{shared_redis()}", "type": "zset", "scores": True}
-    with closing(emptied_redis()) as client:
-        for arm in ARMS:
-            for who, rows in rows_of(arm).groupby("who"):
-                client.zadd(f"{arm}:{who}", dict(zip(rows["what"].astype(str), rows["score"], strict=True)))
-        yield {arm: {"redis": {**server, "key": f"{arm}:{{user}}"}} for arm in ARMS}
 
 
 @contextmanager
@@ -123,7 +112,7 @@ def assert_scores_of_files(sources: Given, folder: Path) -> None:
     assert served.drop(columns="user").mean().between(0.05, 0.95).all(), "the arms differ, and not in all"
 
 
-@pytest.mark.parametrize("serve", [mlserver, redis, buckets], ids=lambda serve: str(serve.__name__))
+@pytest.mark.parametrize("serve", [mlserver, buckets], ids=lambda serve: str(serve.__name__))
 def test_what_is_served_has_the_scores_of_files(serve: Callable[[], AbstractContextManager[Given]], tmp_path: Path) -> None:
     with serve() as sources:
         assert_scores_of_files(sources, tmp_path)

@@ -13,7 +13,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import FORMATS, Write, writers
+from sources.tables import FORMATS, Write, case, writers
 
 NAMES = ("who", "what", "how")
 WIDE = {"user": "who", "items": "what", "grades": "how"}
@@ -86,14 +86,14 @@ REFUSED: list[tuple[Any, Any, str]] = [
     *((OF_LISTS, ("b", [3, 4], grades), NOT_AS_MANY) for grades in ([1], [1, 1, 1], None)),
     (OF_LISTS, ("b", [3, None], [1, 1]), " has (an item that is no id|no list of ids)"),
 ]
-CASES = [(of[kept], row, reason) for of, row, reason in REFUSED for kept in ("parquet", "jsonl", "sqlite")]
-CASES += [(of["parquet"], ("b", [3], [float(odd)]), NO_GRADE) for of in (OF_LISTS, OF_ITEMS) for odd in ("nan", "inf")]
+REFUSED += [(of, ("b", [3], [float(odd)]), NO_GRADE) for of in (OF_LISTS, OF_ITEMS) for odd in ("nan", "inf")]
+CASES = [case(kept, *refused) for refused in REFUSED for kept in ("parquet", "jsonl", "sqlite")]
 
 
-@pytest.mark.parametrize(("write", "row", "reason"), CASES)
-def test_an_odd_row_is_refused_with_its_user(write: Write, row: Any, reason: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kept", "of", "row", "reason"), CASES)
+def test_an_odd_row_is_refused_with_its_user(kept: str, of: dict[str, Write], row: Any, reason: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=f"^user '{row[0]}' of .*{reason}"):
-        read(**write([("a", [1], [1]), ("c", [1], [1]), row], tmp_path))
+        read(**of[kept]([("a", [1], [1]), ("c", [1], [1]), row], tmp_path))
 
 
 @pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)

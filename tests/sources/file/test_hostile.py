@@ -34,12 +34,6 @@ def long_users(path: Path) -> None:
     pq.write_table(pa.table({"user": LONG_TEXTS, "items": [[1]] * len(LONG_TEXTS)}), path)
 
 
-def long_items(path: Path) -> None:
-    count = len(LONG_TEXTS)
-    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), LONG_TEXTS)
-    pq.write_table(pa.table({"user": np.arange(count).astype(str), "items": lists}), path)
-
-
 def long_list(path: Path) -> None:
     lists = pa.LargeListArray.from_arrays(pa.array([0, 10**7]), pa.array(np.zeros(10**7, np.int8)))
     pq.write_table(pa.table({"user": ["1"], "items": lists}), path)
@@ -66,7 +60,6 @@ def said_of(read: Callable[[], object]) -> str:
     [
         second_ring("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
         ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
-        second_ring("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
         second_ring("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
         second_ring("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),

@@ -186,14 +186,6 @@ def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None
         wide(path, "a")
 
 
-@pytest.mark.parametrize("kept", ["parquet", "csv", "jsonl"])
-def test_a_wrong_column_is_answered_with_the_right_ones(kept: str, tmp_path: Path) -> None:
-    WRITERS[f".{kept}"](pa.table({"users": ["a"], "items": [[1]]}), path := tmp_path / f"lists.{kept}")
-
-    with pytest.raises(SourceError, match=r"has no column 'user' \(did you mean 'users'\?\): it has users, items$"):
-        wide(path, "a")
-
-
 DAMAGED = {
     "a.parquet": [b""],
     "a.csv": [b"", b"user,items\nx\n", b"user,items\n\xff\xfe,[1]\n"],

@@ -15,7 +15,7 @@ from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.sources.file import FILE, FileSourceOptions
 from monitor.sources.file.views import ListView
 from servers.lists import SLOT, as_lists, pull_of
-from sources.file.test_joined import WRITERS, arms_of, measure
+from sources.file.test_joined import WRITERS, arms_of, measure, second_ring
 
 # Minutes after the slot, the user, the arm, the items, and the request.
 LOG: list[tuple[float, str, str, list[str], int]] = json.loads("""[
@@ -70,10 +70,10 @@ def of_arm(log: dict[str, Any], arm: str) -> dict[str, Any]:
     ("kept", "form", "time"),
     [
         ("jsonl", "wide", "other zone"),
-        ("jsonl", "long", "milliseconds"),
+        second_ring("jsonl", "long", "milliseconds"),
         ("csv", "wide", "no zone"),
         ("csv", "long", "seconds"),
-        ("parquet", "wide", "timestamp"),
+        second_ring("parquet", "wide", "timestamp"),
     ],
 )
 def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path: Path, kept: str, form: str, time: str) -> None:
