@@ -106,4 +106,4 @@ def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, 
 
 def case(kept: str, *values: Any) -> Any:
     """A test's case for tables of this format. Odd rows of CSV and of JSON lines belong to the second ring."""
-    return pytest.param(kept, *values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration)
+    return pytest.param(*values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration)

@@ -33,14 +33,17 @@ def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write: Write, t
 
 
 NO_WEIGHT = r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"
-REFUSED = [
-    *(case(kept, [(12, 1.0), (13, odd)], NO_WEIGHT) for kept in WRITERS for odd in (0, None)),
-    *(case(kept, [(13, float(odd))], NO_WEIGHT) for kept in ("parquet", "csv") for odd in ("nan", "-inf", 1e200, 1e-200)),
-    *(case("jsonl", [(13, odd)], NO_WEIGHT) for odd in ("much", True, [1])),
-    *(case(kept, [(7, 1), (8, 1)], "^item '7' of .* has more than one weight: give each item once$") for kept in WRITERS),
-    *(case(kept, [(9, 1), (None, 1)], "^row 3 of .* has no item id") for kept in WRITERS),
-    case("jsonl", [("7", 1)], r"^item '7' of .* more than one weight"),
-]
+TWICE = "^item '7' of .* has more than one weight: give each item once$"
+ODD_WEIGHTS = {
+    "parquet": [0, None, float("nan"), 1e200, 1e-200],
+    "csv": [0, float("-inf")],
+    "jsonl": [-0.5, "much", True, [1]],
+    "sqlite": [-0.5, None],
+}
+REFUSED = [case(kept, kept, [(12, 1.0), (13, odd)], NO_WEIGHT) for kept, odds in ODD_WEIGHTS.items() for odd in odds]
+REFUSED += [case(kept, kept, [(8, 1), (7, 1)], TWICE) for kept in WRITERS]
+REFUSED += [case(kept, kept, [(9, 1), (None, 1)], "^row 3 of .* has no item id") for kept in WRITERS]
+REFUSED += [case("jsonl", "jsonl", [("7", 1)], TWICE)]
 
 
 @pytest.mark.parametrize(("kept", "rows", "reason"), REFUSED)

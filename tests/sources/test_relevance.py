@@ -13,7 +13,7 @@ from monitor.errors import SourceError
 from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import FORMATS, Write, case, writers
+from sources.tables import FORMATS, Write, case, parsed, writers
 
 NAMES = ("who", "what", "how")
 WIDE = {"user": "who", "items": "what", "grades": "how"}
@@ -78,22 +78,25 @@ def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
     assert by_user(read(**OF_LISTS["jsonl"]([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
 
 
-NO_GRADE = " has a grade that is no number from 0 up$"
-NOT_AS_MANY = "(another number of grades|as many numbers as grades)"
-REFUSED: list[tuple[Any, Any, str]] = [
-    *((of, ("b", [3, 4], [1.0, grade]), NO_GRADE) for of in (OF_LISTS, OF_ITEMS) for grade in (-1, None)),
-    (OF_LISTS, ("a", [3], [1]), " stands in two rows: give each user one list$"),
-    *((OF_LISTS, ("b", [3, 4], grades), NOT_AS_MANY) for grades in ([1], [1, 1, 1], None)),
-    (OF_LISTS, ("b", [3, None], [1, 1]), " has (an item that is no id|no list of ids)"),
-]
-REFUSED += [(of, ("b", [3], [float(odd)]), NO_GRADE) for of in (OF_LISTS, OF_ITEMS) for odd in ("nan", "inf")]
-CASES = [case(kept, *refused) for refused in REFUSED for kept in ("parquet", "jsonl", "sqlite")]
+REFUSED = parsed("""
+    ["either", ["b", [3, 4], [1, -1]], "has a grade that is no number from 0 up$"]
+    ["either", ["b", [3, 4], [1, null]], "has a grade that is no number from 0 up$"]
+    ["either", ["b", [3], [NaN]], "has a grade that is no number from 0 up$"]
+    ["either", ["b", [3], [Infinity]], "has a grade that is no number from 0 up$"]
+    ["wide", ["a", [3], [1]], "stands in two rows: give each user one list$"]
+    ["wide", ["b", [3, 4], [1]], "(another number of grades|as many numbers as grades)"]
+    ["wide", ["b", [3, 4], [1, 1, 1]], "(another number of grades|as many numbers as grades)"]
+    ["wide", ["b", [3, 4], null], "(another number of grades|as many numbers as grades)"]
+    ["wide", ["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
+""")
+CASES = [case(kept, OF_LISTS[kept], *refused) for kept in ("parquet", "jsonl", "sqlite") for _, *refused in REFUSED]
+CASES += [case(kept, OF_ITEMS[kept], *refused) for kept in ("parquet", "csv") for form, *refused in REFUSED if form == "either"]
 
 
-@pytest.mark.parametrize(("kept", "of", "row", "reason"), CASES)
-def test_an_odd_row_is_refused_with_its_user(kept: str, of: dict[str, Write], row: Any, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=f"^user '{row[0]}' of .*{reason}"):
-        read(**of[kept]([("a", [1], [1]), ("c", [1], [1]), row], tmp_path))
+@pytest.mark.parametrize(("write", "row", "reason"), CASES)
+def test_an_odd_row_is_refused_with_its_user(write: Write, row: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=f"^user '{row[0]}' of .* {reason}"):
+        read(**write([("a", [1], [1]), ("c", [1], [1]), row], tmp_path))
 
 
 @pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)

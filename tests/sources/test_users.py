@@ -14,7 +14,7 @@ from monitor.sources.lookup_tables import user_table
 from servers.answering import answering
 from servers.lists import SLOT, fill_database
 from servers.recommender import Asked
-from sources.tables import FORMATS, Write, writers
+from sources.tables import FORMATS, Write, parsed, writers
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
@@ -29,13 +29,13 @@ def segments(table: UserTable) -> dict[str, list[Any]]:
 
 
 NAMES = ("id", "country", "paid", "age", "more")
-ROWS = [
-    (3, "UK", True, 30.0, [1]),
-    (1, None, False, None, []),
-    (3, "FR", False, 31.0, []),
-    (None, "DE", True, 4.0, []),
-    (2, "", None, 5.0, []),
-]
+ROWS = parsed("""
+    [3, "UK", true, 30.0, [1]]
+    [1, null, false, null, []]
+    [3, "FR", false, 31.0, []]
+    [null, "DE", true, 4.0, []]
+    [2, "", null, 5.0, []]
+""")
 KINDS = dict(zip(FORMATS, writers(NAMES, user="id"), strict=True))
 
 
@@ -90,18 +90,19 @@ def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users:
     assert (asked.target, asked.headers["authorization"]) == ("/users/2024-01-08", "Bearer t")
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "options", "told"),
-    [
-        (404, [], {}, "answered 404 Not Found"),
-        (200, {"users": ["a"]}, {}, r"has no array where users says \(@\), in an object of users"),
-        (200, ["a"], {"users": "length(@.b)"}, r"answered no JSON to which users \(length\(@.b\)\) can be applied"),
-        (200, ["x" * 2000], {"max_bytes": 1024}, "answered with more than max_bytes, 1024"),
-        (200, [{"id": 1, "country": "UK"}], {"user": "key"}, "has no column 'key': it has id, country"),
-        (200, [], {}, "holds no user"),
-    ],
-)
+NO_USERS = parsed(r"""
+    [404, [], {}, "answered 404 Not Found"]
+    [200, {"users": ["a"]}, {}, "has no array where users says \\(@\\), in an object of users"]
+    [200, ["a"], {"users": "length(@.b)"}, "answered no JSON to which users \\(length\\(@.b\\)\\) can be applied"]
+    [200, ["a longer answer than a kilobyte"], {"max_bytes": 1024}, "answered with more than max_bytes, 1024"]
+    [200, [{"id": 1, "country": "UK"}], {"user": "key"}, "has no column 'key': it has id, country"]
+    [200, [], {}, "holds no user"]
+""")
+
+
+@pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
 def test_an_answer_that_holds_no_users_is_told(status: int, answer: Any, options: dict[str, Any], told: str) -> None:
+    answer = answer * 100 if "max_bytes" in options else answer
     with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError, match=told):
         users_of({"http": {"url": url, "timeout": "60s", **options}})
 

@@ -137,13 +137,6 @@ def test_where_one_user_is_too_much_that_is_the_reason() -> None:
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
 
 
-def test_a_server_that_only_fails_is_given_up_after_few_batches() -> None:
-    users, asked = [f"u{number}" for number in range(1000)], list[Any]()
-    pull = pull_from(lambda *given: (503, asked.append(given)), *users, **BATCHED, concurrency=2)
-    assert pull.failures == dict.fromkeys(users, CoverageReason.SERVER_ERROR)
-    assert len(asked) <= 6
-
-
 def versions(user: str, place: int) -> dict[str, object]:
     """Half of the users are answered by a new model, and one of five by what names none."""
     told: object = None if place % 5 == 1 else [] if place % 5 == 2 else "v13" if place < 5 else " v12"

@@ -128,10 +128,10 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
 
 @pytest.mark.usefixtures("shared")
 def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, files: Files) -> None:
-    twice = Path(files[0].path).with_name("twice.parquet")
-    pq.write_table(pa.concat_tables([pq.read_table(files[0].path)] * 2), twice)
-    arms = replace(arms_of(*files), dimensions=())
-    source = in_spark(arms, spark, FileUsersOptions(path=str(twice), user="user"), *files).joined
+    path = files[0].path
+    pq.write_table(pa.concat_tables([pq.read_table(path)] * 2), f"{path}.twice")
+    users = FileUsersOptions(path=f"{path}.twice", format="parquet", user="user")
+    source = in_spark(replace(arms_of(*files), dimensions=()), spark, users, *files).joined
     assert source is not None
     with source.read(replace(REQUEST, timeout_s=300)) as answers:
         assert answers.asked.count == SIZE
