@@ -53,6 +53,7 @@ def current() -> PullProcess:
 
 def begin() -> None:
     """What is pulled before the process is ready is pulled here."""
+    pull_process._not_before_s = 0.0
     pull_process._living()
     wait_for(lambda: current().is_ready, "the process")
 
@@ -114,7 +115,6 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     wait_for(lambda: killed.is_gone, "its end, which comes after that of its sockets")
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
     assert pull_process._current is None, "not again and again"
-    pull_process._not_before_s = 0.0
     begin()
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
 
