@@ -15,7 +15,7 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources import SOURCES as KINDS
 from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
 from monitor.testing import SourceContract
-from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, pull_of, request, source_of
+from servers.lists import BY_RING, LONG, SLOT, SOURCES, Given, Lists, as_lists, request, source_of
 from sources.tables import KINDS as TABLES
 
 PULLED = {kind: each for kind, each in KINDS.items() if each.is_pulled}
@@ -31,7 +31,7 @@ class TestEveryKind(SourceContract):
 
 def pulled(kind: str, lists: Lists, folder: Path, *users: str, k: int = 10) -> Pull:
     with SOURCES[kind](lists, folder) as options:
-        pull = pull_of(*users, k=k, **options)
+        pull = source_of(**options).pull(request(*users, k=k))
     assert (str(pull.rankings.users.dtype), str(pull.rankings.offsets.dtype)) == ("str", "int64")
     assert not pull.failures
     return pull

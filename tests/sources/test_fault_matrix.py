@@ -140,7 +140,7 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
 
     def sql(what: str = "'[1]'", users: str = "generate_series(0, 7)", reply: str = "", **more: Any) -> dict[str, Any]:
         about = {"query": f"SELECT 'u' || n AS who, {what} AS what FROM {users} n"}  # noqa: S608 - of these texts
-        of_url = {name: more.pop(name) for name in ("port", "password") if name in more}
+        of_url: Any = {name: more.pop(name) for name in ("port", "password") if name in more}
         if isinstance(more.get("query"), dict):
             of_url["query"] = more.pop("query")
         if reply:
@@ -162,7 +162,7 @@ def make_faults(running: ExitStack, folder: Path, postgres: sa.URL) -> list[Cell
         "redis_trickles": proxied(shared_redis(), "slow", 1.0),
     }
     text = Template(Path(__file__).with_name("faults.yaml").read_text(encoding="utf-8")).safe_substitute(names)
-    makers = {"http": http, "redis": redis, "sql": sql, "file": file}
+    makers: Any = {"http": http, "redis": redis, "sql": sql, "file": file}
     cells = [Cell(**each) for each in yaml.safe_load(text)]
     return [replace(cell, candidate=makers[cell.kind](**cell.candidate)) for cell in cells]
 

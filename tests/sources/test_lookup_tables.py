@@ -34,7 +34,7 @@ def test_each_item_has_its_weight_and_whole_numbers_stay_numbers(write: Write, t
 
 NO_WEIGHT = r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"
 TWICE = "^item '7' of .* has more than one weight: give each item once$"
-ODD_WEIGHTS = {
+ODD_WEIGHTS: dict[str, list[Any]] = {
     "parquet": [0, None, float("nan"), 1e200, 1e-200],
     "csv": [0, float("-inf")],
     "jsonl": [-0.5, "much", True, [1]],

@@ -119,7 +119,7 @@ def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_wi
 def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
     (options,) = OF_ITEMS["sqlite"]([("a", [1], [1])], tmp_path).values()
     query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
-    of_a_day = {"sql": LONG | {"url": options["url"], "query": query}}
+    of_a_day: Any = {"sql": LONG | {"url": options["url"], "query": query}}
 
     assert by_user(read(**of_a_day)) == {"a": {"1": 1.0}}
     assert read(datetime(2024, 1, 9, tzinfo=UTC), **of_a_day) is None

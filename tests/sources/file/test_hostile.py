@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +70,7 @@ def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str,
     write(tmp_path / name)
     assert (tmp_path / name).stat().st_size < 2**24
 
-    given = {"file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}}
+    given: Any = {"file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}}
     everybody = open_users(UsersOptions(all=True), SourceOptions.model_validate(given))
     for expected, read in (
         (lists, lambda: pull_of("1", "u", **given)),

@@ -293,7 +293,11 @@ def test_the_deadline_interrupts_a_join_again_and_again(files: Files, monkeypatc
     was_interrupted, interrupted_at = threading.Event(), database.interrupted_at
 
     def noted(deadline: Any, interrupt: Callable[[], None]) -> Any:
-        return interrupted_at(deadline, lambda: (interrupt(), was_interrupted.set()))
+        def interrupt_and_tell() -> None:
+            interrupt()
+            was_interrupted.set()
+
+        return interrupted_at(deadline, interrupt_and_tell)
 
     def late(answers: Any) -> None:
         assert was_interrupted.wait(60), "the first interrupt meets nothing to interrupt"

@@ -13,7 +13,7 @@ from servers.webhook import answer, serve
 from sources.tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
-BATCHED = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
+BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
 NAMED = {"user": "who", "items": "ids"}
 Answer = Callable[[list[str]], object]
 
