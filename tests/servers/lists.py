@@ -172,8 +172,8 @@ SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
 """Kinds with one item a row. They hold every id as text, and cannot tell an empty list from none."""
-FIRST_RING = {"file parquet wide", "file csv long", "sql table wide", "sql query long", "http"}
+FIRST_RING = {"file parquet wide", "sql table wide", "sql query long", "http"}
 BY_RING: list[Any] = [
     pytest.param(name, id=name, marks=[] if name in FIRST_RING else pytest.mark.integration) for name in SOURCES
 ]
-"""All names. Redis is a server; files of JSON and tables of single items differ too little to be tried in both rings."""
+"""All names. Redis is a server. Files of text and tables of single items differ too little to be tried in both rings."""

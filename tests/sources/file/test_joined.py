@@ -161,7 +161,7 @@ def found(measurement: Measurement) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kept", "spell", "form", "users", "batch_users"),
     [
-        ("parquet", int, "wide", "of the baseline", 29),
+        second_ring("parquet", int, "wide", "of the baseline", 29),
         ("csv", str, "long", "of a file", 10_000),
         ("parquet", ODD, "wide", "of the baseline", 29),
         second_ring("csv", ODD, "long", "of a file", 29),
@@ -347,7 +347,8 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert list(disk.iterdir()) == []
 
 
-@pytest.mark.parametrize(("form", "names"), [second_ring("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
+@pytest.mark.integration
+@pytest.mark.parametrize(("form", "names"), [("long", ("key", "KEY_1")), ("wide", ("segment_0", "Here"))])
 def test_columns_may_have_any_name(tmp_path: Path, form: str, names: tuple[str, str]) -> None:
     items = "items" if form == "wide" else "item"
     spelled = {"user": names[0], items: names[1]}

@@ -41,7 +41,6 @@ TEXTS = pa.array(["7", "8"])
         (pa.large_list(pa.int64()), TEXTS.dictionary_encode()),
         (pa.list_(pa.int64(), 2), TEXTS),
         (pa.list_(pa.float32()), pa.array([7.0, 8.0])),
-        (pa.list_(pa.string()), TEXTS),
         (pa.large_list(pa.large_string()), TEXTS),
         (pa.list_(pa.dictionary(pa.int32(), pa.string())), TEXTS),
     ],

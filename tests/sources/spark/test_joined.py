@@ -91,24 +91,19 @@ def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measuremen
     return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
 
 
-@pytest.mark.parametrize(("form", "spell", "batch_users"), [("wide", str, 3), ("long", int, 50)])
-def test_spark_finds_what_files_give_to_the_last_bit(
-    tmp_path: Path, spark: int, form: str, spell: Any, batch_users: int, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch = request.getfixturevalue("monkeypatch")
-    if form == "long":  # one run opens and closes a session of its own
-        request.getfixturevalue("shared")
+def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In long form. Other tests have wide form."""
     baseline, candidate, again = (
-        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), form, spell, model_version="country") for seed in (1, 2, 3)
+        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), "long", int, model_version="country") for seed in (1, 2, 3)
     )
-    asked = asked_of(write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", spell))
+    asked = asked_of(write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", int))
     arms = arms_of(baseline, candidate, asked, again)
     # More parts than are sent back as they are.
     monkeypatch.setattr(joined, "PARTS_HERE", 10)
     monkeypatch.setattr(joined, "_TOGETHER", 4)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
-    measured = measure(in_spark(arms, spark, asked, baseline, candidate, again), batch_users, noise_floor=NoiseFloor.RETRAIN)
+    measured = measure(in_spark(arms, spark, asked, baseline, candidate, again), 3, noise_floor=NoiseFloor.RETRAIN)
     assert found(measured) == found(here)
     assert (measured.coverage, measured.left_out, measured.notes) == (here.coverage, here.left_out, here.notes)
 
