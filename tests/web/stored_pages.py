@@ -24,6 +24,7 @@ from web.sites import running
 SLOTS = [SLOT + number * DAY for number in range(4)]
 METRIC = "extended_tau"
 KEY = "key-1"
+EVIL = '<script>alert(1)<\\script>"&{{7*7}} \u202e\x1b[2J..'
 
 
 def fill(store: SqlStore, name: str = "home-feed", user: str = "u1", item: str | None = None) -> None:
