@@ -149,9 +149,7 @@ def test_where_the_newest_run_failed_earlier_ones_are_shown(filled: SqlStore, la
     assert (shown["metric"], len(shown["points"])) == (METRIC, len(SLOTS))
 
 
-def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(
-    filled: SqlStore, latest: LatestRun
-) -> None:
+def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled: SqlStore, latest: LatestRun) -> None:
     place = "country=home-feed"
     finding = Finding(kind=FaultKind.STALE, arms=(Arm.CANDIDATE,), segment=place, segment_share=1.0, users=9, compared=18)
     told = replace(published.explanation(), segment=place, finding=finding)
