@@ -4,8 +4,8 @@ import os
 import shutil
 import socket
 import ssl
-import time
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from servers.daemon import wait_for
 from web.sites import KIM, Site, access_of, basic, serving
 
 # ruff: noqa: F811 - fixtures are imported
+pytestmark = pytest.mark.integration
+WITHOUT_CLIENTS, IF_GIVEN, REQUIRED = "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
 
 
 @pytest.fixture
@@ -45,9 +47,12 @@ def serial_at(port: int, authority: Authority) -> str:
     """Of the certificate that the server shows."""
     context = authority.client_context()
     with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") as secure:
-        found = secure.getpeercert()
-    assert found is not None
-    return str(found["serialNumber"])
+        return str((secure.getpeercert() or {})["serialNumber"])
+
+
+def page_by(connection: HTTPConnection) -> bytes:
+    connection.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
+    return connection.getresponse().read()
 
 
 def is_let_in(site: Site) -> bool:
@@ -68,18 +73,12 @@ def test_large_pages_are_had_over_tls_many_by_one_connection_and_none_without_it
         with pytest.raises(ConnectionError):
             Site(site.server).status("/metrics", KIM)
         with closing(site.connect()) as connection:
-            for _ in range(3):
-                connection.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
-                assert connection.getresponse().read() == page
+            assert [page_by(connection) == page for _ in range(3)] == [True] * 3
 
 
 @pytest.mark.parametrize(
-    ("client_auth_type", "nothing", "good", "strange"),
-    [
-        ("NoClientCert", True, True, True),
-        ("VerifyClientCertIfGiven", True, True, False),
-        ("RequireAndVerifyClientCert", False, True, False),
-    ],
+    ("client_auth_type", "are_let_in"),
+    [(WITHOUT_CLIENTS, [True, True, True]), (IF_GIVEN, [True, True, False]), (REQUIRED, [False, True, False])],
 )
 def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: PLR0913, PLR0917 - a row and the certificates
     health: Any,
@@ -88,40 +87,29 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: 
     client_pair: Pair,
     stranger_pair: Pair,
     client_auth_type: str,
-    nothing: bool,
-    good: bool,
-    strange: bool,
+    are_let_in: list[bool],
 ) -> None:
     configured = tls_of(server_pair, client_auth_type=client_auth_type)
-    if client_auth_type != "NoClientCert":
+    if client_auth_type != WITHOUT_CLIENTS:
         configured["client_ca_file"] = str(authority.cert)
     with serving(health, tls_server_config=configured) as site:
         found = []
         for pair in (None, client_pair, stranger_pair):
             site.tls = authority.client_context(pair)
             found.append(is_let_in(site))
-    assert found == [nothing, good, strange]
+    assert found == are_let_in
 
 
 @pytest.mark.parametrize(
-    ("allowed", "is_in"),
-    [
-        ("prometheus.test", True),
-        ("spiffe://x/y", True),
-        ("p@x.test", True),
-        ("::1", True),
-        ("0:0:0:0:0:0:0:1", True),
-        ("client", False),
-        ("*.test", False),
-    ],
+    "allowed", ["prometheus.test", "spiffe://x/y", "p@x.test", "::1", "0:0:0:0:0:0:0:1", "client", "*.test"]
 )
 def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
-    health: Any, authority: Authority, server_pair: Pair, client_pair: Pair, allowed: str, is_in: bool
+    health: Any, authority: Authority, server_pair: Pair, client_pair: Pair, allowed: str
 ) -> None:
-    configured = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", client_ca_file=str(authority.cert))
+    configured = tls_of(server_pair, client_auth_type=REQUIRED, client_ca_file=str(authority.cert))
     configured["client_allowed_sans"] = ["somebody.else", allowed]
     with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
-        assert is_let_in(site) is is_in
+        assert is_let_in(site) is (allowed not in {"client", "*.test"})
 
 
 @pytest.mark.parametrize(
@@ -172,7 +160,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
     places = {"folder": tmp_path, "other": client_pair.key}
     given = tls_of(server_pair) | {name: text.format(**places) for name, text in wrong.items()}
     if "client_ca_file" in given:
-        given["client_auth_type"] = "RequireAndVerifyClientCert"
+        given["client_auth_type"] = REQUIRED
     options = AccessOptions.model_validate({"tls_server_config": given})
     with pytest.raises(ConfigError) as caught:
         open_access(options, name="web.yaml")
@@ -187,8 +175,7 @@ def test_authorities_may_be_described_in_any_language(
 ) -> None:
     text = f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
     (tmp_path / "ca.crt").write_text(text, encoding="utf-8")
-    asks = {"client_ca_file": str(tmp_path / "ca.crt"), "client_auth_type": "RequireAndVerifyClientCert"}
-    configured = tls_of(server_pair, **asks)
+    configured = tls_of(server_pair, client_ca_file=str(tmp_path / "ca.crt"), client_auth_type=REQUIRED)
     with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
         assert is_let_in(site)
         site.tls = authority.client_context()
@@ -218,9 +205,7 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
     tmp_path: Path, authority: Authority, logged: LogCapture
 ) -> None:
     old, new = authority.issue("old"), authority.issue("new")
-    cert, key, now = tmp_path / "tls.crt", tmp_path / "tls.key", 0.0
-    for source, target in ((old.cert, cert), (old.key, key)):
-        shutil.copy(source, target)
+    cert, key, now = Path(shutil.copy(old.cert, tmp_path / "tls.crt")), Path(shutil.copy(old.key, tmp_path / "tls.key")), 0.0
     options = TlsOptions(cert_file=str(cert), key_file=str(key))
     certificates = CertificateStore(options, clock=lambda: now)
     first = certificates.current()
@@ -273,34 +258,30 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
 
 
 def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:
-    names = [authority.issue(f"turn{number}") for number in range(2)]
+    first, second = authority.issue("first"), authority.issue("second")
     shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
 
     def put(pair: Pair) -> None:
         for source, target in ((pair.cert, shown.cert), (pair.key, shown.key)):
-            shutil.copy(source, target.with_suffix(".new"))
-            target.with_suffix(".new").replace(target)
+            shutil.copy(source, target.with_suffix(".new")).replace(target)
 
-    put(names[0])
+    put(first)
     with (
         serving(health, tls=authority.client_context(), tls_server_config=tls_of(shown)) as site,
         closing(site.connect()) as regular,
     ):
         before = serial_at(site.port, authority)
-        regular.request("GET", "/-/healthy", headers={"Authorization": basic(*KIM)})
-        regular.getresponse().read()
-        put(names[1])
+        assert page_by(regular) == b"page\n"
+        put(second)
         wait_for(lambda: serial_at(site.port, authority) != before, "the new certificate")
-        regular.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
-        assert regular.getresponse().read() == b"page\n"
+        assert page_by(regular) == b"page\n"
 
 
 def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(
     health: Any, authority: Authority, server_pair: Pair
 ) -> None:
     with serving(health, access_of()) as site, closing(site.connect()) as regular:
-        regular.request("GET", "/metrics", headers={"Authorization": basic(*KIM)})
-        assert regular.getresponse().read() == b"page\n"
+        assert page_by(regular) == b"page\n"
 
         site.server.follow(access_of(tls_server_config=tls_of(server_pair)))
 
@@ -323,13 +304,11 @@ def test_a_handshake_that_is_not_finished_is_ended_in_time(health: Any, server_p
 
 
 def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -> None:
-    with serving(health, tls_server_config=tls_of(server_pair)) as site:
-        with site.open() as raw:
-            wait_for(lambda: site.server._front.connections, "the connection")
-            started = time.monotonic()
-            site.server.stop(timeout_s=60)
-            assert raw.recv(1) == b""
-        assert time.monotonic() - started < 20
+    limits = Limits(handshake_s=600)
+    with serving(health, limits=limits, tls_server_config=tls_of(server_pair)) as site, site.open() as raw:
+        wait_for(lambda: site.server._front.connections, "the connection")
+        site.server.stop(timeout_s=60)
+        assert raw.recv(1) == b""
         assert not site.server.is_alive
 
 
