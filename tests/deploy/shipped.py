@@ -12,7 +12,6 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rankwatch.rules.yml"
 ROUTES = DEPLOY / "alertmanager" / "alertmanager.yml"
 RUNBOOKS = DEPLOY / "runbooks"
-SEVERITIES = ("critical", "warning", "info")
 RUNBOOK_BASE = "https://git.example.com/rankwatch/deploy/runbooks/"
 DASHBOARD_BASE = "https://grafana.example.com/d/rankwatch-"
 
@@ -28,8 +27,13 @@ class Alert:
 
 
 @cache
+def groups_of_rules() -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    return groups
+
+
 def rules() -> list[dict[str, Any]]:
-    return [rule for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]
+    return [rule for group in groups_of_rules() for rule in group["rules"]]
 
 
 def alerts() -> list[Alert]:
