@@ -292,12 +292,12 @@ def test_alerts_without_labels_of_their_environment_and_of_one_job_hide_nothing_
     alertmanager: AlertmanagerServer,
 ) -> None:
     a, b, x, plain = {"job": "a"}, {"job": "b"}, {"job": "c", "cluster": "x"}, {"job": "c"}
-    for alerts in (
+    for together in (
         (of({}, STALE, "plain"), of(BLUE, NO_RUN, "plain"), of({}, NO_RUN, "plain")),
         ({**NO_LEADER, **a}, of(b, NO_RUN, "c"), of(a, NO_RUN, "c")),
         ({**DOWN, **x}, {**NO_LEADER, **plain}, {**NO_LEADER, **x}),
     ):
-        assert hidden(alertmanager, *alerts) == {2}
+        assert hidden(alertmanager, *together) == {2}
 
 
 PARTS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
