@@ -19,7 +19,7 @@ from servers import require
 from servers.daemon import serving, wait_for
 from servers.postgres import PostgresServer
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.integration]
 
 
 def _moved(text: str, places: dict[str, str]) -> str:
@@ -74,14 +74,7 @@ def config(deploy: Path, recommenders: tuple[str, Path], postgres_server: Postgr
 
 def _complete(page: str) -> str:
     """The page, once the newest run ended ok and had one before it to be held against; else nothing."""
-    wanted = ("rankwatch_similarity_mean{", 'metric="self_churn"')
-    return page if all(each in page for each in wanted) else ""
-
-
-def _shown(metrics: str) -> dict[str, list[dict[str, str]]]:
-    """Labels of each sample by its series' name."""
-    samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
-    return {name: [one.labels for one in samples if one.name == name] for name in {one.name for one in samples}}
+    return page if "rankwatch_similarity_mean{" in page and 'metric="self_churn"' in page else ""
 
 
 def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any, config: Path) -> None:
@@ -90,16 +83,18 @@ def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any
 
     with serving(config) as daemon:
         page = wait_for(lambda: _complete(daemon.metrics()), "a run with normal values and everything else")
-        shown, code = _shown(page), daemon.status_of("/-/ready")
+        assert daemon.status_of("/-/ready") == 200
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
-    assert code == 200
-    segments = {labels["segment"] for labels in shown["rankwatch_similarity_mean"]}
-    assert {"all", "country=DE", "activity=high"} <= segments
-    metrics = {labels["metric"] for labels in shown["rankwatch_similarity_mean"]}
+    def shown(name: str, label: str) -> set[str]:
+        return {sample.labels[label] for sample in samples if sample.name == f"rankwatch_{name}"}
+
+    assert {"all", "country=DE", "activity=high"} <= shown("similarity_mean", "segment")
+    metrics = shown("similarity_mean", "metric")
     assert {"extended_tau", "rbo(p=0.9)", "overlap"} <= metrics
-    assert {labels["metric"] for labels in shown["rankwatch_noise_floor_mean"]} == metrics
-    assert {"novelty", "self_churn", "exposure_gini"} <= {labels["metric"] for labels in shown["rankwatch_arm_metric"]}
-    assert {"SimilarityLow", "ManyUsersApart"} < {labels["alert"] for labels in shown["rankwatch_alert_state"]}
+    assert shown("noise_floor_mean", "metric") == metrics
+    assert {"novelty", "self_churn", "exposure_gini"} <= shown("arm_metric", "metric")
+    assert {"SimilarityLow", "ManyUsersApart"} < shown("alert_state", "alert")
 
 
 def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(

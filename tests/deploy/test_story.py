@@ -8,7 +8,7 @@ import yaml
 from deploy import dashboards
 from deploy.dashboards import Page
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.integration]
 
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
