@@ -13,7 +13,7 @@ NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
 
 
 def read(name: str) -> Any:
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def panels(board: Any) -> Iterator[Any]:

@@ -80,7 +80,7 @@ def configuration(folder: Path, url: str) -> Path:
         for name, candidate in candidates.items()
     )
     config = folder / "rankwatch.yaml"
-    config.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}", encoding="utf-8")
+    config.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
     return config
 
 
@@ -109,7 +109,7 @@ def _run(config: Path) -> Iterator[str]:
 def _backfill(folder: Path, lines: Iterator[str]) -> Path:
     """The blocks of a Prometheus that has read these lines."""
     pages, blocks = folder / "pages", folder / "data"
-    pages.write_text("\n".join([*lines, "# EOF", ""]), encoding="utf-8")
+    pages.write_text("\n".join([*lines, "# EOF", ""]))
     command = [require("promtool"), "tsdb", "create-blocks-from", "--max-block-duration=486h", "--quiet", "openmetrics"]
     subprocess.run([*command, str(pages), str(blocks)], check=True, capture_output=True)
     return blocks

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from deploy.shipped import text_of
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import ServeProcess, serving
 from servers.prometheus import Prometheus, running_prometheus
@@ -150,27 +151,27 @@ def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
 
 
 @contextmanager
-def told(deploy: Path, folder: Path) -> Iterator[Story]:
+def told(folder: Path) -> Iterator[Story]:
     """The story, played to its end; Prometheus runs on."""
     for pace in PACES:
         (at := folder / str(pace)).mkdir()
         with ExitStack() as stack, suppress(TooFastError):
-            yield _played(deploy, at, pace, stack)
+            yield _played(at, pace, stack)
             return
 
 
-def _played(deploy: Path, folder: Path, pace: int, stack: ExitStack) -> Story:
+def _played(folder: Path, pace: int, stack: ExitStack) -> Story:
     heard = Heard()
     collector, pinged = _collector(stack), _collector(stack)
     collector.respond = heard.take
-    alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(deploy, collector.url, pace))
+    alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(collector.url, pace))
     stack.callback(alertmanager.stop)
     baseline, candidate = (stack.enter_context(running_recommender()) for _ in range(2))
     urls = {"baseline": baseline.url, "candidate": candidate.url, "alertmanager": alertmanager.url, "pinged": pinged.url}
     _write(folder, every=300 // pace, **urls)
     daemon = stack.enter_context(serving(folder / "rankwatch.yaml"))
     target, rules = daemon.url.removeprefix("http://"), folder / "rankwatch.rules.yml"
-    rules.write_text(quicken((deploy / "prometheus" / "rankwatch.rules.yml").read_text(), pace))
+    rules.write_text(quicken(text_of("prometheus/rankwatch.rules.yml"), pace))
     watching = running_prometheus(
         target, rules=[rules], interval=f"{75_000 // pace}ms", alertmanager=alertmanager.url.removeprefix("http://")
     )
@@ -189,10 +190,9 @@ def _collector(stack: ExitStack) -> Collector:
     return collector
 
 
-def _routes(deploy: Path, url: str, pace: int) -> str:
+def _routes(url: str, pace: int) -> str:
     """The shipped configuration, quickened, with the collector behind every receiver: that for nobody too."""
-    shipped = (deploy / "alertmanager" / "alertmanager.yml").read_text()
-    config = yaml.safe_load(quicken(shipped, pace))
+    config = yaml.safe_load(quicken(text_of("alertmanager/alertmanager.yml"), pace))
     for receiver in config["receivers"]:
         receiver["webhook_configs"] = [{"url": url, "send_resolved": True}]
     return str(yaml.safe_dump(config))

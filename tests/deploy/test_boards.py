@@ -166,7 +166,7 @@ def test_a_query_over_what_nothing_shows_is_refused(query: str, legend: str, tro
 
 def test_every_series_stands_on_a_dashboard_or_is_known_not_to() -> None:
     """A new series fails here until somebody has decided where it is looked at."""
-    text = "".join((dashboards.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in dashboards.NAMES)
+    text = "".join((dashboards.FOLDER / f"{name}.json").read_text() for name in dashboards.NAMES)
     stems = published.series_names() - {name for name in published.series_names() if name in text}
     shown_by_parts = {name for name in stems if re.search(rf"{re.sub('_(bucket|g?sum|g?count)$', '', name)}_", text)}
 
@@ -328,7 +328,7 @@ def test_dashboards_are_of_the_published_type(tmp_path: Path) -> None:
     for name in ("tsconfig.json", "package.json", "dashboards.ts"):
         shutil.copy(SCHEMA / name, tmp_path)
     (tmp_path / "node_modules").symlink_to(installed)
-    texts = {name: (dashboards.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in dashboards.NAMES}
+    texts = {name: (dashboards.FOLDER / f"{name}.json").read_text() for name in dashboards.NAMES}
     texts["misspelt"] = texts["rankwatch-comparison"].replace('"cellGap":', '"celGap":')
     for name, text in texts.items():
         (tmp_path / f"{name}.ts").write_text(

@@ -5,14 +5,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import make_url
 
+from deploy.shipped import DEPLOY, yaml_of
 from forking import ended, rankwatch, running
 from monitor.storage import open_store
 from servers import require
@@ -29,34 +28,32 @@ def _moved(text: str, places: dict[str, str]) -> str:
     return text
 
 
-@pytest.fixture(scope="module")
-def services(deploy: Path) -> Any:
-    return yaml.safe_load((deploy / "compose.yaml").read_text(encoding="utf-8"))["services"]
+SERVICES = yaml_of("compose.yaml")["services"]
 
 
 @pytest.fixture(scope="module")
-def recommenders(services: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def recommenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Address and users file of the recommenders, started by their service's command."""
     home = tmp_path_factory.mktemp("shop")
     log = home.with_name("recommenders.log")
     command = _moved(
-        " ".join(services["recommenders"]["command"]), {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)}
+        " ".join(SERVICES["recommenders"]["command"]), {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)}
     )
     with running(command.split(), cwd=home, out=log) as process:
         yield wait_for(lambda: _address(log), "the recommenders"), home
         process.terminate()
-        assert ended(process, 60) == 0, log.read_text(encoding="utf-8")
+        assert ended(process, 60) == 0, log.read_text()
 
 
 def _address(log: Path) -> str:
-    found = re.search(r"serve (http://\S+)/baseline", log.read_text(encoding="utf-8") if log.exists() else "")
+    found = re.search(r"serve (http://\S+)/baseline", log.read_text() if log.exists() else "")
     return found[1] if found else ""
 
 
 @pytest.fixture
-def config(deploy: Path, recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Path]:
+def config(recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Path]:
     url, shop = recommenders
-    folder = Path(shutil.copytree(deploy / "compose", tmp_path / "etc"))
+    folder = Path(shutil.copytree(DEPLOY / "compose", tmp_path / "etc"))
     config = folder / "rankwatch.yaml"
     places = {
         "/run/secrets/database_url": str(tmp_path / "database_url"),
@@ -66,9 +63,9 @@ def config(deploy: Path, recommenders: tuple[str, Path], postgres_server: Postgr
         "http://alertmanager:9093": "http://127.0.0.1:9",  # nothing is to be told
         "every: 1m": "every: 3s",
     }
-    config.write_text(_moved(config.read_text(encoding="utf-8"), places), encoding="utf-8")
+    config.write_text(_moved(config.read_text(), places))
     with postgres_server.database() as database:
-        (tmp_path / "database_url").write_text(database, encoding="utf-8")
+        (tmp_path / "database_url").write_text(database)
         yield config
 
 
@@ -77,8 +74,8 @@ def _complete(page: str) -> str:
     return page if "rankwatch_similarity_mean{" in page and 'metric="self_churn"' in page else ""
 
 
-def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any, config: Path) -> None:
-    migrated = rankwatch(*services["migrate"]["command"], "--config", str(config), cwd=config.parent)
+def test_the_daemon_of_compose_watches_the_recommenders_of_compose(config: Path) -> None:
+    migrated = rankwatch(*SERVICES["migrate"]["command"], "--config", str(config), cwd=config.parent)
     assert migrated.returncode == 0, migrated.stderr
 
     with serving(config) as daemon:
@@ -97,23 +94,21 @@ def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any
     assert {"SimilarityLow", "ManyUsersApart"} < shown("alert_state", "alert")
 
 
-def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(
-    services: Any, deploy: Path, postgres_url: str, tmp_path: Path
-) -> None:
+def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(postgres_url: str, tmp_path: Path) -> None:
     open_store(postgres_url, create=True).close()
     url = make_url(postgres_url)
     secrets = {"postgres_password": str(url.password), "grafana_database_password": "only-reads"}
     for name, secret in secrets.items():
-        (tmp_path / name).write_text(secret, encoding="utf-8")
-    shell, options = services["reader"]["entrypoint"]
-    (script,) = services["reader"]["command"]
+        (tmp_path / name).write_text(secret)
+    shell, options = SERVICES["reader"]["entrypoint"]
+    (script,) = SERVICES["reader"]["command"]
     places = {
         "$$": "$",
         "/run/secrets": str(tmp_path),
         "--host=postgres": f"--host={url.host} --port={url.port}",
         "--username=rankwatch": f"--username={url.username}",
         "--dbname=rankwatch": f"--dbname={url.database}",
-        "--file=/readonly.sql": f"--file={deploy / 'grafana' / 'readonly.sql'}",
+        "--file=/readonly.sql": f"--file={DEPLOY / 'grafana' / 'readonly.sql'}",
     }
     require("psql")
     mine = url.set(drivername="postgresql").render_as_string(hide_password=False)

@@ -16,6 +16,7 @@ import preview
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.fortnight import FAULTY, PAGE, Fortnight, configuration, told
+from deploy.shipped import DEPLOY
 from monitor.cli.main import app
 from servers import require
 from servers.postgres import PostgresServer
@@ -39,10 +40,10 @@ def owner(fortnight: Fortnight) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture(scope="module")
-def reader(fortnight: Fortnight, owner: psycopg.Connection, deploy: Path) -> Iterator[psycopg.Connection]:
+def reader(fortnight: Fortnight, owner: psycopg.Connection) -> Iterator[psycopg.Connection]:
     """Connected as the role that the shipped script makes."""
     url = fortnight.database_url.replace("+psycopg", "")
-    script = deploy / "grafana" / "readonly.sql"
+    script = DEPLOY / "grafana" / "readonly.sql"
     command = [require("psql"), url, "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--set=password={SECRET}", f"--file={script}"]
     for _ in range(2):  # a second time changes nothing
         subprocess.run(command, check=True, capture_output=True)
@@ -142,4 +143,4 @@ def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, owner:
 
 
 def test_the_preview_shows_what_the_panels_show(fortnight: Fortnight) -> None:
-    assert preview.TARGET.read_text(encoding="utf-8") == preview.svg(fortnight), "draw it anew: make preview"
+    assert preview.TARGET.read_text() == preview.svg(fortnight), "draw it anew: make preview"

@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 import monitor
+from deploy.shipped import DEPLOY, text_of, yaml_of
 from monitor.settings.addresses import DEFAULT_LISTEN
 from monitor.settings.configuration import Settings
 from servers import image
 from servers.image import instructions
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 ROOT = DEPLOY.parent
-COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+COMPOSE = yaml_of("compose.yaml")
 STEPS = instructions(DEPLOY / "Dockerfile")
 """The Dockerfile's instructions, each with its arguments on one line."""
 CONFIG = """
@@ -46,7 +45,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[image.Stage]:
 def test_the_steps_of_the_dockerfile_make_an_image_of_what_runs_and_no_more(stage: image.Stage) -> None:
     assert (stage.root / "opt/rankwatch/bin/rankwatch").exists()
     assert stage.labels["org.opencontainers.image.version"] == monitor.__version__
-    assert re.search("^rankwatch:.:10001:10001:", (stage.root / "etc/passwd").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search("^rankwatch:.:10001:10001:", (stage.root / "etc/passwd").read_text(), re.MULTILINE)
     (folder,) = (stage.root / "opt/rankwatch/lib").glob("python3*/site-packages")
     packages = {path.name for path in folder.iterdir()}
     assert {"monitor", "psycopg", "numpy"} <= packages
@@ -61,8 +60,8 @@ def test_the_container_is_healthy_as_a_user_without_rights_on_a_read_only_root_a
     stage: image.Stage, tmp_path: Path
 ) -> None:
     (config := tmp_path / "etc").mkdir()
-    (config / "rankwatch.yaml").write_text(CONFIG, encoding="utf-8")
-    (config / "lists.jsonl").write_text('{"user": "ann", "items": ["a", "b"]}\n', encoding="utf-8")
+    (config / "rankwatch.yaml").write_text(CONFIG)
+    (config / "lists.jsonl").write_text('{"user": "ann", "items": ["a", "b"]}\n')
     for folder in (tmp_path, config):
         folder.chmod(0o755)
     seen = image.run(stage, config, tmp_path / "state")
@@ -75,7 +74,7 @@ def test_the_container_is_healthy_as_a_user_without_rights_on_a_read_only_root_a
 
 
 def test_everything_copied_exists_and_is_let_through_by_the_ignore_file() -> None:
-    ignore = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    ignore = text_of("Dockerfile.dockerignore").splitlines()
     admitted = {line[1:] for line in ignore if line.startswith("!")}
     copied = [words.split()[:-1] for word, words in STEPS if word == "COPY" and not words.startswith("--from")]
     assert {source for sources in copied for source in sources} == admitted
@@ -122,7 +121,7 @@ def test_ports_are_published_on_loopback_only() -> None:
 def test_every_address_named_in_a_configuration_is_a_service() -> None:
     files = ["prometheus/prometheus.yml", "compose/rankwatch.yaml"]
     files += [f"grafana/provisioning/datasources/{name}.yml" for name in ("prometheus", "postgresql")]
-    text = "".join((DEPLOY / file).read_text(encoding="utf-8") for file in files)
+    text = "".join(text_of(file) for file in files)
     named = set(re.findall(r"\b([a-z]+):\d{4,5}\b", text)) - {"localhost"}
     assert named == {"rankwatch", "alertmanager", "prometheus", "postgres", "recommenders"}
     assert named <= set(COMPOSE["services"])
@@ -130,8 +129,7 @@ def test_every_address_named_in_a_configuration_is_a_service() -> None:
 
 def test_grafana_finds_the_dashboard_where_it_is_mounted() -> None:
     grafana = COMPOSE["services"]["grafana"]
-    text = (DEPLOY / "grafana" / "provisioning" / "dashboards" / "rankwatch.yml").read_text(encoding="utf-8")
-    path = yaml.safe_load(text)["providers"][0]["options"]["path"]
+    path = yaml_of("grafana/provisioning/dashboards/rankwatch.yml")["providers"][0]["options"]["path"]
     (source,) = (mount.split(":")[0] for mount in grafana["volumes"] if mount.split(":")[1] == path)
     assert (DEPLOY / source / "rankwatch-overview.json").exists()
     assert grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == f"{path}/rankwatch-overview.json"
@@ -142,7 +140,7 @@ def test_the_secrets_are_made_once_and_fit_together(tmp_path: Path) -> None:
     made = []
     for _ in range(2):
         subprocess.run([script], check=True)
-        made.append({path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "secrets").iterdir()})
+        made.append({path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()})
     secrets = made[0]
     assert made[1] == secrets
     assert secrets.keys() == COMPOSE["secrets"].keys()

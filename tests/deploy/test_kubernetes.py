@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import monitor
+from deploy.shipped import DEPLOY, text_of
 from monitor.settings.loader import load_settings
 from servers.kustomize import Build, kustomizer
 
@@ -23,6 +24,7 @@ GROUP = "monitoring.coreos.com/v1"
 DATABASE = "postgresql+psycopg://rankwatch:canary@postgres/rankwatch"
 
 Object = dict[str, Any]
+Built = dict[str, list[Object]]
 
 
 @pytest.fixture(scope="module")
@@ -31,29 +33,29 @@ def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 @pytest.fixture(scope="module")
-def built(deploy: Path, kustomize: Build, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Object]]:
+def built(kustomize: Build, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """What each folder builds, and what an overlay with TLS builds of it."""
-    objects = {folder: kustomize(deploy / "kubernetes" / folder) for folder in PLAIN}
+    objects = {folder: kustomize(DEPLOY / "kubernetes" / folder) for folder in PLAIN}
     for name in ENCRYPTED:
         place = tmp_path_factory.mktemp("encrypted")
-        shutil.copytree(deploy / "kubernetes", place / "given")
+        shutil.copytree(DEPLOY / "kubernetes", place / "given")
         overlay = {
             "namespace": "rankwatch",
             "resources": [f"given/{name.removesuffix(' with TLS')}"],
             "components": ["given/components/operator", "given/components/tls"],
         }
-        (place / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
+        (place / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
         objects[name] = kustomize(place)
     return objects
 
 
 @pytest.fixture(params=PLAIN)
-def objects(built: dict[str, list[Object]], request: pytest.FixtureRequest) -> list[Object]:
+def objects(built: Built, request: pytest.FixtureRequest) -> list[Object]:
     return built[request.param]
 
 
 @pytest.fixture(params=ENCRYPTED)
-def encrypted(built: dict[str, list[Object]], request: pytest.FixtureRequest) -> list[Object]:
+def encrypted(built: Built, request: pytest.FixtureRequest) -> list[Object]:
     return built[request.param]
 
 
@@ -95,7 +97,7 @@ def _images(objects: list[Object]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *ENCRYPTED])
-def test_every_object_keeps_to_the_published_schema(built: dict[str, list[Object]], name: str) -> None:
+def test_every_object_keeps_to_the_published_schema(built: Built, name: str) -> None:
     assert [fault for one in built[name] for fault in _faults(one)] == []
     assert {one["metadata"]["namespace"] for one in built[name]} == {"rankwatch"}
 
@@ -134,14 +136,14 @@ def test_what_a_selector_looks_for_is_there(objects: list[Object]) -> None:
         assert all({mount["name"] for mount in container["volumeMounts"]} == volumes for container in _containers(pod))
 
 
-def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(deploy: Path, built: dict[str, list[Object]]) -> None:
+def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built: Built) -> None:
     single = built["overlays/single"]
     service, scraped = (_of_kind(single, kind) for kind in ("Service", "ServiceMonitor"))
     labels, ports = service["metadata"]["labels"], [port["name"] for port in service["spec"]["ports"]]
     assert scraped["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert [endpoint["port"] for endpoint in scraped["spec"]["endpoints"]] == ports
     assert labels[scraped["spec"]["jobLabel"]] == "rankwatch"
-    plain = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((deploy / "prometheus").glob("*.rules.yml"))]
+    plain = [yaml.safe_load(path.read_text()) for path in sorted(DEPLOY.glob("prometheus/*.rules.yml"))]
     assert [one["spec"] for one in single if one["kind"] == "PrometheusRule"] == plain
 
 
@@ -152,7 +154,7 @@ def test_probes_ask_the_pages_that_the_daemon_has(objects: list[Object]) -> None
     assert {get["port"] for get in asked} == {daemon["ports"][0]["name"]}
 
 
-def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: dict[str, list[Object]]) -> None:
+def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: Built) -> None:
     prometheus = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
@@ -166,7 +168,7 @@ def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: di
         assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
 
 
-def test_one_daemon_alone_opens_the_database_in_sqlite(built: dict[str, list[Object]]) -> None:
+def test_one_daemon_alone_opens_the_database_in_sqlite(built: Built) -> None:
     spec = _of_kind(built["base"], "Deployment")["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
     assert _of_kind(built["base"], "PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteOncePod"]
@@ -174,7 +176,7 @@ def test_one_daemon_alone_opens_the_database_in_sqlite(built: dict[str, list[Obj
 
 
 def test_several_daemons_share_postgresql_on_several_nodes_and_nothing_migrates_under_them(
-    built: dict[str, list[Object]],
+    built: Built,
 ) -> None:
     objects = built["overlays/ha"]
     spec, migration = (_of_kind(objects, kind)["spec"] for kind in ("Deployment", "CronJob"))
@@ -190,12 +192,10 @@ def test_several_daemons_share_postgresql_on_several_nodes_and_nothing_migrates_
 
 
 @pytest.mark.parametrize(("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")])
-def test_the_configuration_loads_and_listens_for_the_probes(
-    built: dict[str, list[Object]], folder: str, database: str, tmp_path: Path
-) -> None:
-    (tmp_path / "database_url").write_text(DATABASE, encoding="utf-8")
+def test_the_configuration_loads_and_listens_for_the_probes(built: Built, folder: str, database: str, tmp_path: Path) -> None:
+    (tmp_path / "database_url").write_text(DATABASE)
     for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
-        (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)), encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)))
     settings = load_settings(tmp_path / "rankwatch.yaml")
     assert settings.database.get_secret_value().startswith(database)
     assert settings.listen_address == ("0.0.0.0", 29108)  # noqa: S104 - in a pod
@@ -217,9 +217,9 @@ def test_with_tls_probes_and_scrapes_are_encrypted_and_every_pod_reads_web_file_
 
 
 def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(
-    deploy: Path, encrypted: list[Object], tmp_path: Path
+    encrypted: list[Object], tmp_path: Path
 ) -> None:
-    shown = (deploy / "kubernetes" / "README.md").read_text(encoding="utf-8").partition("## TLS and passwords")[2]
+    shown = text_of("kubernetes/README.md").partition("## TLS and passwords")[2]
     setting, web = (block.partition("```")[0] for block in shown.split("```yaml\n")[1:3])
     (mount,) = (each for each in _containers(next(_pods(encrypted)))[-1]["volumeMounts"] if each["name"] == "secrets")
     config = _of_kind(encrypted, "ConfigMap")["data"]["rankwatch.yaml"] + setting
@@ -227,7 +227,7 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
     hashed = bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode().replace("$04$", "$10$")
     files = {"web.yaml": web.replace("$2y$10$...", hashed), "database_url": DATABASE, "rankwatch.yaml": config}
     for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).write_text(text)
     access = load_settings(tmp_path / "rankwatch.yaml").access
     assert access is not None
     assert access.tls_server_config.cert_file == str(tmp_path / "tls.crt")
@@ -235,17 +235,17 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
 
 
 def test_the_overlay_that_the_documentation_shows_builds_and_another_configuration_is_another_rollout(
-    deploy: Path, kustomize: Build, tmp_path: Path
+    kustomize: Build, tmp_path: Path
 ) -> None:
-    shutil.copytree(deploy / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
-    text = (deploy / "kubernetes" / "README.md").read_text(encoding="utf-8")
+    shutil.copytree(DEPLOY / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
+    text = text_of("kubernetes/README.md")
     (mine := tmp_path / "mine").mkdir()
-    (mine / "kustomization.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    (mine / "kustomization.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
     for name in ("egress.yaml", "rankwatch.yaml"):
-        shutil.copy(deploy / "kubernetes" / "base" / name, mine)
+        shutil.copy(DEPLOY / "kubernetes" / "base" / name, mine)
     before = _of_kind(kustomize(mine), "ConfigMap")["metadata"]["name"]
-    changed = (mine / "rankwatch.yaml").read_text(encoding="utf-8").replace("home-feed", "mail")
-    (mine / "rankwatch.yaml").write_text(changed, encoding="utf-8")
+    changed = (mine / "rankwatch.yaml").read_text().replace("home-feed", "mail")
+    (mine / "rankwatch.yaml").write_text(changed)
     objects = kustomize(mine)
     assert _images(objects) == {"YOUR-REGISTRY/rankwatch@sha256:..."}
     assert _of_kind(objects, "ConfigMap")["data"]["rankwatch.yaml"] == changed

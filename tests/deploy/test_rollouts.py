@@ -15,6 +15,7 @@ import yaml
 from typer.main import get_command
 
 import forking
+from deploy.shipped import yaml_of
 from monitor.cli.main import app
 from monitor.web.app import describe_api
 from servers import require
@@ -96,10 +97,10 @@ def test_what_cannot_be_asked_is_told_and_is_no_verdict(world: World, path: str,
     [("home-feed", "", "safe"), ("apart", "", "breach"), ("apart", "&alpha=1e-99", "inconclusive")],
 )
 def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(
-    world: World, deploy: Path, name: str, more: str, verdict: str
+    world: World, name: str, more: str, verdict: str
 ) -> None:
-    published = yaml.safe_load(Path(__file__).with_name("rollouts.yaml").read_text(encoding="utf-8"))
-    shipped = {each: yaml.safe_load((deploy / "rollouts" / f"{each}.yaml").read_text())["spec"] for each in published}
+    published = yaml.safe_load(Path(__file__).with_name("rollouts.yaml").read_text())
+    shipped = {each: yaml_of(f"rollouts/{each}.yaml")["spec"] for each in published}
     for each, spec in shipped.items():
         jsonschema.validate(spec, published[each]["schema"])
     (metric,), hooks = shipped["argo-rollouts"]["metrics"], shipped["flagger"]["analysis"]["webhooks"]
@@ -115,16 +116,14 @@ def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back
 
 @pytest.mark.integration
 @pytest.mark.parametrize("pipeline", ["github-actions.yaml", "gitlab-ci.yaml"])
-def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(
-    world: World, deploy: Path, tmp_path: Path, pipeline: str
-) -> None:
-    found = yaml.safe_load((deploy / "rollouts" / pipeline).read_text(encoding="utf-8"))
+def test_a_step_ends_with_the_gates_exit_code_and_leaves_a_summary(world: World, tmp_path: Path, pipeline: str) -> None:
+    found = yaml_of(f"rollouts/{pipeline}")
     script = found["jobs"]["gate"]["steps"][-1]["run"] if "jobs" in found else found["rollout-gate"]["script"][0]
     program = f"rankwatch() {{ (cd {world.folder}; {sys.executable} -m monitor $@); }}\n"
     env = os.environ | {"GITHUB_STEP_SUMMARY": "gate.md", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([require("bash"), "-ec", program + here(script, "apart")], cwd=tmp_path, env=env, check=False)
     assert done.returncode == 1
-    assert "### Rollout gate of home-feed\n```text\napart  margin 0.5" in (tmp_path / "gate.md").read_text(encoding="utf-8")
+    assert "### Rollout gate of home-feed\n```text\napart  margin 0.5" in (tmp_path / "gate.md").read_text()
 
 
 @pytest.mark.integration

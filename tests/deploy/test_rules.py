@@ -20,7 +20,6 @@ from deploy.shipped import (
     ROUTES,
     RULES,
     RUNBOOK_BASE,
-    RUNBOOKS,
     Alert,
     alerts,
     blocks_in,
@@ -29,6 +28,8 @@ from deploy.shipped import (
     rules,
     runbooks,
     series_in,
+    text_of,
+    yaml_of,
 )
 from monitor.cli.main import app
 from monitor.export.series import SERIES
@@ -53,7 +54,7 @@ def _run(*command: str) -> None:
 
 @pytest.mark.integration
 def test_promtool_accepts_the_configuration_and_its_rules_with_every_lint() -> None:
-    _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(DEPLOY / "prometheus" / "prometheus.yml"))
+    _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(DEPLOY / "prometheus/prometheus.yml"))
 
 
 def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
@@ -74,7 +75,7 @@ def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
 def test_every_alert_fires_and_its_twin_does_not(story: Path, tmp_path: Path) -> None:
     """Each test with the rules that it needs alone: promtool would evaluate them all, minute by minute."""
-    whole = yaml.safe_load(story.read_text(encoding="utf-8"))
+    whole = yaml.safe_load(story.read_text())
     for number, test in enumerate(whole["tests"]):
         rules = {"groups": _needed_rules(test)}
         part = {**whole, "tests": [test], "rule_files": [f"{number}.rules.yml"]}
@@ -86,7 +87,7 @@ def test_every_alert_fires_and_its_twin_does_not(story: Path, tmp_path: Path) ->
 def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not() -> None:
     fired, twins = set(), set()
     for story in STORIES:
-        for test in yaml.safe_load(story.read_text(encoding="utf-8"))["tests"]:
+        for test in yaml.safe_load(story.read_text())["tests"]:
             cases = test.get("alert_rule_test", [])
             here = {case["alertname"] for case in cases if case["exp_alerts"]}
             fired |= here
@@ -102,7 +103,7 @@ ROUTED = {"critical": "on-call", "warning": "tickets", "info": "nobody"}
 @pytest.mark.parametrize("severity", ROUTED)
 def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(severity: str) -> None:
     """Routes know an alert of Prometheus by its severity and notified_by, one of rankwatch by its incident too."""
-    routes = ROUTES.read_text(encoding="utf-8").partition("\nreceivers:")[0]
+    routes = ROUTES.read_text().partition("\nreceivers:")[0]
     assert set(re.findall(r"matchers: \[(\w+)", routes)) == {"notified_by", "incident", "severity"}
     for labels, receiver in ((), ROUTED[severity]), (["incident=x"], ROUTED[severity]), (["notified_by=rankwatch"], "nobody"):
         verify = f"--verify.receivers={receiver}"
@@ -111,7 +112,7 @@ def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it
 
 def test_every_inhibition_names_alerts_that_exist_and_is_within_their_place_only() -> None:
     known = {alert.name for alert in alerts()} | {"Stale", "RunFailing", "NoData", "ListsFailed", "BaselineListsFailed"}
-    for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]:
+    for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]:
         assert _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"} == set()
         assert rule["equal"][:3] == PLACE.split(", ")
 
@@ -121,7 +122,7 @@ def test_what_is_told_to_nobody_hides_no_page() -> None:
     pages = {alert.name for alert in alerts() if alert.severity == "critical" and not alert.notified_by}
     hidden = {
         name
-        for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]
+        for rule in yaml_of("alertmanager/alertmanager.yml")["inhibit_rules"]
         if _named(rule["source_matchers"]) & untold
         for name in _named(rule["target_matchers"])
     }
@@ -187,18 +188,16 @@ def test_the_rules_use_only_series_that_exist() -> None:
 @pytest.mark.integration
 def test_the_documented_command_sets_every_address_and_the_job(tmp_path: Path) -> None:
     """As deploy/README.md has it."""
-    command = re.search(
-        r"^sed --in-place .*?rankwatch\.rules\.yml$", (DEPLOY / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+    command = re.search(r"^sed --in-place .*?rankwatch\.rules\.yml$", text_of("README.md"), re.MULTILINE | re.DOTALL)
     assert command
     (tmp_path / "deploy" / "prometheus").mkdir(parents=True)
     copy = tmp_path / "deploy" / "prometheus" / "rankwatch.rules.yml"
-    copy.write_text(RULES.read_text(encoding="utf-8"), encoding="utf-8")
+    copy.write_text(RULES.read_text())
 
     subprocess.run(["/bin/sh", "-c", command[0]], cwd=tmp_path, check=True)
 
-    changed = yaml.safe_load(copy.read_text(encoding="utf-8"))["groups"]
-    assert "example.com" not in copy.read_text(encoding="utf-8")
+    changed = yaml.safe_load(copy.read_text())["groups"]
+    assert "example.com" not in copy.read_text()
     assert 'job=~"rankwatch' not in str([rule["expr"] for group in changed for rule in group["rules"]])
     _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(copy))
 
@@ -248,7 +247,7 @@ DOWN = {"alertname": "RankwatchDown", "severity": "critical"}
 
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlertmanagerServer]:
-    server = AlertmanagerServer(tmp_path_factory.mktemp("alertmanager"), config=ROUTES.read_text(encoding="utf-8"))
+    server = AlertmanagerServer(tmp_path_factory.mktemp("alertmanager"), config=ROUTES.read_text())
     server.start()
     yield server
     server.stop()
@@ -301,7 +300,7 @@ def test_alerts_without_labels_of_their_environment_and_of_one_job_hide_nothing_
 
 
 PARTS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-INDEX = (RUNBOOKS / "README.md").read_text(encoding="utf-8")
+INDEX = text_of("runbooks/README.md")
 
 
 OPTIONS = """{name: c, every: 1h, k: 10, users: {all: true}, rules: default, noise_floor: {serve: true},
