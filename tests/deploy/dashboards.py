@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-daemon")
@@ -80,20 +79,6 @@ class Page:
         assert found["format"] == "sqlstring", f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
         value = self._value(found)
         return ",".join("'" + each.replace("'", "''") + "'" for each in ([value] if isinstance(value, str) else value))
-
-    def link(self, url: str, value: str = "") -> str:
-        """A link of a cell that shows ``value``."""
-        plain = {"__value.raw": quote(value, safe=""), "__url_time_range": "from=now-24h&to=now"}
-        for name, text in plain.items():
-            url = url.replace(f"${{{name}}}", text)
-        return _VARIABLE.sub(self._in_link, url)
-
-    def _in_link(self, found: re.Match[str]) -> str:
-        value = self._value(found)
-        each = [value] if isinstance(value, str) else value
-        if found["format"] == "queryparam":
-            return "&".join(f"var-{found['braced']}={quote(one, safe='')}" for one in each)
-        return quote(value, safe="") if found["format"] == "percentencode" and isinstance(value, str) else ",".join(each)
 
     def _value(self, found: re.Match[str]) -> Value:
         name = found["braced"] or found["bare"]
