@@ -96,29 +96,39 @@ def _images(objects: list[Object]) -> set[str]:
     return {container["image"] for pod in _pods(objects) for container in _containers(pod)}
 
 
+def _agrees(found: Any, wanted: Any) -> bool:
+    """Whether all that is wanted is found; what is found besides does not matter, except in lists."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_agrees(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(_agrees, found, wanted))
+    return bool(found == wanted)
+
+
 @pytest.mark.parametrize("name", [*PLAIN, *ENCRYPTED])
 def test_every_object_keeps_to_the_published_schema(built: Built, name: str) -> None:
     assert [fault for one in built[name] for fault in _faults(one)] == []
     assert {one["metadata"]["namespace"] for one in built[name]} == {"rankwatch"}
 
 
+RESTRICTED = """
+automountServiceAccountToken: false
+securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+hostNetwork:
+hostPID:
+hostIPC:
+"""
+CONFINED = "{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}"
+VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
+
+
 def test_every_pod_keeps_to_the_restricted_standard_and_is_of_this_version(objects: list[Object]) -> None:
     assert {image.rpartition("/")[2] for image in _images(objects)} == {f"rankwatch:{monitor.__version__}"}
-    volumes = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
-    restricted = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
     for pod in _pods(objects):
-        spec, security = pod["spec"], pod["spec"]["securityContext"]
-        assert (security["runAsNonRoot"], security["runAsUser"]) == (True, 10001)
-        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert spec["automountServiceAccountToken"] is False
-        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
-        assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} <= volumes
+        assert _agrees(pod["spec"], yaml.safe_load(RESTRICTED))
+        assert {kind for volume in pod["spec"]["volumes"] for kind in volume if kind != "name"} <= VOLUMES
         for container in _containers(pod):
-            assert container["securityContext"] == restricted
+            assert container["securityContext"] == yaml.safe_load(CONFINED)
             assert {"requests", "limits"} == set(container["resources"])
 
 
@@ -147,48 +157,75 @@ def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built: 
     assert [one["spec"] for one in single if one["kind"] == "PrometheusRule"] == plain
 
 
-def test_probes_ask_the_pages_that_the_daemon_has(objects: list[Object]) -> None:
-    (daemon,) = _of_kind(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
-    asked = [daemon[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
-    assert [get["path"] for get in asked] == ["/-/healthy", "/-/healthy", "/-/ready"]
-    assert {get["port"] for get in asked} == {daemon["ports"][0]["name"]}
+PROMETHEUS = """
+namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}
+podSelector: {matchLabels: {app.kubernetes.io/name: prometheus}}
+"""
 
 
 def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: Built) -> None:
-    prometheus = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
-        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
-    }
     for folder in PLAIN:
         policies = {one["metadata"]["name"]: one["spec"] for one in built[folder] if one["kind"] == "NetworkPolicy"}
         comers = [peer for policy in policies.values() for rule in policy.get("ingress", []) for peer in rule["from"]]
         reached = {port["port"] for policy in policies.values() for rule in policy["egress"] for port in rule["ports"]}
-        assert comers == [prometheus]
+        assert comers == [yaml.safe_load(PROMETHEUS)]
         assert {"Ingress", "Egress"} == set(policies["rankwatch"]["policyTypes"])
         assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
 
 
-def test_one_daemon_alone_opens_the_database_in_sqlite(built: Built) -> None:
-    spec = _of_kind(built["base"], "Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
-    assert _of_kind(built["base"], "PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteOncePod"]
-    assert [one["args"] for one in spec["template"]["spec"]["initContainers"]] == [["db", "upgrade"]]
+PROBES = """
+Deployment:
+  spec:
+    template:
+      spec:
+        containers:
+          - startupProbe: {httpGet: {path: /-/healthy, port: http}}
+            livenessProbe: {httpGet: {path: /-/healthy, port: http}}
+            readinessProbe: {httpGet: {path: /-/ready, port: http}}
+            ports: [{name: http}]
+"""
+ONE_DAEMON_WITH_SQLITE = """
+Deployment: {spec: {replicas: 1, strategy: {type: Recreate}, template: {spec: {initContainers: [{args: [db, upgrade]}]}}}}
+PersistentVolumeClaim: {spec: {accessModes: [ReadWriteOncePod]}}
+"""
+SEVERAL_DAEMONS_WITH_POSTGRESQL_AND_NO_MIGRATION_UNDER_THEM = """
+Deployment:
+  spec:
+    replicas: 2
+    strategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}}
+    template:
+      spec:
+        initContainers: []
+        topologySpreadConstraints: [{topologyKey: kubernetes.io/hostname}, {topologyKey: topology.kubernetes.io/zone}]
+CronJob: {spec: {suspend: true, jobTemplate: {spec: {template: {spec: {containers: [{args: [db, upgrade]}]}}}}}}
+PodDisruptionBudget: {spec: {maxUnavailable: 1}}
+"""
+PROBES_AND_SCRAPES_WITH_TLS = """
+Deployment:
+  spec:
+    template:
+      spec:
+        containers:
+          - startupProbe: {httpGet: {scheme: HTTPS}}
+            livenessProbe: {httpGet: {scheme: HTTPS}}
+            readinessProbe: {httpGet: {scheme: HTTPS}}
+ServiceMonitor: {spec: {endpoints: [{scheme: https}]}}
+"""
 
 
-def test_several_daemons_share_postgresql_on_several_nodes_and_nothing_migrates_under_them(
-    built: Built,
-) -> None:
-    objects = built["overlays/ha"]
-    spec, migration = (_of_kind(objects, kind)["spec"] for kind in ("Deployment", "CronJob"))
-    pod, places = spec["template"]["spec"], ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
-    assert spec["replicas"] >= 2
-    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
-    assert pod["initContainers"] == []
-    assert [one["topologyKey"] for one in pod["topologySpreadConstraints"]] == places
-    assert "PersistentVolumeClaim" not in {one["kind"] for one in objects}
-    assert migration["suspend"] is True
-    assert [one["args"] for one in migration["jobTemplate"]["spec"]["template"]["spec"]["containers"]] == [["db", "upgrade"]]
-    assert _of_kind(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        *((folder, PROBES) for folder in PLAIN),
+        ("base", ONE_DAEMON_WITH_SQLITE),
+        ("overlays/ha", SEVERAL_DAEMONS_WITH_POSTGRESQL_AND_NO_MIGRATION_UNDER_THEM),
+        *((name, PROBES_AND_SCRAPES_WITH_TLS) for name in ENCRYPTED),
+    ],
+)
+def test_the_objects_say_what_each_overlay_is_for(built: Built, name: str, wanted: str) -> None:
+    for kind, part in yaml.safe_load(wanted).items():
+        assert _agrees(_of_kind(built[name], kind), part), kind
+    assert "PersistentVolumeClaim" not in {one["kind"] for one in built["overlays/ha"]}
 
 
 @pytest.mark.parametrize(("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")])
@@ -202,14 +239,9 @@ def test_the_configuration_loads_and_listens_for_the_probes(built: Built, folder
     assert settings.listen_without_authentication
 
 
-def test_with_tls_probes_and_scrapes_are_encrypted_and_every_pod_reads_web_file_and_certificate(
-    encrypted: list[Object],
-) -> None:
-    (daemon,) = _of_kind(encrypted, "Deployment")["spec"]["template"]["spec"]["containers"]
+def test_with_tls_every_pod_reads_web_file_and_certificate(encrypted: list[Object]) -> None:
     (scraped,) = _of_kind(encrypted, "ServiceMonitor")["spec"]["endpoints"]
-    assert [daemon[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "liveness", "readiness")] == ["HTTPS"] * 3
-    assert (scraped["scheme"], set(scraped["basicAuth"])) == ("https", {"username", "password"})
-    assert set(scraped["tlsConfig"]) == {"ca", "serverName"}
+    assert (set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == ({"username", "password"}, {"ca", "serverName"})
     for pod in _pods(encrypted):
         (found,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "secrets")
         assert [one["secret"]["name"] for one in found["projected"]["sources"]] == ["rankwatch", "rankwatch-tls"]
