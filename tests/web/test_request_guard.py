@@ -47,8 +47,8 @@ def test_wrong_credentials_are_all_refused_alike(site: Site) -> None:
         assert connection.getresponse().status == 401
 
 
-def test_the_scheme_is_read_in_any_case_and_credentials_as_utf_8(health: Any) -> None:
-    with serving(health, basic_auth_users={"jürgen": hashed("pässwörd")}) as site:
+def test_the_scheme_is_read_in_any_case_and_credentials_as_utf_8() -> None:
+    with serving(basic_auth_users={"jürgen": hashed("pässwörd")}) as site:
         right = basic("jürgen", "pässwörd")
         assert site.status(Authorization=right.replace("Basic", "bAsIc ")) == 200
 
@@ -75,14 +75,14 @@ def test_strangers_connections_end_and_those_of_others_stay(site: Site) -> None:
     assert "connection" not in site.get("/metrics", KIM)[1]
 
 
-def test_a_scrape_each_second_costs_bcrypt_once(health: Any) -> None:
+def test_a_scrape_each_second_costs_bcrypt_once() -> None:
     compared: list[bytes] = []
 
     def compare(password: bytes, _hashed: bytes) -> bool:
         compared.append(password)
         return True
 
-    with serving(health, Access(credentials=Credentials({KIM[0]: hashed(KIM[1])}, compare=compare))) as site:
+    with serving(access=Access(credentials=Credentials({KIM[0]: hashed(KIM[1])}, compare=compare))) as site:
         assert [site.status("/metrics", KIM) for _ in range(20)] == [200] * 20
     assert compared == [KIM[1].encode()]
 
@@ -104,12 +104,10 @@ class Slow(Credentials):
         return super().verify(user, password)
 
 
-def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait_also_after_a_reload(
-    health: Any,
-) -> None:
+def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_do_not_wait_also_after_a_reload() -> None:
     users: dict[str, Any] = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
     slow = Slow(users["basic_auth_users"])
-    with ExitStack() as opened, serving(health, replace(access_of(**users), credentials=slow)) as site:
+    with ExitStack() as opened, serving(access=replace(access_of(**users), credentials=slow)) as site:
         opened.callback(slow.release.set)
         assert site.status("/metrics", KIM) == 200
         guesses = [opened.enter_context(closing(_ask(site, f"guess{number}"))) for number in range(10)]
@@ -177,17 +175,17 @@ def test_a_reload_forgets_passwords_only_where_users_change() -> None:
     assert not open_access(None, old=first).credentials
 
 
-def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome(health: Any) -> None:
+def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome() -> None:
     left = [False, True]
-    with serving(health, reload=left.pop) as site:
+    with serving(reload=left.pop) as site:
         assert site.status("/-/reload", KIM) == 405
         assert (site.status("/-/reload", method="POST"), left) == (401, [False, True])
         assert [site.status("/-/reload", KIM, method="POST") for _ in range(2)] == [200, 500]
 
 
-def test_nobody_reloads_where_nobody_is_asked_for_a_password(health: Any) -> None:
+def test_nobody_reloads_where_nobody_is_asked_for_a_password() -> None:
     left = [True]
-    with serving(health, Access(), reload=left.pop) as site:
+    with serving(access=Access(), reload=left.pop) as site:
         assert (site.status("/-/reload", method="POST"), left) == (403, [True])
 
 

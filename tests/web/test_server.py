@@ -254,19 +254,19 @@ def _assert_served_among_a_thousand_slow(many: ExitStack, kinds: tuple[bytes, ..
         assert site.status("/metrics", KIM) == 200
 
 
-def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(health: Any, many: ExitStack) -> None:
-    _assert_served_among_a_thousand_slow(many, SLOW, health=health)
+def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many: ExitStack) -> None:
+    _assert_served_among_a_thousand_slow(many, SLOW)
 
 
 @pytest.mark.integration
-def test_so_are_scrapers_over_tls(health: Any, many: ExitStack, authority: Authority, server_pair: Pair) -> None:
+def test_so_are_scrapers_over_tls(many: ExitStack, authority: Authority, server_pair: Pair) -> None:
     encrypted = {"tls": authority.client_context(), "tls_server_config": tls_of(server_pair)}
-    _assert_served_among_a_thousand_slow(many, (*SLOW, HALF_A_HANDSHAKE), health=health, **encrypted)
+    _assert_served_among_a_thousand_slow(many, (*SLOW, HALF_A_HANDSHAKE), **encrypted)
 
 
-def test_readers_that_take_no_answer_make_room_for_one_that_does(health: Any, many: ExitStack) -> None:
+def test_readers_that_take_no_answer_make_room_for_one_that_does(many: ExitStack) -> None:
     page = b"x" * 400_000
-    with serving(health, Access(), page=page, limits=Limits(connections=32)) as site:
+    with serving(access=Access(), page=page, limits=Limits(connections=32)) as site:
         for _ in range(5):
             for _ in range(40):
                 reader = many.enter_context(site.open(ASK, is_small=True))
