@@ -78,9 +78,6 @@ def test_every_page_has_its_template_and_every_template_its_page() -> None:
     unsafe = re.compile(r"\|\s*safe\b|autoescape|style=|\son\w+=")
     assert [path.name for path in folder.iterdir() if unsafe.search(path.read_text())] == []
     assert paths_of("a", "b").keys() == {page.path for page in pages.PAGES}
-    read = {page.read.__module__.rpartition(".")[2] for page in pages.PAGES}
-    others = {"__init__", "actions", "rendering", "report", "site", "status"}
-    assert {path.stem for path in Path(pages.__file__).parent.glob("*.py")} - others == read
 
 
 def test_a_page_without_a_name_in_its_address_is_linked_from_every_page(ask: Ask) -> None:
