@@ -23,6 +23,14 @@ def yaml_of(path: str) -> Any:
     return yaml.safe_load(text_of(path))
 
 
+def moved(text: str, places: dict[str, str]) -> str:
+    """The text with other places in it, each of which it must name."""
+    for name, place in places.items():
+        assert name in text
+        text = text.replace(name, place)
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """One alerting rule. ``severity`` is None where the series bears it."""

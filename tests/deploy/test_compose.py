@@ -2,30 +2,18 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import make_url
 
-from deploy.shipped import DEPLOY, yaml_of
+from deploy.shipped import DEPLOY, moved, yaml_of
 from forking import ended, rankwatch, running
-from monitor.storage import open_store
-from servers import require
 from servers.daemon import serving, wait_for
 from servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
-
-
-def _moved(text: str, places: dict[str, str]) -> str:
-    for name, place in places.items():
-        assert name in text
-        text = text.replace(name, place)
-    return text
 
 
 SERVICES = yaml_of("compose.yaml")["services"]
@@ -36,7 +24,7 @@ def recommenders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str
     """Address and users file of the recommenders, started by their service's command."""
     home = tmp_path_factory.mktemp("shop")
     log = home.with_name("recommenders.log")
-    command = _moved(
+    command = moved(
         " ".join(SERVICES["recommenders"]["command"]), {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)}
     )
     with running(command.split(), cwd=home, out=log) as process:
@@ -63,7 +51,7 @@ def config(recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_
         "http://alertmanager:9093": "http://127.0.0.1:9",  # nothing is to be told
         "every: 1m": "every: 3s",
     }
-    config.write_text(_moved(config.read_text(), places))
+    config.write_text(moved(config.read_text(), places))
     with postgres_server.database() as database:
         (tmp_path / "database_url").write_text(database)
         yield config
@@ -92,34 +80,3 @@ def test_the_daemon_of_compose_watches_the_recommenders_of_compose(config: Path)
     assert shown("noise_floor_mean", "metric") == metrics
     assert {"novelty", "self_churn", "exposure_gini"} <= shown("arm_metric", "metric")
     assert {"SimilarityLow", "ManyUsersApart"} < shown("alert_state", "alert")
-
-
-def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(postgres_url: str, tmp_path: Path) -> None:
-    open_store(postgres_url, create=True).close()
-    url = make_url(postgres_url)
-    secrets = {"postgres_password": str(url.password), "grafana_database_password": "only-reads"}
-    for name, secret in secrets.items():
-        (tmp_path / name).write_text(secret)
-    shell, options = SERVICES["reader"]["entrypoint"]
-    (script,) = SERVICES["reader"]["command"]
-    places = {
-        "$$": "$",
-        "/run/secrets": str(tmp_path),
-        "--host=postgres": f"--host={url.host} --port={url.port}",
-        "--username=rankwatch": f"--username={url.username}",
-        "--dbname=rankwatch": f"--dbname={url.database}",
-        "--file=/readonly.sql": f"--file={DEPLOY / 'grafana' / 'readonly.sql'}",
-    }
-    require("psql")
-    mine = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    try:
-        for _ in range(2):  # as at each `up`
-            subprocess.run([shell, options, _moved(script, places)], check=True, capture_output=True)
-        with psycopg.connect(mine, user="rankwatch_reader", password=secrets["grafana_database_password"]) as reader:
-            assert reader.execute("SELECT count(*) FROM runs").fetchone() == (0,)
-            with pytest.raises(psycopg.errors.Error, match=r"read-only|permission denied"):
-                reader.execute("DELETE FROM runs")
-    finally:
-        with psycopg.connect(mine, autocommit=True) as owner:
-            owner.execute("DROP OWNED BY rankwatch_reader")
-            owner.execute("DROP ROLE rankwatch_reader")

@@ -16,7 +16,7 @@ import preview
 from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.fortnight import FAULTY, PAGE, Fortnight, configuration, told
-from deploy.shipped import DEPLOY
+from deploy.shipped import DEPLOY, moved, yaml_of
 from monitor.cli.main import app
 from servers import require
 from servers.postgres import PostgresServer
@@ -40,14 +40,28 @@ def owner(fortnight: Fortnight) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture(scope="module")
-def reader(fortnight: Fortnight, owner: psycopg.Connection) -> Iterator[psycopg.Connection]:
-    """Connected as the role that the shipped script makes."""
-    url = fortnight.database_url.replace("+psycopg", "")
-    script = DEPLOY / "grafana" / "readonly.sql"
-    command = [require("psql"), url, "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--set=password={SECRET}", f"--file={script}"]
-    for _ in range(2):  # a second time changes nothing
+def reader(
+    fortnight: Fortnight, owner: psycopg.Connection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[psycopg.Connection]:
+    """Connected as the role that the service for it in compose.yaml makes."""
+    url, secrets = make_url(fortnight.database_url), tmp_path_factory.mktemp("secrets")
+    service = yaml_of("compose.yaml")["services"]["reader"]
+    (secrets / "postgres_password").write_text(str(url.password))
+    (secrets / "grafana_database_password").write_text(SECRET)
+    places = {
+        "$$": "$",
+        "/run/secrets": str(secrets),
+        "--host=postgres": f"--host={url.host} --port={url.port}",
+        "--username=rankwatch": f"--username={url.username}",
+        "--dbname=rankwatch": f"--dbname={url.database}",
+        "--file=/readonly.sql": f"--file={DEPLOY}/grafana/readonly.sql",
+    }
+    require("psql")
+    for _ in range(2):  # as at each `up`
+        command = [*service["entrypoint"], moved(service["command"][0], places)]
         subprocess.run(command, check=True, capture_output=True)
-    with psycopg.connect(url, user=READER, password=SECRET, autocommit=True) as connection:
+    dsn = fortnight.database_url.replace("+psycopg", "")
+    with psycopg.connect(dsn, user=READER, password=SECRET, autocommit=True) as connection:
         yield connection
     for done in ("DROP OWNED BY {}", "DROP ROLE {}"):
         owner.execute(sql.SQL(done).format(sql.Identifier(READER)))
