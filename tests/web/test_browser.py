@@ -1,6 +1,6 @@
 """The pages of a real daemon in Chromium: whole, quiet, ours alone, usable by everybody, colours told apart by everybody.
 
-Lists of one segment are replaced by the popular items from the eighth of twelve days on; the last day is today.
+Lists of one segment are replaced by the popular items from the eighth of nine days on; the last day is today.
 """
 
 import re
@@ -23,7 +23,7 @@ from servers.chromium import TROUBLE, Browser, browsing
 from servers.daemon import serving
 
 AXE = Path(__file__).parent / "axe"
-DAYS = 12
+DAYS = 9
 COMPARISON = """
   - name: {name}
     every: 1d
