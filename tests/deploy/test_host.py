@@ -87,7 +87,7 @@ def _parse(arguments: list[str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def line() -> str:
-    return CRON.findall(text_of("cron/rankwatch"))[0]
+    return str(CRON.findall(text_of("cron/rankwatch"))[0])
 
 
 def _cron(line: str, tmp_path: Path, program: str) -> int:

@@ -62,7 +62,7 @@ def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
     asked = str([test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]])
     groups: list[dict[str, Any]] = []
     for group in reversed(groups_of_rules()):
-        needed = []
+        needed: list[dict[str, Any]] = []
         for rule in reversed(group["rules"]):
             if re.search(rf"(?<![\w:]){rule.get('alert') or rule['record']}(?![\w:])", asked):
                 needed.insert(0, rule)

@@ -263,7 +263,7 @@ def test_rotation_keeps_the_listener_and_connections_that_there_are(keys: Keys, 
 
     def put(pair: Pair) -> None:
         for source, target in ((pair.cert, shown.cert), (pair.key, shown.key)):
-            shutil.copy(source, target.with_suffix(".new")).replace(target)
+            Path(shutil.copy(source, target.with_suffix(".new"))).replace(target)
 
     put(first)
     with (
