@@ -66,7 +66,7 @@ def _needed_rules(test: dict[str, Any]) -> list[dict[str, Any]]:
         for rule in reversed(group["rules"]):
             if re.search(rf"(?<![\w:]){rule.get('alert') or rule['record']}(?![\w:])", asked):
                 needed.insert(0, rule)
-                asked += rule["expr"]
+                asked += f"\n{rule['expr']}"
         groups.insert(0, {**group, "rules": needed})
     return groups
 

@@ -7,12 +7,10 @@ arrived. A machine so busy that Prometheus misses scrapes of the living daemon, 
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +19,7 @@ from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
 from servers.alertmanager import AlertmanagerServer
-from servers.daemon import ServeProcess, serving
+from servers.daemon import ServeProcess, serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
 from servers.recommender import Recommender, running_recommender
 from servers.webhook import Collector, Reply, Request, answer, serve
@@ -101,13 +99,16 @@ class Story:
 
     def end(self, chapter: str, *claims: Callable[[], object], is_alive: bool = True) -> None:
         """Wait until all of it holds; the chapter ends then. TooFastError when the rules begin to miss a daemon that lives."""
-        ends_at = time.monotonic() + 9000 / self.pace
-        while not all(claim() for claim in claims):
+
+        def is_over() -> bool:
+            if all(claim() for claim in claims):
+                return True
             if is_alive and self.pace > PACES[-1] and self._is_missed():
                 raise TooFastError
-            assert time.monotonic() < ends_at, f"{chapter} never ended: {self.heard.said}; {self._alerts()}"
-            time.sleep(0.1)
-        self.chapters[chapter] = time.time()
+            return False
+
+        wait_for(is_over, f"the end of: {chapter}", timeout_s=9000 / self.pace)
+        self.chapters[chapter] = float(self.prometheus.query("time()")[0]["value"][1])
 
     def _is_missed(self) -> bool:
         are_well = "" if "healed" in self.chapters else ' or rankwatch_runs_total{status!="ok"} > 0'
@@ -118,9 +119,6 @@ class Story:
 
     def sees(self, promql: str) -> Callable[[], bool]:
         return lambda: bool(self.prometheus.query(promql))
-
-    def _alerts(self) -> list[Any]:
-        return [sample["metric"] for sample in self.prometheus.query("ALERTS")]
 
 
 def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
