@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,6 @@ class Page:
     rate_interval: str = "1m"
     since: str = "1970-01-01T00:00:00Z"
     until: str = "2100-01-01T00:00:00Z"
-    used: set[str] = field(default_factory=set)
 
     def promql(self, query: str) -> str:
         """As the Prometheus data source sends it."""
@@ -69,7 +68,7 @@ class Page:
         if found["bare"] == "__rate_interval":
             return self.rate_interval
         assert found["format"] is None, f"{found[0]}: Grafana escapes rightly for PromQL only without a format"
-        value = self._value(found)
+        value = self.values[found["braced"] or found["bare"]]
         if isinstance(value, str):
             return _quoted(value)
         patterns = [_pattern(each) for each in value]
@@ -77,13 +76,8 @@ class Page:
 
     def _in_sql(self, found: re.Match[str]) -> str:
         assert found["format"] == "sqlstring", f"{found[0]}: only :sqlstring keeps a quote in a name a quote"
-        value = self._value(found)
+        value = self.values[found["braced"] or found["bare"]]
         return ",".join("'" + each.replace("'", "''") + "'" for each in ([value] if isinstance(value, str) else value))
-
-    def _value(self, found: re.Match[str]) -> Value:
-        name = found["braced"] or found["bare"]
-        self.used.add(name)
-        return self.values[name]
 
 
 def _quoted(value: str) -> str:

@@ -96,7 +96,7 @@ def test_no_page_is_wider_than_its_window_complains_or_asks_another_host_and_axe
 ) -> None:
     if not (AXE / "node_modules" / ".package-lock.json").exists():
         subprocess.run([require("npm"), "ci", "--prefer-offline"], cwd=AXE, check=True, capture_output=True)
-    axe = (AXE / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
+    axe = (AXE / "node_modules/axe-core/axe.min.js").read_text()
     tab, found = browser.open_tab(width=width, height=844, is_dark=is_dark), {}
     for name, address in addresses.items():
         tab.go(address)

@@ -176,7 +176,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
 
 def test_authorities_may_be_described_in_any_language(keys: Keys, tmp_path: Path) -> None:
     text = f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
-    (tmp_path / "ca.crt").write_text(text, encoding="utf-8")
+    (tmp_path / "ca.crt").write_text(text)
     configured = tls_of(keys.server, client_ca_file=str(tmp_path / "ca.crt"), client_auth_type=REQUIRED)
     with serving(tls=keys.authority.client_context(keys.client), tls_server_config=configured) as site:
         assert is_let_in(site)
