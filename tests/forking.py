@@ -14,6 +14,10 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pytest
+
+from clocks import shift_clock
+
 Done = subprocess.CompletedProcess[str]
 
 NOBODY = Path("a pipe whose reader has gone")
@@ -102,6 +106,7 @@ def run_command(args: Sequence[str], cwd: str, environment: Mapping[str, str], o
     sys.stdout = os.fdopen(1, "w", encoding=os.environ.get("PYTHONIOENCODING", "utf-8"), closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.argv = ["rankwatch", *args]
+    shift_clock(pytest.MonkeyPatch())
     main()
 
 
