@@ -1,9 +1,8 @@
 """The wall clock that the program sees in this process: tests set it, and a whole run of tests can shift it."""
 
 import os
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from types import SimpleNamespace
 
 import pytest
@@ -27,10 +26,12 @@ def set_scheduler_clock(patch: pytest.MonkeyPatch, now: Callable[[], datetime]) 
     patch.setattr("apscheduler.schedulers.base.datetime", Clock)
 
 
-def shift_clock() -> None:
-    """Shift the program's wall clock by the seconds in the environment, to the end of this process."""
-    shift_s = float(os.environ.get(SHIFT_VARIABLE, "0"))
+def shift_clock(patch: pytest.MonkeyPatch) -> None:
+    """Shift the program's wall clock in this process by the seconds that the environment names."""
+    shift_s = float(os.environ.get(SHIFT_VARIABLE) or 0)
     if shift_s:
-        patch = pytest.MonkeyPatch()
-        patch.setattr("monitor.model.instants.time", SimpleNamespace(time=lambda: time.time() + shift_s))
-        set_scheduler_clock(patch, lambda: datetime.now(UTC) + timedelta(seconds=shift_s))
+        from monitor.model import instants  # noqa: PLC0415 - after the environment is set
+
+        unshifted = instants.time
+        patch.setattr(instants, "time", SimpleNamespace(time=lambda: unshifted.time() + shift_s))
+        set_scheduler_clock(patch, instants.utc_now)

@@ -43,7 +43,7 @@ collect_ignore = ["plugin_example"]  # has tests of its own, for where it is ins
 hypothesis.settings.register_profile("steady", deadline=None, max_examples=50)  # timing decides no test; each run tries others
 hypothesis.settings.load_profile("steady")
 
-shift_clock()
+shift_clock(pytest.MonkeyPatch())
 
 # The tree of commands is made once, not for each call.
 typer.main.get_command = cache(typer.main.get_command)

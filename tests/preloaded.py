@@ -8,7 +8,6 @@ from importlib import import_module
 import typer.main
 
 import monitor
-from clocks import shift_clock
 from monitor.cli.main import app
 
 # They run the program, make machine code, or load pyspark, which few tests need.
@@ -21,4 +20,3 @@ import_module("alembic.command")  # the program loads it where it makes tables
 
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)
-shift_clock()

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from clocks import SHIFT_VARIABLE, set_clock, shift_clock
+from factories import DAY, SLOT
+from monitor.model import instants
+
 ROOT = Path(__file__).parents[1]
 CLASSES = {"datetime", "date", "Timestamp"}
 METHODS = {"now", "utcnow", "today"}
@@ -15,9 +19,9 @@ OF_THE_PROGRAM = {"utc_now", "SystemClock"}
 """The program's own clock, which tests replace."""
 ALLOWED = {
     "monitor/model/instants.py": "the one place where the program reads the wall clock",
-    "tests/clocks.py": "shifts that place for a whole run of tests",
     "tests/servers/alertmanager.py": "a real Alertmanager ends alerts by the machine's clock",
-    "tests/web/test_browser.py": "pages of a daemon in a process of its own, whose clock this is",
+    "tests/service/test_privacy.py": "a daemon in a process of its own, whose clock this is",
+    "tests/web/test_browser.py": "a daemon in a process of its own, whose clock this is",
     "tests/bench/many.py": "a benchmark measures real time",
 }
 """Files that may read the wall clock, and why."""
@@ -68,3 +72,10 @@ def test_a_planted_read_is_found(source: str) -> None:
 def test_other_clocks_and_times_are_not_found() -> None:
     source = "import time\nbegan_s = time.monotonic()\nat = clock.now()\nday = datetime.fromtimestamp(0, UTC)"
     assert list(reads_of(source, OF_THE_PROGRAM)) == []
+
+
+def test_a_variable_shifts_the_clock_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHIFT_VARIABLE, "86400")
+    set_clock(monkeypatch, SLOT)
+    shift_clock(monkeypatch)
+    assert instants.utc_now() == SLOT + DAY

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from clocks import set_clock
 from monitor.service.composition import wire
@@ -72,6 +73,7 @@ def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
     assert recall(tmp_path) == set()
 
 
+@pytest.mark.integration
 def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "8k") as disk:
         (disk / "other").write_bytes(b"x" * 8192)
@@ -108,16 +110,31 @@ def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_t
         assert set(tmp_path.iterdir()) == left
 
 
-def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(tmp_path: Path) -> None:
+CONFIG = """
+comparisons:
+- name: feed
+  every: 1d
+  users: {file: {path: users.csv, user: user}}
+  baseline: &recs {http: {url: "http://recs/{user}"}}
+  candidate: *recs
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "folder"),
+    [
+        ("database: sqlite:////data/rankwatch.db", "/data/rankwatch.db-answers"),
+        ("{database: postgresql://db/rankwatch, answers_folder: /state}", "/state"),
+        ("database: postgresql://db/rankwatch", None),
+        ("{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", None),
+    ],
+)
+def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(
+    settings: str, folder: str | None, tmp_path: Path
+) -> None:
     (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
-    recs, users = {"http": {"url": "http://recs/{user}"}}, {"file": {"path": "users.csv", "user": "user"}}
-    feed = {"name": "feed", "every": "1d", "baseline": recs, "candidate": recs, "users": users}
-    hidden, postgres = {"users": "hmac", "key_file": str(tmp_path / "key")}, {"database": "postgresql://db/rankwatch"}
-    for more, where in (
-        ({"database": "sqlite:////data/rankwatch.db"}, "/data/rankwatch.db-answers"),
-        ({**postgres, "answers_folder": "/state"}, "/state"),
-        (postgres, None),
-        ({"answers_folder": "/state", "privacy": hidden}, None),
-    ):
-        found = wire(Settings.model_validate({"comparisons": [feed], **more})).watched["feed"].answers
-        assert where == (found and str(Path(found.place(SLOT, "baseline")).parent))
+    given = yaml.safe_load(CONFIG) | yaml.safe_load(settings.replace("FOLDER", str(tmp_path)))
+
+    answers = wire(Settings.model_validate(given)).watched["feed"].answers
+
+    assert folder == (answers and str(Path(answers.place(SLOT, "baseline")).parent))
