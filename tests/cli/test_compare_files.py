@@ -225,8 +225,9 @@ def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
 
     assert said["paired"] == 1
     advice = "write a JSON array, or one item a row"
+    no_json = "the text is no JSON array of ids, but text with separators"
     assert said["notes"] == [
-        f"malformed in baseline: odd.jsonl: the text is no JSON array of ids, but text with separators: {advice}; for example u1",
+        f"malformed in baseline: odd.jsonl: {no_json}: {advice}; for example u1",
         f"column 'items' of odd.jsonl: 1 of 2 rows cannot be read (text with separators, such as '1;2'): {advice}",
     ]
 

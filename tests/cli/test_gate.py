@@ -134,6 +134,15 @@ def test_no_error_ends_with_a_verdict(args: Sequence[str], words: str) -> None:
     require_no_verdict(rankwatch(*args), 64, words)
 
 
+@pytest.mark.usefixtures("world")
+def test_an_error_while_options_are_read_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("monitor.cli.rollout_gate.GateCommand.parse_args", broken)
+    require_no_verdict(gate(), 70, "internal error: KeyError in ")
+
+
 def test_a_database_that_is_not_there_is_no_verdict(empty: Path) -> None:
     (empty / "rankwatch.db").unlink()
     require_no_verdict(gate(), 4, "rankwatch.db")

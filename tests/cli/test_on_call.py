@@ -18,7 +18,6 @@ from forking import rankwatch
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.cli.main import app
 from monitor.errors import ConfigError
-from monitor.service.clock import SystemClock
 from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
@@ -207,7 +206,7 @@ def test_a_configuration_without_receivers_says_so(tmp_path: Path) -> None:
 def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(config: Path, collector: Collector) -> None:
     collector.replies.append(answer(500))
     waited: list[float] = []
-    told = list(send_test(load_settings(config), "webhook", SystemClock(), wait=timedelta(minutes=1), pause=waited.append))
+    told = list(send_test(load_settings(config), "webhook", HeldClock(), wait=timedelta(minutes=1), pause=waited.append))
     assert [(each.status.value, each.trouble is None) for each in told] == [("firing", False), ("resolved", True)]
     assert waited == [60.0]
 

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from typer.testing import CliRunner
 
 from cli.test_commands import objects
+from clocks import set_clock
 from forking import rankwatch
+from monitor.cli.main import app
 from monitor.storage import open_store
 from servers.recommender import Recommender, running_recommender
 
@@ -105,16 +108,20 @@ def test_what_failed_is_tried_again_without_a_word_and_kept_beside_the_run(world
     assert stored(world, "feed@1") == failed
 
 
-def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(tmp_path: Path, recommender: Recommender) -> None:
+def test_run_once_outside_of_only_between_asks_nobody_and_names_the_next_slot(
+    tmp_path: Path, recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "users.csv").write_text("user\nu1\nu2\n")
     folder = _configured(tmp_path, recommender, recommender)
-    opens = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
-    hours = f"every: 1h\n    only_between: {opens:%H:%M}-{opens + timedelta(hours=1):%H:%M}"
+    hours = "every: 1h\n    only_between: 14:00-15:00"
     (folder / "rankwatch.yaml").write_text((folder / "rankwatch.yaml").read_text().replace("every: 1d", hours))
 
-    done = rankwatch("run-once", cwd=folder)
+    monkeypatch.chdir(folder)
+    set_clock(monkeypatch, datetime(2026, 3, 10, 12, 30, tzinfo=UTC))
 
-    told = f"rankwatch: feed: no slot is due outside of only_between, the next one is {opens:%Y-%m-%dT%H:%M:%SZ}"
-    assert (done.returncode, done.stderr.strip(), recommender.asked) == (0, told, [])
-    assert rankwatch("run-once", "--slot", f"{opens - timedelta(days=1):%Y-%m-%dT%H:%MZ}", cwd=folder).returncode == 0
+    done = CliRunner().invoke(app, ["run-once"])
+
+    told = "rankwatch: feed: no slot is due outside of only_between, the next one is 2026-03-10T14:00:00Z"
+    assert (done.exit_code, done.stderr.strip(), recommender.asked) == (0, told, [])
+    assert CliRunner().invoke(app, ["run-once", "--slot", "2026-03-09T14:00Z"]).exit_code == 0
     assert recommender.asked
