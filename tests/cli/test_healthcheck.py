@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from forking import Done, rankwatch
+from commands import rankwatch
+from forking import Done
 from servers import listening, require
 from servers.certificates import Authority, Pair, found
 from web.conftest import Health

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from cli.test_commands import objects, one_line
 from factories import HeldClock
-from forking import rankwatch
+from commands import rankwatch
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.cli.main import app
 from monitor.errors import ConfigError

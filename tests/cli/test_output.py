@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from forking import Done, rankwatch
+from commands import rankwatch
+from forking import Done
 from monitor.arm_metrics import ARM_METRICS
 from monitor.cli import metric_list
 from monitor.errors import MetricError

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from cli.test_commands import objects
-from forking import rankwatch
+from commands import rankwatch
 from monitor.storage import open_store
 from servers.recommender import Recommender, running_recommender
 
