@@ -38,9 +38,8 @@ def hook(collector: Collector) -> str:
     return f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
 
 
-@pytest.mark.usefixtures("world")
+@pytest.mark.usefixtures("fired")
 def test_a_report_is_written_whole_or_not_at_all() -> None:
-    assert rankwatch(RUN).returncode == 0
     done = rankwatch("report feed -o report.html --slot 2024-01-08")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "written: report.html\n")
     text = Path("report.html").read_text()
@@ -48,17 +47,15 @@ def test_a_report_is_written_whole_or_not_at_all() -> None:
     assert text.endswith("</html>")
     assert_refused("""
         report nope -o report.html | 2 | no finished run of a comparison named 'nope' is stored
-        report feed -o report.html --slot 2024-01-09 | 2 | has the slot 2024-01-09T00:00:00Z: it was never run
+        report feed -o report.html --slot 2024-01-10 | 2 | has the slot 2024-01-10T00:00:00Z: it was never run
         report feed -o nowhere/report.html | 74 | nowhere/report.html: No such file
         report feed -o x.html --slot 2024-01-08 --to 2024-01-08 | 2 | --slot
     """)
     assert Path("report.html").read_text() == text
 
 
-@pytest.mark.usefixtures("world")
-def test_a_low_slot_pends_the_next_fires_and_both_are_listed() -> None:
-    write_lists(CANDIDATE, APART)
-    first, second = (read_json(f"run-once --slot {day}")[0] for day in ("2024-01-08", "2024-01-09"))
+def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired: Path) -> None:
+    first, second = map(json.loads, (fired / "runs.jsonl").read_text().splitlines())
     assert (first["status"], first["paired"], first["summaries"]["extended_tau"]["all"]["mean"]) == ("ok", 60, -1.0)
     assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == ["pending", "firing"]
     listed = read_json("alerts")
@@ -232,22 +229,20 @@ def test_one_comparison_is_named_by_the_argument(world: Path) -> None:
     assert read_json("alerts other") == []
 
 
-@pytest.mark.usefixtures("world")
+@pytest.mark.usefixtures("fired")
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side() -> None:
-    write_lists(CANDIDATE, [2, 1, 3, 4, 99])
-    read_json(RUN)
     shown = rankwatch("show feed --users 1").stdout
     why = "What sets lists apart by extended_tau: No earlier lists to hold this against. "
-    assert [words in shown for words in ("60 of 60 users compared", "was 2", why)] == [True] * 3
+    assert [words in shown for words in ("60 of 60 users compared", "new", why)] == [True] * 3
     (found,) = read_json("show feed --slot 2024-01-08")
-    assert found["evidence"][0]["candidate"] == ["2", "1", "3", "4", "99"]
+    assert found["evidence"][0]["candidate"] == [str(item) for item in APART]
     assert {each["metric"] for each in found["summaries"]} == {"extended_tau", "rbo(p=0.9)"}
     assert (found["explanation"]["metric"], found["explanation"]["before"]) == ("extended_tau", None)
-    assert_refused("show feed --slot 2024-01-09 | 2 | 2024-01-09")
+    assert_refused("show feed --slot 2024-01-10 | 2 | 2024-01-10")
     # A table in a pipe has one line a row and no blanks at its end.
     lines = [line for command in ("notify list", "metrics") for line in rankwatch(command).stdout.splitlines()]
     assert lines == [line.rstrip() for line in lines]
-    assert len(rankwatch("runs").stdout.splitlines()) == 2
+    assert len(rankwatch("runs").stdout.splitlines()) == 3
 
 
 @pytest.mark.usefixtures("world")
