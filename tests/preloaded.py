@@ -5,9 +5,11 @@ import re
 from functools import cache
 from importlib import import_module
 
+import pytest
 import typer.main
 
 import monitor
+from clocks import shift_clock
 from monitor.cli.main import app
 
 # They run the program, make machine code, or load pyspark, which few tests need.
@@ -20,3 +22,4 @@ import_module("alembic.command")  # the program loads it where it makes tables
 
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)
+shift_clock(pytest.MonkeyPatch())

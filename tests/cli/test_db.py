@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from factories import DAY
+from clocks import set_clock
+from factories import DAY, SLOT
 from monitor.cli.db import _print_pruned
 from monitor.cli.main import app
 from monitor.errors import DatabaseError, SchemaError
@@ -42,11 +43,11 @@ def empty(tmp_path: Path, sqlite_template: Path) -> None:
 
 
 @pytest.fixture
-def filled(empty: None, tmp_path: Path) -> None:  # noqa: ARG001 - it must be there
-    now = datetime.now(UTC).replace(microsecond=0)
+def filled(empty: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it must be there
+    set_clock(monkeypatch, SLOT)
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=False)) as store:
         for days in (60, 40, 2):
-            run(store, now - days * DAY)
+            run(store, SLOT - days * DAY)
 
 
 def test_current_check_and_moves_speak_to_machines(db: Callable[..., Any]) -> None:
@@ -186,10 +187,10 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
         assert isinstance(lease, Lease)
         assert "worked with, by host:7 (leads, for " in str(db("downgrade", "--", "-1").exception)
         leases.release(lease)
-    now = datetime.now(UTC)
+    until_after_all = datetime(2100, 1, 1, tzinfo=UTC)
     with closing(open_store(postgres_url, create=False)) as store:
-        for name, owner, until in (("old", "host:6", now - DAY), ("feed", "host:8", now + DAY)):
-            assert store.runs.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
+        for name, owner, until in (("old", "host:6", SLOT + DAY), ("feed", "host:8", until_after_all)):
+            assert store.runs.claim(name, SLOT, owner=owner, now=SLOT, until=until, config_hash="x", rerun=False)
     assert "worked with, by host:8 (runs feed)" in str(db("downgrade", "--", "-1").exception)
     assert db("downgrade", "--force", "--", "-1").exit_code == 0
     assert "host:8 (runs feed)" in str(db("downgrade", "0001").exception)  # with tables of an older version

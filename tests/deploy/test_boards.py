@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -100,7 +99,7 @@ def test_every_board_has_its_file() -> None:
 
 @pytest.mark.parametrize("name", ["rankwatch-overview", "rankwatch-comparison"])
 def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> None:
-    now = str(time.time())
+    now = pair.prometheus.query("time()")[0]["value"][1]
     differ = []
     for title, target in dashboards.promql(board := dashboards.read(name)):
         query = _page(board, pair.leader).promql(target["expr"])

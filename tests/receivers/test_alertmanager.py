@@ -14,6 +14,8 @@ from servers.daemon import wait_for
 from servers.webhook import Collector
 
 Make = Callable[..., AlertmanagerServer]
+FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
+"""Later than the clock of a real Alertmanager; SLOT is earlier."""
 
 
 def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_annotations() -> None:
@@ -80,22 +82,20 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
 ) -> None:
     server = make_alertmanager(collector.url)
     server.start()
-    now = datetime.now(UTC).replace(microsecond=0)
-    firing = transition(at=now - timedelta(minutes=3), slot=now - timedelta(minutes=4), segment="country=UK")
+    firing = transition(segment="country=UK")
     receiver = opened(alertmanager={"urls": [server.url]})
     for _ in range(3):
-        receiver.send(message(firing), now=datetime.now(UTC))
+        receiver.send(message(firing), now=FUTURE)
     (held,) = server.alerts()
     assert held["labels"] == alert_labels(firing)
     assert held["status"]["state"] == "active"
     assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
     assert datetime.fromisoformat(held["startsAt"]) == firing.at
-    assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
+    assert datetime.fromisoformat(held["endsAt"]) > FUTURE
     collector.wait_for(1)
 
-    receiver.send(
-        message(end(at=datetime.now(UTC), since=firing.slot, segment=firing.segment, incident=None)), now=datetime.now(UTC)
-    )
+    ended = end(at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None)
+    receiver.send(message(ended), now=FUTURE)
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
     statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
@@ -106,11 +106,10 @@ def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
     server = make_alertmanager()
     server.start()
     hostile = "{{ .Evil }}<!channel>\r\n\x00\u202e" + "x" * 100_000
-    firing = transition(
-        at=datetime.now(UTC), segment=hostile, alert=hostile, reason=hostile, labels={hostile[:50]: hostile, "empty": ""}
-    )
+    labels = {hostile[:50]: hostile, "empty": ""}
+    firing = transition(segment=hostile, alert=hostile, reason=hostile, labels=labels)
     receiver = opened(alertmanager={"urls": [server.url]})
-    receiver.send(message(firing), now=datetime.now(UTC))
+    receiver.send(message(firing), now=FUTURE)
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256

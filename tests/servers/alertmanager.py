@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,16 @@ _ALONE = ("--cluster.listen-address=",)
 _QUICK = ("--cluster.gossip-interval=50ms", "--cluster.pushpull-interval=1s", "--cluster.reconnect-interval=1s")
 _TURN = "--cluster.peer-timeout=3s"
 """How long the second peer waits for the first to notify: longer than gossip takes on a busy machine."""
+
+
+class MachineClock:
+    """The clocks of the machine, by which a real Alertmanager ends alerts."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
 
 class AlertmanagerServer:

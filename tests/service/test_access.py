@@ -15,9 +15,9 @@ import pytest
 import requests
 from typer.testing import CliRunner, Result
 
+from clocks import set_clock
 from forking import ended, running
 from monitor.cli.main import app
-from monitor.service.clock import SystemClock
 from servers import require
 from servers.certificates import Authority, Pair
 from servers.daemon import wait_for
@@ -133,19 +133,21 @@ def end_of(certificate: Path) -> str:
 def test_check_tells_of_certificates_that_end_soon_and_refuses_those_that_have_ended(
     world: World, client_pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def check(days: int) -> Result:
-        monkeypatch.setattr(SystemClock, "now", lambda _: datetime.now(UTC) + timedelta(days=days))
+    end = datetime.fromtimestamp(ssl.cert_time_to_seconds(end_of(world.folder / "web.crt")), UTC)
+
+    def check(days_left: int) -> Result:
+        set_clock(monkeypatch, end - timedelta(days=days_left))
         return CliRunner().invoke(app, ["check", "--config", str(world.config)])
 
     assert "cert_file" not in check(15).output
-    soon = check(17)
+    soon = check(13)
     assert soon.exit_code == 0
     assert re.search(
         rf"cert_file {world.folder}/web\.crt: its certificate, or one that signed it, ends 20\S+: renew it", soon.output
     )
     source = f"http: {{url: 'http://127.0.0.1:9/{{user}}', cert_file: {client_pair.cert}, key_file: {client_pair.key}}}"
     for path in (world.folder / "web.crt", client_pair.cert):
-        ended = check(31).exception
+        ended = check(-1).exception
         assert getattr(ended, "exit_code", None) == 2
         assert f"cert_file {path}: its certificate, or one that signed it, ended 20" in str(ended)
         world.config.write_text(re.sub("candidate: {file: .*}", f"candidate: {{{source}}}", world.config.read_text()))

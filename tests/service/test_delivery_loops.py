@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,11 @@ from monitor.errors import DeliveryError
 from monitor.model.notifications import Treatment
 from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.service.clock import SystemClock
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from monitor.storage import SqlStore, open_store
 from pipeline.owed_run import CountingPublisher, store_run
 from pipeline.test_delivery import FakeReceiver, outlet
-from servers.alertmanager import AlertmanagerServer, make_alertmanager
+from servers.alertmanager import AlertmanagerServer, MachineClock, make_alertmanager
 from servers.pagerduty import KEY, FakePagerDuty, pagerduty
 from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack, slack
@@ -39,7 +37,7 @@ from servers.webhook import Collector, Reply, Request, answer, hang, serve
 def delivering(store: SqlStore, entries: Sequence[Mapping[str, Any]], publisher: Any) -> Iterator[list[DeliveryLoop]]:
     """A loop for each receiver of these entries of ``receivers:``; none goes on once the block has ended."""
     options = [ReceiverOptions.model_validate(entry) for entry in entries]
-    told: Mapping[str, Any] = {"outbox": store.outbox, "clock": SystemClock(), "publisher": publisher, "draw": lambda: 0.02}
+    told: Mapping[str, Any] = {"outbox": store.outbox, "clock": CLOCK, "publisher": publisher, "draw": lambda: 0.02}
     loops = [
         DeliveryLoop(sender=OutboxSender(receiver=each, owner=each.name, **told))
         for each in open_receivers(options, external_url="http://rankwatch.test:29108")
@@ -57,6 +55,7 @@ def delivering(store: SqlStore, entries: Sequence[Mapping[str, Any]], publisher:
 
 __all__ = ["certificate", "mail_server", "make_alertmanager", "pagerduty", "slack"]
 
+CLOCK = MachineClock()
 WIDE = comparison(name="wide", rules=(rule(for_runs=1, segments="each"),))
 NARROW = comparison(name="narrow", rules=(rule(for_runs=1),))
 SEGMENTS = ("all", *(f"shop={n:04d}" for n in range(399)))
@@ -88,8 +87,8 @@ class World:
         """Both comparisons run, the wide one first; seconds until each healthy receiver has taken both."""
         already = self.publisher.counts["alertmanager", "sent"]
         began = time.monotonic()
-        store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=WIDE, segments=SEGMENTS)
-        store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=NARROW)
+        store_run(self.store, mean, slot=CLOCK.now(), to=self.names, watched=WIDE, segments=SEGMENTS)
+        store_run(self.store, mean, slot=CLOCK.now(), to=self.names, watched=NARROW)
         for loop in self.loops:
             loop.thread.wake()
         took: dict[str, float] = {}
@@ -194,7 +193,7 @@ def test_hundreds_of_alerts_are_one_message_and_starve_nobody_while_one_receiver
     assert sorted(world.pagerduty.alerts.values()) == ["triggered", "triggered"]
     assert len(world.hanging.requests) >= 1
     assert world.publisher.counts["hanging", "sent"] == 0
-    assert world.store.outbox.waiting(datetime.now(UTC))["hanging"][0] == IN_ALL
+    assert world.store.outbox.waiting(CLOCK.now())["hanging"][0] == IN_ALL
 
     world.run(0.9)
     bodies = {name: sent[len(bodies[name]) :] for name, sent in world.bodies().items()}
@@ -260,7 +259,7 @@ class Pair:
         self.pages.expected.add(name)
         to = [loop.sender.receiver.name for loop in self.loops]
         watched = comparison(name=name, rules=(rule(for_runs=1),))
-        store_run(self.store, mean, slot=datetime.now(UTC), to=to, watched=watched)
+        store_run(self.store, mean, slot=CLOCK.now(), to=to, watched=watched)
 
     def await_that(self, claim: Callable[[], bool], what: str) -> None:
         """Wake the loops over and over, as runs do, until it holds."""

@@ -3,9 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
-from factories import SLOT
+from factories import SLOT, HeldClock
 from monitor.model.alerts import Transition
-from monitor.service.clock import SystemClock
 from monitor.service.composition import wire
 from monitor.service.runner import Runner
 from monitor.settings.loader import load_settings
@@ -22,7 +21,7 @@ def started(folder: Path, head: str = "") -> Transition:
     settings = load_settings(config)
     wiring = wire(settings)
     with closing(open_store(settings.database, create=True)) as store:
-        assert Runner(store=store, clock=SystemClock()).run(wiring.watched["feed"], SLOT, receivers=()) is not None
+        assert Runner(store=store, clock=HeldClock()).run(wiring.watched["feed"], SLOT, receivers=()) is not None
         return store.alerts.firing()[0]
 
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from forking import rankwatch
+from monitor.model.instants import utc_now
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.sources.columns import MAX_ID_LENGTH
 from servers.daemon import serving, wait_for
@@ -164,7 +165,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
     with contextmanager(serve_hook)() as hook:
         hook.respond = respond
         life = Life(folder=folder, config=write_world(folder, hook.url))
-        yesterday = datetime.now(UTC).date() - timedelta(days=1)
+        yesterday = utc_now().date() - timedelta(days=1)
         done = rankwatch("run-once", "--slot", str(yesterday), "--json", cwd=folder)
         assert done.returncode == 0, done
         life.outputs["command run-once"] = (done.stdout + done.stderr).encode()

@@ -1,11 +1,12 @@
 """Retention: what goes and what stays, by a clock that others confirm; and what the rest takes on disk."""
 
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pandas as pd
 import pytest
+from sqlalchemy import func, select
 
 from factories import DAY, HOUR, SLOT
 from monitor.model.notifications import DeliveryStatus, Silence
@@ -155,12 +156,14 @@ def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
 
 def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url: str) -> None:
     with closing(open_store(migrated_url, create=False)) as store:
-        now = datetime.now(UTC) + 40 * DAY
+        with store.database.read() as connection:
+            servers = connection.execute(select(func.clock_timestamp())).scalar_one()
+        now = servers + 40 * DAY
         for days in range(0, 40, 5):
             run(store, now - days * DAY)
 
         found = housekept(store, now)
-        in_time = housekept(store, datetime.now(UTC))
+        in_time = housekept(store, servers)
 
     assert found.rows == {}
     assert found.refused

@@ -6,7 +6,7 @@ Lists of one segment are replaced by the popular items from the eighth of twelve
 import re
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import combinations
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ import requests
 
 from drift_lists import lists_folder, run_cli, write_config
 from monitor.charts.svg import read_style
+from monitor.model.instants import utc_now
 from servers import require
 from servers.chromium import TROUBLE, Browser, browsing
 from servers.daemon import serving
@@ -46,7 +47,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A daemon after a replay of the days up to today."""
-    folder, today = tmp_path_factory.mktemp("site"), datetime.now(UTC).date()
+    folder, today = tmp_path_factory.mktemp("site"), utc_now().date()
     days = [today - timedelta(days=number) for number in reversed(range(DAYS))]
     names = ("seg2-nonUK-pop", "ok-seed")
     for arm in ("baseline", *names):
