@@ -162,9 +162,7 @@ def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(
     assert [run["status"] for run in read_json("runs")] == ["failed"]
 
 
-def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert rankwatch("init").returncode == 0
     again = rankwatch("init")
@@ -247,7 +245,11 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side() -> None
 
 @pytest.mark.usefixtures("world")
 def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector: Collector) -> None:
-    adjust(("for: 2", "for: 1"), ("    rules:", "    keep_lists: all\n    rules:"), ("comparisons:", f"{hook(collector)}comparisons:"))
+    adjust(
+        ("for: 2", "for: 1"),
+        ("    rules:", "    keep_lists: all\n    rules:"),
+        ("comparisons:", f"{hook(collector)}comparisons:"),
+    )
     read_json(RUN)
     write_lists(CANDIDATE, APART)
     read_json("run-once --slot 2024-01-09")

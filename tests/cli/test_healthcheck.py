@@ -5,7 +5,7 @@ import socket
 import socketserver
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def page(body: str, status: str = "200 OK") -> bytes:
 
 def test_a_daemon_that_is_well_or_not_is_told_by_a_word_and_the_exit_code(health: Health) -> None:
     with serving(health) as site:
-        assert ask(site.port) == ask(site.port, host="0.0.0.0") == (0, "healthy")
+        assert ask(site.port) == ask(site.port, host="0.0.0.0") == (0, "healthy")  # noqa: S104 - it is asked
         health.lacking = "no database"
         assert ask(site.port) == (0, "healthy")
         assert ask(site.port, "--ready") == (1, "not ready")

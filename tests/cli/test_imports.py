@@ -6,7 +6,20 @@ from pathlib import Path
 
 from monitor.storage import open_store
 
-HEAVY = "pandas numpy scipy monitor.options pyarrow sqlalchemy alembic aiohttp requests starlette uvicorn structlog".split()
+HEAVY = [
+    "pandas",
+    "numpy",
+    "scipy",
+    "monitor.options",
+    "pyarrow",
+    "sqlalchemy",
+    "alembic",
+    "aiohttp",
+    "requests",
+    "starlette",
+    "uvicorn",
+    "structlog",
+]
 STEPS = f"""
 import contextlib, io, sys
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import assert_refused, objects, one_line, rankwatch, read_json
+from commands import assert_refused, rankwatch, read_json
 from factories import HeldClock
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.service.commands.receiver_test import send_test
