@@ -37,9 +37,8 @@ def write_long(path: Path, delimiter: str, columns: list[str], rows: Iterable[tu
         csv.writer(file, delimiter=delimiter).writerows([columns, *rows])
 
 
-@pytest.fixture(autouse=True)
-def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def write_world() -> None:
+    """Two files of lists in the current folder."""
     for name, lists in (("base", BASE), ("candidate", CANDIDATE)):
         rows = (
             {"user_id": user, "items": items, "scores": SCORES, "country": COUNTRIES[user]} for user, items in lists.items()
@@ -47,15 +46,30 @@ def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_rows(f"{name}.jsonl", *rows)
 
 
-def test_files_compare_as_the_same_lists_do_in_python(tmp_path: Path) -> None:
-    said = read_comparison(COMPARE)
+@pytest.fixture(autouse=True)
+def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_world()
 
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is printed of both files for machines, which needs no configuration and no database."""
+    folder = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_world()
+        found = read_comparison(f"{COMPARE} --by country --worst 2")
+    assert not list(folder.glob("rankwatch*"))
+    return found
+
+
+def test_files_compare_as_the_same_lists_do_in_python(compared: dict[str, Any]) -> None:
     frame = monitor.compare_many(BASE, CANDIDATE, k=10)
-    assert (said["users"], said["paired"], said["k"]) == (12, 12, 10)
-    assert not list(tmp_path.glob("rankwatch*")), "it needs no configuration and no database"
-    assert said["catalogue"] == frame.attrs["catalogue"]
+    assert (compared["users"], compared["paired"], compared["k"]) == (12, 12, 10)
+    assert compared["catalogue"] == frame.attrs["catalogue"]
     for metric, row in monitor.summarize(frame).rename(columns={"median": "p50"}).iterrows():
-        told = said["metrics"][metric]
+        told = compared["metrics"][metric]
         for name in ("n", "n_undefined", "mean", "standard_error", "p05", "p50", "by_chance"):
             assert told[name] == pytest.approx(row[name], abs=1e-12)
 
@@ -83,30 +97,30 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
 
 
 def test_a_table_tells_the_score_by_chance_and_what_it_is() -> None:
-    lines = rankwatch(f"{COMPARE} --catalogue 1000").stdout.splitlines()
+    lines = rankwatch(f"{COMPARE} --by country --catalogue 1000").stdout.splitlines()
     assert lines[0] == "12 of 12 users compared at k=10"
     assert "by chance" in lines[1]
     assert "0.0100" in next(line for line in lines if line.startswith("overlap"))
-    assert "unrelated lists" in lines[-2]
-    assert "10 items each, drawn at random from a catalogue of 1,000" in lines[-2]
-    assert lines[-1].startswith("extended_tau is 0.")
-    assert "from that of identical lists: items replaced" in lines[-1]
+    (chance,) = (line for line in lines if "unrelated lists" in line)
+    assert "10 items each, drawn at random from a catalogue of 1,000" in chance
+    apart = next(line for line in lines if line.startswith("extended_tau is 0."))
+    assert "from that of identical lists: items replaced" in apart
+    assert any(line.startswith("country=UK: 6 of 6 users compared") for line in lines)
 
 
-def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones() -> None:
-    said = read_comparison(f"{COMPARE} --by country")
-
-    for told in (said, *said["segments"].values()):
+def test_by_splits_the_users_by_a_column_and_what_sets_lists_apart_adds_up_to_the_distance_from_identical_ones(
+    compared: dict[str, Any],
+) -> None:
+    for told in (compared, *compared["segments"].values()):
         apart = told["apart"]
         assert apart["metric"] == "extended_tau"
         assert set(apart["parts"]) == {"membership", "order", "length"}
         assert sum(apart["parts"].values()) == pytest.approx(1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12)
         assert sum(apart["lists"].values()) == pytest.approx(1)
     expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), COUNTRIES)
-    assert {name: (told["paired"], told["metrics"]["overlap"]["mean"]) for name, told in said["segments"].items()} == {
+    assert {name: (told["paired"], told["metrics"]["overlap"]["mean"]) for name, told in compared["segments"].items()} == {
         f"country={country}": (6, expected.loc[("overlap", country), "mean"]) for country in ("DE", "UK")
     }
-    assert "country=UK: 6 of 6 users compared" in rankwatch(f"{COMPARE} --by country").stdout
 
 
 def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown() -> None:
@@ -120,16 +134,15 @@ def test_users_and_their_segments_may_stand_in_a_file_of_their_own_or_be_unknown
     assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (13, 12, 0)
 
 
-@pytest.mark.parametrize(("metric", "is_distance"), [("extended_tau", False), ("kendall_distance", True)])
-def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(
-    metric: str, *, is_distance: bool
-) -> None:
-    worst = read_comparison(f"{COMPARE} -m {metric} --worst 2")["worst"]
-    scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric]
-    assert [each["scores"][metric] for each in worst] == sorted(scores, reverse=is_distance)[:2]
-    assert [[*map(int, worst[0][arm])] for arm in ("baseline", "candidate")] == [
-        lists[worst[0]["user"]] for lists in (BASE, CANDIDATE)
-    ]
+def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared: dict[str, Any]) -> None:
+    distant = read_comparison(f"{COMPARE} -m kendall_distance --worst 2")
+    for found, metric, is_distance in ((compared, "extended_tau", False), (distant, "kendall_distance", True)):
+        scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric]
+        assert [each["scores"][metric] for each in found["worst"]] == sorted(scores, reverse=is_distance)[:2]
+        worst = found["worst"][0]
+        assert [[*map(int, worst[arm])] for arm in ("baseline", "candidate")] == [
+            lists[worst["user"]] for lists in (BASE, CANDIDATE)
+        ]
 
 
 def test_as_one_file_it_shows_what_it_prints_and_the_users_farthest_apart_whatever_their_names(tmp_path: Path) -> None:

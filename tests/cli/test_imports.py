@@ -4,27 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from monitor.storage import open_store
 
-HEAVY = [
-    "pandas",
-    "numpy",
-    "scipy",
-    "monitor.options",
-    "pyarrow",
-    "sqlalchemy",
-    "alembic",
-    "aiohttp",
-    "requests",
-    "starlette",
-    "uvicorn",
-    "structlog",
-]
+LIBRARIES = "pandas numpy scipy monitor.options pyarrow sqlalchemy alembic aiohttp requests starlette uvicorn structlog"
 STEPS = f"""
 import contextlib, io, sys
 
 def show_loaded(names):
-    print(*sorted(set(names) & sys.modules.keys()))
+    print(*sorted(set(names.split()) & sys.modules.keys()))
 
 def run(*commands):
     codes = set()
@@ -33,16 +22,16 @@ def run(*commands):
             try: app(command.split())
             except SystemExit as end: codes.add(end.code)
     print(codes)
-    show_loaded({HEAVY})
+    show_loaded({LIBRARIES!r})
 
 from monitor.cli.main import app
 print(*sorted({{name.split(".")[1] for name in sys.modules if name[:8] == "monitor."}}))
 run("--version", "--help", "run-once --help", "healthcheck 127.0.0.1:1")
 run("runs", "alerts", "alerts --states --json", "silence", "notify ls", "db current", "db size")
 import monitor.settings.loader
-show_loaded({HEAVY})
+show_loaded({LIBRARIES!r})
 import monitor.service.daemon.daemon, monitor.service.composition, monitor.receivers
-show_loaded(["scipy.stats", "alembic", "apprise"])
+show_loaded("scipy.stats alembic apprise")
 """
 
 
@@ -51,6 +40,7 @@ def lines_of(code: str, directory: Path) -> list[str]:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.mark.integration
 def test_each_step_loads_only_what_it_needs(tmp_path: Path) -> None:
     """Help and the question how a daemon is load nothing heavy, stored runs little, and the daemon no statistics of scipy."""
     (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
