@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from forking import Done
 from monitor.cli.main import main
+from tables import rows
 
 
 def rankwatch(command: str, *, env: Mapping[str, str] | None = None, out: int | None = None) -> Done:
@@ -69,8 +70,7 @@ def one_line(done: Done) -> str:
 
 def assert_refused(table: str) -> None:
     """Each line of the table is a command, its exit code, and words of its error, which is one line or of usage."""
-    for line in table.strip().splitlines():
-        command, code, words = (cell.strip() for cell in line.split(" | "))
+    for command, code, words in rows(table):
         done = rankwatch(command)
         said = " ".join(done.stderr.split())
         assert (done.returncode, words in said, done.stdout) == (int(code), True, ""), (command, said)

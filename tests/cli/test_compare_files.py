@@ -10,6 +10,7 @@ import pytest
 
 import monitor
 from commands import assert_refused, objects, one_line, rankwatch
+from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
 CANDIDATE = {
@@ -179,8 +180,8 @@ MISTAKES = """
 
 
 def test_every_mistake_is_one_line_that_says_what_to_do() -> None:
-    for mistake in MISTAKES.strip().splitlines():
-        assert_refused(f"{COMPARE} {mistake.replace(' | ', ' | 2 | ')}")
+    for options, words in rows(MISTAKES):
+        assert_refused(f"{COMPARE} {options} | 2 | {words}")
 
 
 def test_files_without_a_pair_of_lists_are_an_error_that_says_why_and_what_was_left_out_is_told_with_its_reason() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from monitor.storage import open_store
 
+pytestmark = pytest.mark.integration
 LIBRARIES = "pandas numpy scipy monitor.options pyarrow sqlalchemy alembic aiohttp requests starlette uvicorn structlog"
 STEPS = f"""
 import contextlib, io, sys
@@ -40,7 +41,6 @@ def lines_of(code: str, directory: Path) -> list[str]:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-@pytest.mark.integration
 def test_each_step_loads_only_what_it_needs(tmp_path: Path) -> None:
     """Help and the question how a daemon is load nothing heavy, stored runs little, and the daemon no statistics of scipy."""
     (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
