@@ -15,7 +15,7 @@ from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
 from monitor.settings.translation import to_comparison
-from settings.minimal import MINIMAL
+from settings.minimal import MINIMAL, uncommented
 from settings_reference import settings_reference
 
 ROOT = Path(__file__).parents[2]
@@ -28,10 +28,6 @@ rule_severity_unknown rule_for_zero rule_on_nothing coverage_and_metric coverage
 receiver_of_unknown_kind secret_and_its_file log_level_warn sample_of_words
 """
 ENVIRON = {"RECS_DB_PASSWORD": "x", "CACHE_PASSWORD": "x", "NTFY_TOPIC": "x"}
-
-
-def uncommented() -> str:
-    return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", example_text())
 
 
 @cache
@@ -62,7 +58,7 @@ def test_the_gate_answers_on_the_configuration_that_the_readme_shows(tmp_path: P
 
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
-    loaded = parse_settings(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
+    loaded = parse_settings(uncommented(example_text()), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
     assert [each.name for each in loaded.comparisons] == ["home-feed", "mail", "cached", "cached.b", "everybody"]
     assert len(loaded.receivers) == 6
 
@@ -104,7 +100,7 @@ def test_the_schema_accepts_the_example_and_variables_in_place_of_numbers_and_ch
         MINIMAL.replace("every: 15m", "every: ${EVERY}")
         + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
     )
-    for each in (example_text(), uncommented(), text):
+    for each in (example_text(), uncommented(example_text()), text):
         validator().validate(yaml.safe_load(each))
 
 
