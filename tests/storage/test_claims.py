@@ -18,16 +18,30 @@ from monitor.model.runs import RunStatus
 from monitor.storage import SqlStore, open_store
 from monitor.storage.tables.run_tables import runs
 from statements import plans_of
-from storage.worked import attempt, claimed, fired, lease, resolved, result, run, user_scores
+from storage.worked import (
+    LATER,
+    attempt,
+    claimed,
+    finish,
+    fired,
+    lease,
+    newest,
+    resolved,
+    result,
+    run,
+    runs_of,
+    transitions,
+    user_scores,
+)
 
-LATER, SECOND = SLOT + HOUR, timedelta(seconds=1)
+SECOND = timedelta(seconds=1)
 
 
 def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None:
     claim = claimed(store)
 
-    (run,) = store.history.runs(comparison=None, limit=5)
-    assert (claim.attempt, claim.slot, claim.owner, claim.until) == (1, SLOT, "a:1", SLOT + HOUR)
+    (run,) = runs_of(store)
+    assert (claim.attempt, claim.slot, claim.owner, claim.until) == (1, SLOT, "a:1", LATER)
     assert (run.id, run.status, run.attempt, run.started_at, run.finished_at) == (claim.run_id, "running", 1, SLOT, None)
     assert (run.asked, run.paired, run.k) == (None, None, None)
 
@@ -36,7 +50,7 @@ def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None
 def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
     store: SqlStore, status: RunStatus
 ) -> None:
-    store.runs.finish(result(claimed(store), status=status, reason="why"), receivers=())
+    finish(store, claimed(store), status=status, reason="why")
     before = store.history.latest(["home-feed"])
 
     assert attempt(store, now=LATER) is None
@@ -44,7 +58,7 @@ def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_mea
 
     assert again is not None
     assert again.attempt == 2
-    (shown,) = store.history.latest(["home-feed"])
+    shown = newest(store)
     assert (shown.run.status, shown.run.reason, shown.run.started_at, shown.run.config_hash) == (status, "why", SLOT, "hash")
     assert shown.summaries == before[0].summaries
     assert attempt(store, owner="c:3", now=LATER, rerun=True) is None
@@ -53,17 +67,17 @@ def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_mea
 
 @pytest.mark.parametrize("how", ["given back", "given up"])
 def test_a_rerun_given_back_or_up_shows_the_earlier_results_and_can_be_claimed(store: SqlStore, how: str) -> None:
-    store.runs.finish(result(claimed(store)), receivers=())
-    before = store.history.latest(["home-feed"])[0]
+    finish(store, claimed(store))
+    before = newest(store)
 
     again = claimed(store, rerun=True, now=LATER, until=LATER + HOUR)
     if how == "given back":
         store.runs.release(again)
     else:
         assert store.runs.abandon(again, reason="it hung", at=LATER + SECOND)
-        assert not store.runs.finish(result(again), receivers=())
+        assert not finish(store, again)
 
-    after = store.history.latest(["home-feed"])[0]
+    after = newest(store)
     assert (after.run.status, after.run.reason, after.run.finished_at) == ("ok", None, before.run.finished_at)
     assert after.summaries == before.summaries
     assert claimed(store, rerun=True, now=LATER).attempt == (3 if how == "given back" else 4)  # which may still come
@@ -73,7 +87,7 @@ def test_a_second_attempt_given_back_unrun_is_abandoned_and_can_be_taken(store: 
     claimed(store)
     store.runs.release(claimed(store, owner="b:2", now=LATER, until=LATER + HOUR))
 
-    assert store.history.runs(comparison=None, limit=1)[0].status is RunStatus.ABANDONED
+    assert runs_of(store)[0].status is RunStatus.ABANDONED
     assert claimed(store, now=LATER).attempt == 3
 
 
@@ -83,7 +97,7 @@ def test_a_claim_that_was_taken_over_cannot_be_given_back(store: SqlStore) -> No
 
     store.runs.release(first)
 
-    assert store.history.runs(comparison=None, limit=1)[0].owner == "b:2"
+    assert runs_of(store)[0].owner == "b:2"
     assert attempt(store, owner="c:3", now=LATER) is None
 
 
@@ -91,29 +105,29 @@ def test_expired_runs_are_abandoned_once_and_say_why(store: SqlStore) -> None:
     claimed(store)
     claimed(store, LATER, until=LATER + HOUR)
 
-    assert store.runs.abandon_expired(SLOT + HOUR - timedelta(microseconds=1)) == 0
-    assert store.runs.abandon_expired(SLOT + HOUR) == 1
-    assert store.runs.abandon_expired(SLOT + HOUR) == 0
+    assert store.runs.abandon_expired(LATER - timedelta(microseconds=1)) == 0
+    assert store.runs.abandon_expired(LATER) == 1
+    assert store.runs.abandon_expired(LATER) == 0
 
     running, abandoned = store.history.runs(comparison="home-feed", limit=5)
     assert running.status is RunStatus.RUNNING
-    assert (abandoned.status, abandoned.finished_at) == (RunStatus.ABANDONED, SLOT + HOUR)
+    assert (abandoned.status, abandoned.finished_at) == (RunStatus.ABANDONED, LATER)
     assert abandoned.reason == "its claim expired: the process that ran it was stopped or hung"
     assert claimed(store, now=LATER).attempt == 2
 
 
 def test_a_finished_run_whose_rerun_expired_is_not_abandoned(store: SqlStore) -> None:
-    store.runs.finish(result(claimed(store)), receivers=())
+    finish(store, claimed(store))
     claimed(store, rerun=True)
 
-    assert store.runs.abandon_expired(SLOT + HOUR) == 0
-    assert store.history.runs(comparison=None, limit=1)[0].status is RunStatus.OK
+    assert store.runs.abandon_expired(LATER) == 0
+    assert runs_of(store)[0].status is RunStatus.OK
     assert attempt(store, rerun=True) is not None
 
 
 def test_expired_claims_and_unlabelled_runs_are_found_without_a_look_at_all_runs(store: SqlStore) -> None:
     first = claimed(store)
-    store.runs.finish(result(first), receivers=())
+    finish(store, first)
     with store.database.write() as connection:
         row = dict(connection.execute(select(runs)).one()._mapping)
         slots = [
@@ -139,8 +153,8 @@ def test_runs_come_newest_slot_first_and_up_to_the_limit_whatever_became_of_them
     store.runs.abandon_expired(SLOT + 9 * HOUR)
 
     slots = [run.slot for run in store.history.runs(comparison="home-feed", limit=2)]
-    assert slots == [SLOT + 2 * HOUR, SLOT + HOUR]
-    assert [run.comparison for run in store.history.runs(comparison=None, limit=9)] == ["search", *["home-feed"] * 3]
+    assert slots == [SLOT + 2 * HOUR, LATER]
+    assert [run.comparison for run in runs_of(store)] == ["search", *["home-feed"] * 3]
     assert store.history.runs(comparison="nobody", limit=1) == ()
 
 
@@ -151,7 +165,7 @@ def test_who_holds_a_slot_is_told_until_it_is_given_back_and_a_first_attempt_van
     assert store.runs.held_claim(claim.comparison, LATER) is None
     store.runs.release(claim)
     assert store.runs.held_claim(claim.comparison, SLOT) is None
-    assert store.history.runs(comparison=None, limit=5) == ()
+    assert runs_of(store) == ()
 
 
 WORKERS = 6
@@ -204,12 +218,12 @@ def test_one_of_many_threads_gets_the_slot(stores: list[SqlStore], slot_is: str)
     if slot_is != "fresh":
         claim = claimed(stores[0])
         if slot_is == "finished":
-            stores[0].runs.finish(result(claim), receivers=())
-    now = SLOT + HOUR
+            finish(stores[0], claim)
+    now = LATER
     claims = at_once(lambda number: attempt(stores[number], owner=f"p:{number}", now=now, until=now + HOUR, rerun=True))
 
     (winner,) = [claim for claim in claims if claim]
-    (shown,) = stores[0].history.runs(comparison=None, limit=5)
+    (shown,) = runs_of(stores[0])
     assert (shown.owner, shown.attempt) == (winner.owner, winner.attempt)
     assert winner.attempt == (1 if slot_is == "fresh" else 2)
 
@@ -226,7 +240,7 @@ def test_each_delivery_is_leased_by_one(stores: list[SqlStore]) -> None:
 
 
 def _all(store: SqlStore, owner: str) -> Iterator[Delivery]:
-    while leased := lease(store, SLOT + HOUR, owner=owner):
+    while leased := lease(store, LATER, owner=owner):
         yield from leased
 
 
@@ -241,7 +255,7 @@ def test_runs_that_finish_at_once_start_one_firing(stores: list[SqlStore]) -> No
 
     assert all(at_once(lambda number: stores[number].runs.finish(results[number], receivers=("hook",))))
 
-    (stored,) = stores[0].alerts.transitions(comparison=None, limit=None)
+    (stored,) = transitions(stores[0])
     (state,) = stores[0].alerts.states("home-feed")
     assert state.dedup_key == stored.dedup_key
     assert stores[0].outbox.waiting(stored.at) == {"hook": (1, 0.0)}
@@ -253,7 +267,7 @@ def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None
 
     assert all(at_once(lambda number: stores[number].runs.finish(stored, receivers=("hook",))))
 
-    assert stores[0].alerts.transitions(comparison=None, limit=None) == (move[1],)
+    assert transitions(stores[0]) == (move[1],)
     assert stores[0].outbox.waiting(SLOT) == {"hook": (1, 0.0)}
     assert len(user_scores(stores[0], "u1")) == 2
 
@@ -275,11 +289,11 @@ def test_two_processes_share_the_slots_between_them(database_url: str) -> None:
 
 def test_readers_do_not_wait_for_a_writer(store: SqlStore) -> None:
     run(store, SLOT)
-    claim = claimed(store, SLOT + HOUR)
+    claim = claimed(store, LATER)
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET reason = 'half written'")
 
-        (latest,) = store.history.latest(["home-feed"])
+        latest = newest(store)
 
     assert (latest.run.slot, latest.run.reason) == (SLOT, None)
     store.runs.release(claim)
@@ -290,14 +304,14 @@ def test_what_a_run_that_was_given_up_still_stores_is_refused_and_its_slot_is_fr
 
     assert store.runs.abandon(hung, reason="it hung", at=SLOT + SECOND)
 
-    assert not store.runs.finish(result(hung), receivers=())
+    assert not finish(store, hung)
     store.runs.release(hung)
-    (left,) = store.history.runs(comparison=None, limit=5)
+    (left,) = runs_of(store)
     assert (left.status, left.reason) == (RunStatus.ABANDONED, "it hung")
     assert not store.runs.abandon(hung, reason="again", at=SLOT + SECOND)
     again = attempt(store, now=SLOT + SECOND)
     assert again is not None
-    assert store.runs.finish(result(again), receivers=())
+    assert finish(store, again)
 
 
 def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store: SqlStore) -> None:
@@ -305,11 +319,11 @@ def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_sa
 
     assert store.runs.abandon_expired(SLOT + 9 * HOUR, sparing=[mine.run_id]) == 1
 
-    assert {each.id: each.status for each in store.history.runs(comparison=None, limit=5)} == {
+    assert {each.id: each.status for each in runs_of(store)} == {
         mine.run_id: RunStatus.RUNNING,
         other.run_id: RunStatus.ABANDONED,
     }
-    assert store.runs.finish(result(mine), receivers=())
+    assert finish(store, mine)
 
 
 def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_and_no_other_is(
@@ -329,7 +343,7 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound_
     assert (rewound.state, rewound.dedup_key) == (State.FIRING, firing[0].dedup_key)
     assert rewound.judged_slot < SLOT
     assert rewound.since <= SLOT
-    store.runs.finish(result(claimed(store, rerun=True), states=(end[0],), transitions=(end[1],)), receivers=())
+    finish(store, claimed(store, rerun=True), states=(end[0],), transitions=(end[1],))
 
     assert [state.state for state in store.alerts.states("home-feed")] == [State.QUIET]
 

@@ -12,7 +12,7 @@ from factories import SLOT
 from monitor.storage import SqlStore
 from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
 from monitor.storage.tables.run_tables import stages
-from storage.worked import claimed, evidence, fired, result, run, scores
+from storage.worked import claimed, evidence, fired, result, run, runs_of, scores
 
 HOSTILE = [
     "",
@@ -136,6 +136,6 @@ def test_instants_come_back_in_utc_to_the_microsecond_ordered_by_time_and_never_
     with pytest.raises(ValueError, match="no time zone"):
         claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
 
-    found = [each.slot for each in store.history.runs(comparison=None, limit=2)]
+    found = [each.slot for each in runs_of(store)]
     assert found == [SLOT, east]
     assert {each.tzinfo for each in found} == {UTC}

@@ -16,7 +16,7 @@ from monitor.storage import open_store, parse_url, schema_version, unopened_stor
 from monitor.storage.database_errors import translate
 from servers import free_port
 from servers.postgres import PASSWORD, USER, PostgresServer
-from storage.worked import attempt, claimed, result
+from storage.worked import attempt, claimed, finish, result, runs_of
 
 CANARY = "canary-4711"
 
@@ -101,7 +101,7 @@ def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
         assert not caught.value.permanent
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
-        assert store.runs.finish(result(claim), receivers=())
+        assert finish(store, claim)
 
 
 def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -200,7 +200,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
             assert caught.value.trouble is DatabaseTrouble.READ_ONLY
 
         store.maintenance.ping()
-        assert store.history.runs(comparison=None, limit=1) == ()
+        assert runs_of(store) == ()
 
 
 def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it_is_raised(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
         closing(unopened_store(f"sqlite:///{sqlite_file}")) as store,
         pytest.raises(DatabaseError, match="is damaged: restore it"),
     ):
-        store.history.runs(comparison=None, limit=1)
+        runs_of(store)
 
 
 @pytest.mark.parametrize(

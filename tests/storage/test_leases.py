@@ -20,7 +20,7 @@ from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.conftest import emptied
-from storage.worked import attempt, claimed, fired, lease, prune, result, run
+from storage.worked import LATER, attempt, claimed, finish, fired, lease, prune, run, runs_of
 
 LASTS = timedelta(seconds=5)
 ROUNDS = 20
@@ -171,7 +171,7 @@ def test_of_two_that_ask_at_once_one_wins_again_and_again(postgres: SqlStore, op
 
 WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
     "claim": lambda store, claim: attempt(store, claim.slot + HOUR),
-    "finish": lambda store, claim: store.runs.finish(result(claim), receivers=()),
+    "finish": lambda store, claim: finish(store, claim),
     "claim_deliveries": lambda store, claim: lease(store, claim.slot + HOUR),
     "prune": lambda store, claim: prune(
         store, scores=claim.slot + 99 * HOUR, evidence=claim.slot + 99 * HOUR, runs=claim.slot + 99 * HOUR
@@ -207,7 +207,7 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStor
         connection.execute(text("UPDATE runs SET reason = 'half written'"))
         taken_over(postgres, first, second)
 
-    (left,) = postgres.history.runs(comparison=None, limit=1)
+    (left,) = runs_of(postgres)
     assert (left.id, left.reason) == (claim.run_id, None)
 
 
@@ -251,7 +251,7 @@ def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others
             frozen.execute(text("UPDATE runs SET reason = 'half written'"))
             with _in_the_middle_of(doing, frozen):
                 new = taken_over(postgres, first, second)
-                assert leading.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
+                assert leading.maintenance.lead(new, patience=LASTS, now=LATER) == {"home-feed": 1}
             frozen.execute(text("SELECT 1"))
 
         assert of_a_command.scalar(text("SELECT 1")) == 1
@@ -299,10 +299,10 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     new = taken_over(store, first, second)
 
     own = copied(store)
-    counts = own.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR)
+    counts = own.maintenance.lead(new, patience=LASTS, now=LATER)
 
     assert counts == {"home-feed": 1}
-    found = {(each.comparison, each.slot): each for each in store.history.runs(comparison=None, limit=9)}
+    found = {(each.comparison, each.slot): each for each in runs_of(store)}
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
     assert given_up.reason == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
@@ -336,10 +336,10 @@ def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_agai
     third = taken_over(store, second, first)
     own.maintenance.lead(third, patience=LASTS, now=SLOT)
 
-    assert not own.runs.finish(result(stale), receivers=())
+    assert not finish(own, stale)
     own.runs.release(stale)
 
-    (left,) = store.history.runs(comparison=None, limit=2)
+    (left,) = runs_of(store)
     assert left.status is RunStatus.ABANDONED
 
 
@@ -350,7 +350,7 @@ def test_a_standby_writes_nothing(store: SqlStore) -> None:
     with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
         claimed(own)
     own.maintenance.probe_write()
-    assert store.history.runs(comparison=None, limit=1) == ()
+    assert runs_of(store) == ()
 
 
 def test_a_second_daemon_on_one_sqlite_file_or_a_link_to_it_is_told_who_has_it(tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_no
         leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
         taken = won(leases)
         store.maintenance.lead(taken, patience=LASTS, now=SLOT)
-        store.runs.finish(result(claimed(store)), receivers=())
+        finish(store, claimed(store))
         away = swapped.rename(tmp_path / "away.db")
         if how == "replaced":
             open_store(f"sqlite:///{file}", create=True).close()
@@ -407,7 +407,7 @@ def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_no
             if how == "replaced"
             else f"{'' if swapped == file else swapped} was deleted or moved away"
         )
-        for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
+        for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, LATER)):
             with pytest.raises(DatabaseError, match=f"{what} while in use: nothing is written any more: .*restart rankwatch"):
                 work()
 
@@ -418,4 +418,4 @@ def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_no
             assert leases.renew(taken)
         leases.close()
     with closing(open_store(f"sqlite:///{file}", create=False)) as store:
-        assert len(store.history.runs(comparison=None, limit=9)) == (how != "replaced")
+        assert len(runs_of(store)) == (how != "replaced")

@@ -20,7 +20,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import ArmScore, KeptLists, Run, RunStatus
 from monitor.storage import SqlStore, list_parquet
 from monitor.storage.tables.run_tables import kept_lists
-from storage.worked import claimed, prune, record, run, scores, user_scores
+from storage.worked import LATER, claimed, newest, prune, record, run, runs_of, scores, user_scores
 
 
 def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]) -> KeptLists:
@@ -73,7 +73,7 @@ def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
 
 
 def stored_run(store: SqlStore, run_id: int) -> Run:
-    return next(run for run in store.history.runs(comparison=None, limit=99) if run.id == run_id)
+    return next(run for run in runs_of(store) if run.id == run_id)
 
 
 def with_lists(store: SqlStore) -> set[int]:
@@ -155,12 +155,12 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: 
     older = lists({"u1": [7]}, {"u1": [8]})
     waiting = {"labels_until": SLOT + 30 * DAY}
     kept(store, SLOT, lists=older, **waiting)
-    kept(store, SLOT + HOUR, **waiting)
+    kept(store, LATER, **waiting)
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
     assert last_lists(store, SLOT) is None
-    assert_same(last_lists(store, SLOT + HOUR), older)
+    assert_same(last_lists(store, LATER), older)
     assert_same(last_lists(store, SLOT + DAY), ONE)
     assert last_lists(store, SLOT + DAY, "other") is None
 
@@ -191,7 +191,7 @@ def test_a_user_is_found_by_reading_the_pieces_that_may_have_it(
 
 def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:
     kept(store, SLOT)
-    second = kept(store, SLOT + HOUR)
+    second = kept(store, LATER)
     assert with_lists(store) == {second}
 
     first_again = kept(store, SLOT)
@@ -206,7 +206,7 @@ def test_lists_from_before_an_alert_stay_while_it_lasts(store: SqlStore) -> None
     healthy = kept(store, SLOT, lists=ONE)
     for hour in (1, 2, 3):
         moved = {"from_state": State.QUIET, "to_state": State.PENDING, "slot": SLOT + hour * HOUR}
-        alarm = factories.state(state=State.PENDING, since=SLOT + HOUR, judged_slot=SLOT + hour * HOUR)
+        alarm = factories.state(state=State.PENDING, since=LATER, judged_slot=SLOT + hour * HOUR)
         changes = (factories.transition(**moved),) if hour == 1 else ()
         broken = kept(store, SLOT + hour * HOUR, lists=OTHER, states=(alarm,), transitions=changes)
         assert with_lists(store) == {healthy, broken}
@@ -253,7 +253,7 @@ def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: S
     run_id = kept(store, arm_scores=found)
 
     assert record(store, run_id).arm_scores == (found[0], replace(found[1], value=None), *found[2:])
-    assert store.history.latest(["home-feed"])[0].arm_scores == record(store, run_id).arm_scores
+    assert newest(store).arm_scores == record(store, run_id).arm_scores
 
 
 def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
@@ -273,7 +273,7 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
 def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -> None:
     waits = {"labels_until": SLOT + 9 * DAY}
     first = kept(store, SLOT, **waits)
-    kept(store, SLOT + HOUR, **waits, is_labelled=True)
+    kept(store, LATER, **waits, is_labelled=True)
     kept(store, SLOT + 2 * HOUR, **waits, status=RunStatus.INSUFFICIENT)
     kept(store, SLOT + 3 * HOUR)
     busy = kept(store, SLOT + 4 * HOUR, **waits)
@@ -281,9 +281,9 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -
     last = kept(store, SLOT + 5 * HOUR, **waits)
 
     assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT)] == [first, last]
-    assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT + HOUR)] == [last]
+    assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=LATER)] == [last]
     assert store.runs.awaiting_relevance("other", since=SLOT) == ()
-    assert store.history.latest(["home-feed"])[0].unlabelled == len({first, busy, last})
+    assert newest(store).unlabelled == len({first, busy, last})
     assert all(run.labels_until and run.labelled_at is None for run in store.runs.awaiting_relevance("home-feed", since=SLOT))
 
 
@@ -297,14 +297,14 @@ def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
     added = (relevant(), relevant(segment="activity=new", n=2))
 
     done = store.runs.store_relevance(
-        stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=SLOT + HOUR
+        stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=LATER
     )
 
     assert done
     assert record(store, run_id).summaries == before + added
     assert [row[1:] for row in user_scores(store, "u1")] == [("extended_tau", -1.0), ("ndcg", 0.5), ("rbo(p=0.9)", 0.0)]
     assert [value for _, metric, value in user_scores(store, "u2") if metric == "ndcg"] == [None]
-    assert stored_run(store, run_id).labelled_at == SLOT + HOUR
+    assert stored_run(store, run_id).labelled_at == LATER
     assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 

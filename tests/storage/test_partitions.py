@@ -23,9 +23,9 @@ from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
 from servers.daemon import wait_for
 from servers.pgbouncer import pooled
-from storage.worked import claimed, cutoffs, prune, result, run, scored, user_scores
+from storage.worked import LATER, claimed, cutoffs, finish, prune, run, runs_of, scored, user_scores
 
-pytestmark = pytest.mark.early
+pytestmark = [pytest.mark.early, pytest.mark.integration]
 
 __all__ = ["pooled"]
 
@@ -83,7 +83,7 @@ def check(store: SqlStore) -> list[str]:
 
 
 def test_each_day_of_slots_has_a_partition_of_its_own(store: SqlStore, other: psycopg.Connection) -> None:
-    for slot in (SLOT, SLOT + HOUR, SLOT + DAY, SLOT - 400 * DAY):
+    for slot in (SLOT, LATER, SLOT + DAY, SLOT - 400 * DAY):
         run(store, slot)
 
     assert names(store) == [name(-400), name(0), name(1)]
@@ -135,7 +135,7 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition(
 ) -> None:
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
-        ids = [run(store, SLOT), run(store, SLOT + HOUR)]
+        ids = [run(store, SLOT), run(store, LATER)]
     run(store, SLOT + 2 * HOUR)
 
     assert (names(store), in_default(other)) == ([], 3 * 3)
@@ -150,8 +150,8 @@ def test_old_scores_in_the_default_partition_are_deleted_run_by_run(store: SqlSt
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
-    again = run(store, SLOT + HOUR)
-    claimed(store, SLOT + HOUR, rerun=True)
+    again = run(store, LATER)
+    claimed(store, LATER, rerun=True)
 
     assert pruned(store, before=2) == 3
 
@@ -208,7 +208,7 @@ def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> N
     claims = [claimed(store, SLOT + hours * HOUR) for hours in range(6)]
 
     with ThreadPoolExecutor(len(claims)) as pool:
-        assert all(pool.map(lambda claim: store.runs.finish(result(claim), receivers=()), claims))
+        assert all(pool.map(lambda claim: finish(store, claim), claims))
 
     assert [scored(store, claim.run_id) for claim in claims] == [3] * 6
 
@@ -225,7 +225,7 @@ def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store: Sql
     run(store, SLOT + DAY)
     after(monkeypatch, Database, "rows", lambda: claimed(store, SLOT, rerun=True))
 
-    prune(store, evidence=SLOT + HOUR, now=SLOT + DAY)
+    prune(store, evidence=LATER, now=SLOT + DAY)
 
     assert len(store.history.evidence(first)) == 2
 
@@ -356,7 +356,5 @@ def test_two_processes_delete_together_what_one_would(store: SqlStore, migrated_
         added_up = list(connection.execute(select(daily)))
     assert ({row.runs for row in added_up}, len(added_up)) == ({1}, DAYS * 2 * 2)
     assert (one + two)["failed"] == 0
-    assert {run.slot for run in store.history.runs(comparison=None, limit=99)} == {
-        SLOT + number * DAY + HOUR for number in range(3, DAYS)
-    }
+    assert {run.slot for run in runs_of(store)} == {SLOT + number * DAY + HOUR for number in range(3, DAYS)}
     assert prune(store, runs=SLOT + 3 * DAY, now=SLOT + DAYS * DAY) == {}

@@ -44,11 +44,11 @@ def request(before: datetime, runs: int, *rules: SimilarityRule) -> MemoryReques
 
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (latest,) = store.history.latest(["home-feed"])
+    latest = worked.newest(store)
     assert latest.expectations == (FULL, LEARNING)
 
     worked.run(store, SLOT)
-    (latest,) = store.history.latest(["home-feed"])
+    latest = worked.newest(store)
     (run,) = store.history.memory_of(request(SLOT + DAY, 5)).past
     assert latest.expectations == ()
     assert run.lessons == {}
@@ -156,7 +156,7 @@ def test_runs_of_every_end_are_there_with_their_reason_and_running_ones_are_not(
     failed, abandoned = worked.claimed(store, SLOT), worked.claimed(store, SLOT + DAY)
     result = worked.result(failed, status=RunStatus.FAILED, reason="away", coverage=None, summaries=(), scores=None)
     assert store.runs.finish(result, receivers=())
-    (latest,) = store.history.latest(["home-feed"])
+    latest = worked.newest(store)
     assert (latest.run.status, latest.last_ok_slot, latest.last_ok_at) == (RunStatus.FAILED, None, None)
     store.runs.abandon_expired(abandoned.until + DAY)
     worked.claimed(store, SLOT + 5 * DAY)
@@ -214,7 +214,7 @@ def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
 def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_run(store: SqlStore) -> None:
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert worked.record(store, run_id).explanation == EXPLANATION
-    assert store.history.latest(["home-feed"])[0].explanation == EXPLANATION
+    assert worked.newest(store).explanation == EXPLANATION
     assert store.history.record(run_id + 1) is None
 
 
@@ -223,7 +223,7 @@ def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> No
     with store.database.write() as connection:
         connection.execute(update(explanations).values(details={"metric": "extended_tau", "finding": {"kind": "teleported"}}))
     assert worked.record(store, run_id).explanation is None
-    assert store.history.latest(["home-feed"])[0].explanation is None
+    assert worked.newest(store).explanation is None
 
 
 def test_splits_are_read_back_as_they_were_stored(store: SqlStore) -> None:

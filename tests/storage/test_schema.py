@@ -16,7 +16,7 @@ from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables.metadata import metadata
-from storage.worked import attempt, record, run
+from storage.worked import attempt, record, run, runs_of
 
 pytestmark = pytest.mark.early
 
@@ -120,7 +120,7 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     assert (len(before), shown(database_url, "theirs"), count(database_url, "scores")) == (24, before, 2 * 2 + 2)
     with closing(open_store(database_url, create=False)) as store:
         assert store.history.run_scores(7, ["m10"]).by_metric["m10"][0] == 2.5
-        (_, old) = store.history.runs(comparison=None, limit=9)
+        (_, old) = runs_of(store)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
         run(store, SLOT + timedelta(days=2))

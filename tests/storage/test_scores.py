@@ -11,7 +11,7 @@ from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import claimed, result, run, scores, user_scores
+from storage.worked import claimed, finish, result, run, scores, user_scores
 
 NAN = float("nan")
 
@@ -66,7 +66,7 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
 
     for hours, given in enumerate((nobody, no_metric)):
-        assert store.runs.finish(result(claimed(store, SLOT + hours * HOUR), scores=given), receivers=())
+        assert finish(store, claimed(store, SLOT + hours * HOUR), scores=given)
     assert user_scores(store, "u1") == []
 
 

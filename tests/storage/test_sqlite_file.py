@@ -15,7 +15,7 @@ from monitor.storage import exposure, open_store, schema_version
 from monitor.storage.sqlite_file import make_private
 from servers import require
 from servers.postgres import PostgresServer
-from storage.worked import run
+from storage.worked import run, runs_of
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def stored(url: str) -> list[int]:
 def restored(url: str) -> list[int]:
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
-        ids = sorted(found.id for found in store.history.runs(comparison=None, limit=9))
+        ids = sorted(found.id for found in runs_of(store))
         assert [len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
