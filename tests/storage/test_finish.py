@@ -14,7 +14,7 @@ import factories
 from factories import HOUR, SLOT, state
 from monitor.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
-from monitor.model.rankings import Arm, Coverage, CoverageRow
+from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables.metadata import metadata
@@ -175,25 +175,16 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: 
     assert store.history.latest([]) == ()
 
 
-def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
-    kept = [
-        evidence(kind=EvidenceKind.REPRESENTATIVE, position=0),
-        evidence(position=1),
-        evidence(position=0),
-    ]
-    assert store.history.evidence(run(store, SLOT, evidence=tuple(kept))) == (kept[2], kept[1], kept[0])
-
-
-def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> None:
-    from monitor.model.rankings import Arm, CoverageReason  # noqa: PLC0415 - named where it is the point
-
+def test_evidence_comes_worst_first_then_by_position_and_every_reason_of_the_model_can_be_stored(store: SqlStore) -> None:
+    kept = (evidence(kind=EvidenceKind.REPRESENTATIVE, position=0), evidence(position=1), evidence(position=0))
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
-    run(store, SLOT, coverage=Coverage(rows=(row, coverage().rows[1])))
+    run_id = run(store, SLOT, evidence=kept, coverage=Coverage(rows=(row, coverage().rows[1])))
 
-    found = newest(store).coverage
-    assert found is not None
-    assert found.all == row
+    assert store.history.evidence(run_id) == (kept[2], kept[1], kept[0])
+    shown = newest(store).coverage
+    assert shown is not None
+    assert shown.all == row
 
 
 @pytest.mark.parametrize("part", ["summaries", "scores"])
