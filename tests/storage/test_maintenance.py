@@ -35,23 +35,17 @@ from storage.worked import (
 )
 
 
-def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
+def test_scores_and_evidence_of_older_slots_go_and_summaries_stay_as_long_as_their_runs(store: SqlStore) -> None:
     old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
 
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
-    assert (scored(store, old), store.history.evidence(old)) == (0, ())
-    assert len(record(store, old).summaries) == 2
-    assert scored(store, new) == 3
-    assert len(store.history.evidence(new)) == 2
+    assert (scored(store, old), store.history.evidence(old), len(record(store, old).summaries)) == (0, (), 2)
+    assert (scored(store, new), len(store.history.evidence(new))) == (3, 2)
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
 
-
-def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
     run(store, SLOT)
-    new = run(store, SLOT + DAY)
-
     assert prune(store, runs=SLOT + DAY) == {
         "scores": 3,
         "score_places": 2,
@@ -136,23 +130,16 @@ def test_what_is_old_is_deleted_again_once_two_days_of_runs_confirm_the_clock(st
 
 
 @pytest.mark.parametrize("every", [HOUR, 7 * DAY, 31 * DAY])
-def test_runs_of_every_schedule_confirm_the_clock(store: SqlStore, every: timedelta) -> None:
-    for number in range(6):
-        run(store, SLOT + number * every)
-
-    assert housekept(store, SLOT + 6 * every - HOUR).refused is None
-
-
-def test_the_first_runs_of_a_rare_schedule_confirm_no_clock_yet(store: SqlStore) -> None:
+def test_runs_of_every_schedule_confirm_the_clock_but_not_the_first_of_a_rare_one(store: SqlStore, every: timedelta) -> None:
+    """A young or empty database confirms every clock."""
+    assert housekept(store, SLOT).refused is None
     run(store, SLOT)
     assert housekept(store, SLOT + 10 * DAY).refused is None
     assert housekept(store, SLOT + 10 * DAY + HOUR).refused
+    for number in range(1, 6):
+        run(store, SLOT + number * every)
 
-
-def test_a_young_or_empty_database_confirms_every_clock(store: SqlStore) -> None:
-    assert housekept(store, SLOT).refused is None
-    run(store, SLOT)
-    assert housekept(store, SLOT + DAY).refused is None
+    assert housekept(store, SLOT + 6 * every - HOUR).refused is None
 
 
 def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:

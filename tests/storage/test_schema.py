@@ -5,13 +5,12 @@
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
 
-from factories import SLOT
+from factories import DAY, SLOT
 from forking import context
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
@@ -37,9 +36,10 @@ def tables(url: str) -> set[str]:
         return {*inspect(connection).get_table_names(), *inspect(connection).get_view_names()}
 
 
-def execute(url: str, statement: str) -> None:
+def execute(url: str, *statements: str) -> None:
     with connected(url) as connection:
-        connection.execute(text(statement))
+        for statement in statements:
+            connection.execute(text(statement))
 
 
 def catalogue(url: str) -> list[str]:
@@ -91,24 +91,31 @@ def test_steps_up_make_exactly_the_declared_tables_and_each_step_down_undoes_its
         run(store, SLOT)
 
 
+OLDER = """
+INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)
+INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)
+INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES (7, 'all', 'candidate', 'timeout', 2)
+"""
+NEWER = """
+INSERT INTO coverage_reasons (run_id, segment, arm, reason, users)
+VALUES (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)
+"""
+
+
 def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
     """Runs with more metrics than a row of scores holds and with fewer, on two days; a view over ours stays."""
     schema_version.upgrade(database_url, "0001")
-    for metric in range(1, 11):
-        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')")
-    for run_id, slot in ((7, "2024-01-08T00:00:00.000000Z"), (8, "2024-01-09T00:00:00.000000Z")):
+    execute(database_url, *(f"INSERT INTO metrics (id, name) VALUES ({100 + metric}, 'm{metric}')" for metric in range(1, 11)))
+    for run_id, slot, metrics in ((7, "2024-01-08T00:00:00.000000Z", range(1, 11)), (8, "2024-01-09T00:00:00.000000Z", (3, 5))):
         execute(
             database_url,
             "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
             f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
         )
-        for metric in range(1, 11) if run_id == 7 else (3, 5):
-            rows = ", ".join(f"({run_id}, '{user}', {100 + metric}, {metric / 4 if user == 'a' else 'NULL'})" for user in "ab")
-            execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}")
-    execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
-    execute(database_url, "INSERT INTO coverage (run_id, segment, position, asked, paired) VALUES (7, 'all', 0, 9, 1)")
-    lacks = "INSERT INTO coverage_reasons (run_id, segment, arm, reason, users) VALUES "
-    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'timeout', 2)")
+        for metric in metrics:
+            values = f"({run_id}, 'a', {100 + metric}, {metric / 4}), ({run_id}, 'b', {100 + metric}, NULL)"
+            execute(database_url, f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {values}")
+    execute(database_url, *OLDER.strip().splitlines())
     before = shown(database_url, "user_scores")
     with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
@@ -123,8 +130,8 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
         (_, old) = runs_of(store)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (record(store, 7).arm_scores, store.history.kept_lists(7)) == ((), None)
-        run(store, SLOT + timedelta(days=2))
-    execute(database_url, f"{lacks} (7, 'all', 'candidate', 'too_slow', 4), (7, 'all', 'baseline', 'too_slow', 1)")
+        run(store, SLOT + 2 * DAY)
+    execute(database_url, NEWER)
     schema_version.downgrade(database_url, "0011")
     assert [row for row in shown(database_url, "theirs") if row[0] in (7, 8)] == before
     execute(database_url, "DROP VIEW theirs")
@@ -133,8 +140,10 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     assert schema_version.current(database_url) == "0001"
     assert [row for row in shown(database_url, "user_scores") if row[0] in (7, 8)] == before
     with connected(database_url) as connection:
-        found = connection.execute(text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm"))
-        assert [tuple(row) for row in found] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
+        reasons = connection.execute(
+            text("SELECT arm, reason, users FROM coverage_reasons WHERE run_id = 7 ORDER BY arm")
+        ).all()
+    assert [tuple(row) for row in reasons] == [("baseline", "timeout", 1), ("candidate", "timeout", 6)]
     assert (count(database_url, "runs"), count(database_url, "stages")) == (3, 3)
 
 
@@ -206,6 +215,7 @@ def _open(url: str) -> str | None:
     return None
 
 
+@pytest.mark.integration
 def test_several_processes_that_create_at_once_do_not_collide(database_url: str) -> None:
     with context().Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
@@ -215,10 +225,10 @@ def test_several_processes_that_create_at_once_do_not_collide(database_url: str)
 
 def test_drift_is_named(database_url: str) -> None:
     schema_version.upgrade(database_url)
-    execute(database_url, "ALTER TABLE runs ADD COLUMN mine INTEGER")
-    execute(database_url, "DROP INDEX ix_runs_scheduled_for")
-    execute(database_url, "DROP TABLE stages")
-    execute(database_url, "CREATE TABLE x (a INTEGER)")
+    changes = (
+        "ALTER TABLE runs ADD COLUMN mine INTEGER; DROP INDEX ix_runs_scheduled_for; DROP TABLE stages; CREATE TABLE x (a INT)"
+    )
+    execute(database_url, *changes.split("; "))
 
     differences = schema_version.check(database_url)
 

@@ -120,10 +120,6 @@ def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlSto
 
 def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    for nothing in (
-        store.history.run_scores(run_id, ["rbo"]),
-        store.history.run_scores(run_id, []),
-        store.history.run_scores(run_id + 1, ["tau"]),
-    ):
-        assert len(nothing.users) == 0
-        assert dict(nothing.by_metric) == {}
+    for number, metrics in ((run_id, ["rbo"]), (run_id, []), (run_id + 1, ["tau"])):
+        nothing = store.history.run_scores(number, metrics)
+        assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})

@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from monitor.storage import schema_version
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,7 @@ print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), sch
 """
 
 
+@pytest.mark.integration
 def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
