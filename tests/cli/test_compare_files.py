@@ -75,6 +75,7 @@ def test_files_compare_as_the_same_lists_do_in_python(compared: dict[str, Any]) 
             assert told[name] == pytest.approx(row[name], abs=1e-12)
 
 
+@pytest.mark.integration
 def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order(tmp_path: Path) -> None:
     rows = [
         (user, item, rank, score)

@@ -65,6 +65,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.integration
 def test_both_lists_have_all_their_titles_and_without_the_catalogue_ids_stand_there_and_check_says_why(world: Path) -> None:
     write_lists(world / "candidate.jsonl", APART)
     items = [*SIMILAR, *APART]

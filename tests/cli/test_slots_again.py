@@ -14,6 +14,7 @@ from commands import objects, rankwatch, read_json
 from monitor.storage import open_store
 from servers.recommender import Recommender, running_recommender
 
+pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
 PERIOD = "--from 2024-01-08 --to 2024-01-08"
 TABLES = ("runs", "coverage", "coverage_reasons", "summaries", "statistics", "evidence", "kept_lists", "scores", "explanations")

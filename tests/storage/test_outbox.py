@@ -384,5 +384,5 @@ class Told(OverAFile):
 
 TestTold = Told.TestCase
 TestTold.settings = settings(
-    max_examples=6, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=5, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -91,7 +91,7 @@ def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore) -> None:
 
 def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_rows, "CHUNK", 1000)
-    count = 30_000
+    count = 10_000
     users = pd.Index([f"user-{number:07}" for number in range(count)], dtype="str")
     many = Scores(users=users, by_metric={metric: np.linspace(0, 1, count) for metric in ("a", "b", "c")})
     claim = claimed(store)
@@ -102,7 +102,7 @@ def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monke
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert peak < 1.5e6, "1,000 users at once, not 30,000, whose names and numbers alone are 5 MB"
+    assert peak < 1.5e6, "1,000 users at once, not 10,000, whose names and numbers alone are 2 MB"
     assert len(store.history.run_scores(claim.run_id, ["b"]).users) == count
 
 
