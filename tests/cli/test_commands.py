@@ -117,8 +117,9 @@ def test_a_refused_notification_ends_with_5_and_stays_owed(
     write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook(collector))
     adjust(("for: 2", "for: 1"))
     write_lists(CANDIDATE, APART)
-    monkeypatch.setattr("monitor.service.commands.one_shot.DRAIN_S", 0.1)
-    done = rankwatch(RUN)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("monitor.service.commands.one_shot.DRAIN_S", 0.1)
+        done = rankwatch(RUN)
     assert done.returncode == 5
     assert "messages not delivered: 1 to webhook" in done.stderr
     collector.default = answer(200)
