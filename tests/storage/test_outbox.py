@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +39,16 @@ NOW = LATER
 
 def segments(deliveries: Sequence[Delivery]) -> list[str]:
     return [each.transition.segment for each in deliveries]
+
+
+def refuse(store: SqlStore, *deliveries: Delivery, at: datetime = NOW, **changes: Any) -> None:
+    store.outbox.record(*(note(each, at, DeliveryStatus.DEAD, reason="401", **changes) for each in deliveries))
+
+
+def fail(store: SqlStore, *deliveries: Delivery, at: datetime, reason: str = "503", again: datetime) -> None:
+    """The attempt fails, and is to be made again at that time."""
+    failed = [note(each, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=again) for each in deliveries]
+    store.outbox.record(*failed)
 
 
 def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first_whoever_else_was_told(owed: SqlStore) -> None:
@@ -79,15 +90,14 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes_and_what_is_begun_may_be
 
 
 def test_what_failed_is_due_again_at_its_time_with_all_that_waits_but_not_what_somebody_else_has_sent(owed: SqlStore) -> None:
-    failed = [note(each, NOW, DeliveryStatus.PENDING, reason="503", next_attempt_at=NOW + HOUR) for each in lease(owed, NOW)]
-    owed.outbox.record(*failed)
+    fail(owed, *lease(owed, NOW), at=NOW, again=NOW + HOUR)
     assert lease(owed, NOW + HOUR - MINUTE) == ()
     again = lease(owed, NOW + HOUR)
     assert [each.attempts for each in again] == [1, 1, 1]
 
     by_another = lease(owed, NOW + 2 * HOUR, owner="b:2")
     owed.outbox.record(note(by_another[0], NOW + 2 * HOUR))
-    owed.outbox.record(note(again[0], NOW + 2 * HOUR, DeliveryStatus.PENDING, next_attempt_at=NOW))
+    fail(owed, again[0], at=NOW + 2 * HOUR, again=NOW)
     assert [each.id for each in lease(owed, NOW + 4 * HOUR)] == [each.id for each in by_another[1:]]
 
 
@@ -102,7 +112,7 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) 
 
 def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed: SqlStore) -> None:
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
-        owed.outbox.record(note(each, NOW + minutes * MINUTE, DeliveryStatus.DEAD, reason="401"))
+        refuse(owed, each, at=NOW + minutes * MINUTE)
     assert [owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE) for _ in range(2)] == [3, 0]
     assert (owed.outbox.waiting(NOW), lease(owed, NOW + HOUR, receiver="pager")) == ({}, ())
 
@@ -118,8 +128,8 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: Sq
     delivery, failed, _ = lease(owed, NOW)
     for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):
         at = NOW + minutes * MINUTE
-        owed.outbox.record(note(delivery, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=at + MINUTE))
-    owed.outbox.record(note(delivery, NOW + HOUR, DeliveryStatus.DEAD, reason="401"))
+        fail(owed, delivery, at=at, reason=reason, again=at + MINUTE)
+    refuse(owed, delivery, at=NOW + HOUR)
 
     with owed.database.read() as connection:
         kept = connection.execute(select(notifications).order_by(notifications.c.id)).all()
@@ -128,7 +138,7 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: Sq
         (NOW + 2 * MINUTE, "pending", "504", NOW + 3 * MINUTE),
         (NOW + HOUR, "dead", "401", None),
     ]
-    owed.outbox.record(note(failed, NOW, DeliveryStatus.PENDING, reason="503", next_attempt_at=NOW + HOUR))
+    fail(owed, failed, at=NOW, again=NOW + HOUR)
     shown = owed.outbox.deliveries(receiver="hook", settled=9, limit=9)
     assert [(each.reason, each.next_attempt_at) for each in shown[:2]] == [("401", None), ("503", NOW + HOUR)]
 
@@ -157,14 +167,14 @@ def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed: SqlStore) 
 def test_whoever_stands_in_is_owed_what_was_refused_once_or_routed_past_him_but_nothing_else_of_it(owed: SqlStore) -> None:
     first, second, end = lease(owed, NOW)
     for each, fallback in ((first, "mail"), (second, "pager"), (first, "mail")):
-        owed.outbox.record(note(each, NOW, DeliveryStatus.DEAD, reason="401", fallback=fallback))
+        refuse(owed, each, fallback=fallback)
 
     assert segments(lease(owed, NOW, receiver="mail")) == ["all"]
     of_pager = lease(owed, NOW, receiver="pager")
     assert len(of_pager) == 3
     owed.outbox.record(*(note(each, NOW, DeliveryStatus.DROPPED) for each in of_pager))
     assert lease(owed, NOW + HOUR, receiver="pager") == ()
-    owed.outbox.record(note(end, NOW, DeliveryStatus.DEAD, reason="401", fallback="pager"))
+    refuse(owed, end, fallback="pager")
     assert [each.transition for each in lease(owed, NOW + HOUR, receiver="pager")] == [end.transition]
 
 
@@ -201,14 +211,13 @@ def test_storing_telling_recording_and_retiring_take_as_many_statements_for_a_hu
         hook, pager = (lease(store, NOW, receiver=each, limit=count) for each in ("hook", "pager"))
         assert len(hook) == len(pager) == count
         changes = [each.transition for each in hook]
-        refused = [note(each, NOW, DeliveryStatus.DEAD, reason="no", fallback="hook-2") for each in pager]
         ends = [resolved(NOW, state)[1] for state, _ in firing]
         acts: list[Callable[[], object]] = [
             partial(lease, store, NOW, receiver=name),
             partial(store.outbox.mark_sending, hook, owner="a:1", until=NOW + MINUTE),
             partial(store.outbox.firing_snapshot, name, "hook", changes, now=NOW),
             partial(store.outbox.record, *(note(each, NOW) for each in hook)),
-            partial(store.outbox.record, *refused),
+            partial(refuse, store, *pager, fallback="hook-2"),
             partial(store.alerts.retire, ends, receivers=("hook",)),
         ]
         taken[-1] += map(count_statements, acts)
@@ -225,7 +234,7 @@ def test_more_keys_than_a_statement_holds_are_no_trouble(
     monkeypatch.setattr(rows, "IN_LIST", 20)
     moves = [fired(SLOT, segment=f"country={number}") for number in range(70)]
     run(store, SLOT, *moves, receivers=("hook", "other"))
-    store.outbox.record(*(note(each, SLOT, DeliveryStatus.DEAD) for each in lease(store, SLOT, limit=70)))
+    refuse(store, *lease(store, SLOT, limit=70), at=SLOT)
     with store.database.read() as connection:
         connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 60)  # type: ignore[union-attr]
     request.addfinalizer(store.database.renew)  # nobody else shall meet this limit

@@ -2,7 +2,11 @@
 
 # ruff: noqa: S608 - statements are put together from names of ours
 
+import os
 import re
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -247,3 +251,36 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url: str) -> None:
     with pytest.raises(SchemaError, match="which this program does not know"):
         schema_version.upgrade(database_url)
     assert schema_version.current(database_url) == "9999"
+
+
+ROOT = Path(__file__).parents[2]
+
+CREATE = """
+import sys
+from monitor.storage import open_store, schema_version
+open_store("sqlite:///x.db", create=True).close()
+print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), schema_version.check("sqlite:///x.db"))
+"""
+
+
+@pytest.mark.integration
+def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("rankwatch-*.whl")
+    target = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(target)
+        names = set(packed.namelist())
+
+    environ = {**os.environ, "PYTHONPATH": str(target)}
+    done = subprocess.run(
+        [sys.executable, "-c", CREATE], cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True, check=True
+    )
+
+    assert done.stdout == f"{target / 'monitor/storage/migrations'} {HEAD} []\n"
+    templates = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "monitor").rglob("*") if path.parent.name in ("templates", "static")
+    }
+    assert templates
+    assert templates <= names
