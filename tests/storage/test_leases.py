@@ -349,7 +349,7 @@ def test_a_standby_writes_nothing(store: SqlStore) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path, sqlite_template: Path) -> Path:
-    return shutil.copy(sqlite_template, tmp_path / "rankwatch.db")
+    return Path(shutil.copy(sqlite_template, tmp_path / "rankwatch.db"))
 
 
 def leases_of(file: Path, holder: str) -> Leases:

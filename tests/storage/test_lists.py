@@ -80,7 +80,8 @@ ITEMS = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_s
     step=st.integers(1, 4),
 )
 def test_lists_survive_however_many_pieces_they_are_cut_into(users: list[tuple[list[Any], list[Any], bool]], step: int) -> None:
-    baseline, candidate = ({f"u{number}": user[arm] for number, user in enumerate(users)} for arm in (0, 1))
+    baseline = {f"u{number}": items for number, (items, _, _) in enumerate(users)}
+    candidate = {f"u{number}": items for number, (_, items, _) in enumerate(users)}
     chosen = [number for number, user in enumerate(users) if user[2]]
     wanted = lists(baseline, candidate, **{"x=y": chosen})
 
