@@ -31,7 +31,7 @@ def reads_of(source: str, program: set[str]) -> Iterator[str]:
     """What reads the wall clock in this source: each read with its line."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute):
-            owner = ast.unparse(node.value).rpartition(".")[2]
+            owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
             is_read = owner in CLASSES and node.attr in METHODS
             if is_read or (owner == "time" and node.attr in FUNCTIONS):
                 yield f"line {node.lineno}: {ast.unparse(node)}"
