@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -58,6 +57,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     scores: Annotated[
         str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
     ] = None,
+    no_item: Annotated[
+        list[str] | None, typer.Option(help="A value that only fills up short lists, such as -1; may be given again.")
+    ] = None,
+    max_unreadable: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Largest share of rows that may be unreadable; default: 0.01.")
+    ] = None,
     item_ids: Annotated[
         str | None, typer.Option("--item-ids", help="How items are spelled before they are compared, such as '[strip, int]'.")
     ] = None,
@@ -79,16 +84,21 @@ def compare_lists(  # noqa: PLR0913 - one a flag
     from monitor.sources.file import FileUsersOptions
 
     metrics = _read_metrics(metric or DEFAULT_METRICS, has_scores=scores is not None)
-    both = {
+    allowed = None if max_unreadable is None else str(max_unreadable)  # 0 is given, too
+    forms_of_users = _read_forms("--user-ids", user_ids)
+    common = {
         "user": user,
         "scores": scores,
+        "no_item": no_item,
+        "max_unreadable": allowed,
         "item_ids": _read_forms("--item-ids", item_ids),
-        "user_ids": _read_forms("--user-ids", user_ids),
+        "user_ids": forms_of_users,
     }
-    lists = {**both, "item": item, "rank": rank, "in_order": in_order or None}
-    shapes = [lists] * bool(item or rank or in_order) + [{**both, "items": items}]
+    lists = {**common, "item": item, "rank": rank, "in_order": in_order or None}
+    shapes = [lists] * bool(item or rank or in_order) + [{**common, "items": items}]
     arms = (_shaped(baseline, shapes), _shaped(candidate, shapes))
-    asked = None if users is None else _options(FileUsersOptions, users, {"user": user, "user_ids": both["user_ids"]})
+    of_users = {"user": user, "user_ids": forms_of_users, "max_unreadable": allowed}
+    asked = None if users is None else _options(FileUsersOptions, users, of_users)
     if html is not None:
         output.require_writable(html)
     count = worst or (_DRAWN if html else 0)
@@ -135,26 +145,28 @@ def _read_forms(option: str, text: str | None) -> list[object] | None:
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+    from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
     source = FileTable(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
     try:
-        return source.titles(datetime.now(UTC), items_of(users))
+        return source.titles(utc_now(), items_of(users))
     except SourceError as error:
         raise InputError(str(error)) from None
 
 
 def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
     """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable
 
     possible = [_options(FileSourceOptions, path, shape) for shape in shapes]
     for options in possible if len(possible) > 1 else ():
         with suppress(SourceError):
-            next(FileTable(options).batches(datetime.now(UTC), options.columns))
+            next(FileTable(options).batches(utc_now(), options.columns))
             return options
     return possible[0]
 
