@@ -59,7 +59,8 @@ def find_unmatched_matchers(owner: str, matchers: Sequence[Matcher], alerts: Seq
 
 def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[UnmatchedName, ...]:
     """What rules, routes and maintenance windows of the comparison name and none of the segments ``present`` has."""
-    alerts = list(possible_alerts(comparison, present))
+    # A segment that a rule names in vain is told of the rule alone.
+    alerts = list(possible_alerts(comparison, {*present, *named_segments(comparison.judging.rules)}))
     selectors = comparison.judging.selectors.items()
     found = (find_unmatched_matchers(owner, list(map(Matcher.parse, texts)), alerts) for owner, texts in selectors)
     return (*find_unmatched_segments(comparison.judging.rules, present), *filter(None, found))
