@@ -23,7 +23,7 @@ from monitor.metrics import DEFAULT_METRICS, Metric, Need, chance_scores, parse,
 from monitor.model.arrays import Floats, Rows
 from monitor.model.id_mismatches import IdMismatch
 from monitor.model.rankings import Arm, RankingTable
-from monitor.pairing.id_mismatches import LEAST_COMMON, compare_ids, find_user_mismatch
+from monitor.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
 from monitor.pairing.ids import decode, find_users
 from monitor.reading.padding import without_items
 from monitor.texts.id_mismatches import Surface, write_mismatch
@@ -273,10 +273,11 @@ def _warn_of_users_alone(frame: pd.DataFrame) -> None:
 
 
 def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
-    found = compare_ids(pairs.arms, pairs.vocabulary, pairs.k) or ()
-    for each in found:
+    compares = IdComparison()
+    compares.add(pairs.arms, pairs.vocabulary, pairs.k)
+    for each in compares.mismatches:
         warnings.warn(write_mismatch(each, Surface.PYTHON), UserWarning, stacklevel=4)
-    return found
+    return compares.mismatches
 
 
 def _warn_of_unlike_users(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> tuple[IdMismatch, ...]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
-    from monitor.model.id_mismatches import IdMismatch
 
 ALL = "all"  # name of the segment that stands for all users: everybody in the panel but those added for a segment's minimum
 
@@ -261,5 +260,4 @@ class Pairing:
     panel_rows: Rows
     vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
-    id_mismatches: tuple[IdMismatch, ...] | None = ()  # what is odd about the items of both arms; None: an arm has no item
     input_hashes: npt.NDArray[np.uint64]  # of both lists of each user of the panel, who has none included

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,23 +47,54 @@ class _Attempt:
     forms: Sequence[str | Mapping[str, str]] = ()
 
 
-def compare_ids(arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None) -> tuple[IdMismatch, ...] | None:
-    """What is odd about the items of both arms, mostly nothing; None where an arm has no item.
+class IdComparison:
+    """What is odd about the items of both arms, mostly nothing, over batches that come one after the other."""
 
-    Costs a look at the first lists; all lists are counted only where these have little in common.
-    """
-    if not all(len(arm.codes) for arm in arms):
-        return None
-    return (*_compare_items(arms, vocabulary), *_find_padding(arms, vocabulary, k))
+    def __init__(self) -> None:
+        self.batches: list[tuple[IdMismatch, ...]] = []
+
+    def add(self, arms: Sequence[CodedLists], vocabulary: pd.Index | None, k: int | None = None) -> None:
+        """Take the next batch.
+
+        Costs a look at the first lists. All lists are counted only where these have little in common, and another
+        spelling is searched only until one batch has been searched or has many items in both arms.
+        """
+        if not all(len(arm.codes) for arm in arms):
+            return
+        is_alike = any(not _spellings(batch) for batch in self.batches)
+        known = _spellings(self.batches[0]) if self.batches else []
+        items = () if is_alike else _compare_items(arms, vocabulary, known)
+        self.batches.append((*items, *_find_padding(arms, vocabulary, k)))
+
+    @property
+    def mismatches(self) -> tuple[IdMismatch, ...]:
+        """Ids that meet in none of the batches, and padding of all lists together."""
+        spellings = [_spellings(batch) for batch in self.batches]
+        found = spellings[0] if spellings and all(spellings) else []
+        padding = [each for batch in self.batches for each in batch if each.kind is MismatchKind.PADDING]
+        if padding:
+            times, lists = sum(each.common for each in padding), sum(each.compared for each in padding)
+            found = [*found, replace(padding[0], common=times, compared=lists)]
+        return tuple(found)
 
 
-def _compare_items(arms: Sequence[CodedLists], vocabulary: pd.Index | None) -> Iterator[IdMismatch]:
+def _spellings(batch: Sequence[IdMismatch]) -> list[IdMismatch]:
+    return [each for each in batch if each.kind is not MismatchKind.PADDING]
+
+
+def _compare_items(
+    arms: Sequence[CodedLists], vocabulary: pd.Index | None, known: Sequence[IdMismatch]
+) -> Iterator[IdMismatch]:
+    """Why hardly any item is in both arms: as ``known`` of an earlier batch, else searched."""
     first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
         return
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
     common = np.intersect1d(ours, theirs, assume_unique=True)
     if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
+        return
+    if known:
+        yield known[0]
         return
     ids = [ids_of(codes, vocabulary) for codes in (ours, theirs)]
     lists = min(len(arm.lengths) for arm in arms)
@@ -267,15 +298,3 @@ def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Inte
     last = lists.codes[ends]
     filled: Integers = last[last == lists.codes[ends - 1]]
     return filled
-
-
-def merge_mismatches(parts: Iterable[Sequence[IdMismatch] | None]) -> tuple[IdMismatch, ...]:
-    """What is odd about all batches: ids that meet in none of them, and padding of all lists together."""
-    known = [part for part in parts if part is not None]
-    apart = [[each for each in part if each.kind is not MismatchKind.PADDING] for part in known]
-    padding = [each for part in known for each in part if each.kind is MismatchKind.PADDING]
-    found = apart[0][:1] if apart and all(apart) else []
-    if padding:
-        filled, lists = (sum(getattr(each, name) for each in padding) for name in ("common", "compared"))
-        found.append(replace(padding[0], common=filled, compared=lists))
-    return tuple(found)

@@ -14,7 +14,7 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import Arm, AskedUsers, Coverage, CoverageReason, ItemWeights, Pairing, RelevanceTable, UserBatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores, Summary
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
-from monitor.pairing.id_mismatches import merge_mismatches
+from monitor.pairing.id_mismatches import IdComparison
 from monitor.pairing.ids import find_users
 from monitor.pairing.pairs import mix
 from monitor.pipeline import score
@@ -56,7 +56,7 @@ class RunPart:
     sampled: tuple[UserBatch, Scores]
     unmeasured: tuple[str, ...]
     failed: Mapping[str, str]
-    id_mismatches: list[tuple[IdMismatch, ...] | None]
+    id_mismatches: list[tuple[IdMismatch, ...]]
 
 
 class RunAccumulator:
@@ -90,13 +90,13 @@ class RunAccumulator:
         self._sampled: list[tuple[UserBatch, Scores]] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
-        self._id_mismatches: list[tuple[IdMismatch, ...] | None] = []
+        self._compares = IdComparison()
 
     def add(self, batch: UserBatch) -> None:
         """Take the next batch."""
         measuring = self._comparison.measuring
         with self._stage("pair"):
-            pairing = pair_users(batch, measuring.k)
+            pairing = pair_users(batch, measuring.k, self._compares)
         with self._stage("score"):
             metrics, unmeasured = score.scorable_metrics(measuring, pairing.batch)
             floor = score.measure_floor(batch, pairing, measuring.k, metrics, self.failed)
@@ -110,7 +110,6 @@ class RunAccumulator:
             self._summaries.add(rows, by_metric, score.score_ranges(metrics, measuring.k) | bounds)
             self._coverage.append(pairing.coverage)
             self._unmeasured |= dict.fromkeys(unmeasured)
-            self._id_mismatches.append(pairing.id_mismatches)
             self._keep_worst(pairing, scores, [metric for metric in metrics if str(metric) not in self.failed])
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
                 for reason, note in pull.notes.items():
@@ -146,7 +145,7 @@ class RunAccumulator:
             sampled=(replace(sampled, weights=None, relevance=None), of_sampled),
             unmeasured=tuple(self._unmeasured),
             failed=self.failed,
-            id_mismatches=self._id_mismatches,
+            id_mismatches=self._compares.batches,
         )
 
     def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
@@ -166,7 +165,7 @@ class RunAccumulator:
         users, scores = part.sampled
         self._sampled.append((replace(users, weights=weights, relevance=relevance), scores))
         self._unmeasured |= dict.fromkeys(part.unmeasured)
-        self._id_mismatches += part.id_mismatches
+        self._compares.batches += part.id_mismatches
         self._gather(part.scores)
 
     @property
@@ -182,7 +181,7 @@ class RunAccumulator:
     @property
     def id_mismatches(self) -> tuple[IdMismatch, ...]:
         """What is odd about the items of both arms."""
-        return merge_mismatches(self._id_mismatches)
+        return self._compares.mismatches
 
     @property
     def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:

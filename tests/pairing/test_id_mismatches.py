@@ -11,7 +11,7 @@ from monitor.model.id_forms import speller
 from monitor.model.id_mismatches import IdKind, IdMismatch, MismatchKind
 from monitor.model.rankings import Arm, RankingTable
 from monitor.pairing.batches import encode_arms
-from monitor.pairing.id_mismatches import compare_ids, find_mismatch, find_user_mismatch, merge_mismatches
+from monitor.pairing.id_mismatches import IdComparison, find_mismatch, find_user_mismatch
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
 
@@ -88,21 +88,23 @@ def lists(*rows: list[Any]) -> RankingTable:
     return RankingTable(users=pd.RangeIndex(len(rows)), offsets=offsets_of(map(len, rows)), items=items)
 
 
-def look(baseline: RankingTable, candidate: RankingTable, k: int | None = None) -> tuple[IdMismatch, ...] | None:
-    arms, vocabulary = encode_arms(baseline, candidate)
-    return compare_ids(arms, vocabulary, k)
+def look(*batches: tuple[RankingTable, RankingTable], k: int | None = None) -> tuple[IdMismatch, ...]:
+    found = IdComparison()
+    for baseline, candidate in batches:
+        arms, vocabulary = encode_arms(baseline, candidate)
+        found.add(arms, vocabulary, k)
+    return found.mismatches
 
 
 def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into() -> None:
-    assert look(lists([*range(20)]), lists([*range(19, 39)])) == ()
-    assert look(lists([]), lists([1])) is None
+    assert look((lists([*range(20)]), lists([*range(19, 39)]))) == ()
+    assert look((lists([]), lists([1]))) == ()
 
 
 def test_lists_of_numbers_and_of_text_are_coded_together_and_explained() -> None:
-    found = look(lists([42, 7], [3]), lists(["42.0", "7.0"], ["3.0"]))
+    (found,) = look((lists([42, 7], [3]), lists(["42.0", "7.0"], ["3.0"])))
 
-    assert found is not None
-    assert [(each.kind, each.common, each.compared) for each in found] == [(MismatchKind.TYPE, 0, 3)]
+    assert (found.kind, found.common, found.compared) == (MismatchKind.TYPE, 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -116,26 +118,28 @@ def test_lists_of_numbers_and_of_text_are_coded_together_and_explained() -> None
 def test_an_item_that_fills_up_lists_is_padding(
     baseline: RankingTable, candidate: RankingTable, arm: Arm | None, count: tuple[int, int]
 ) -> None:
-    found = look(baseline, candidate)
+    (found,) = look((baseline, candidate))
 
-    assert found is not None
-    assert [(each.kind, each.arm, each.common, each.compared) for each in found] == [(MismatchKind.PADDING, arm, *count)]
+    assert (found.kind, found.arm, found.common, found.compared) == (MismatchKind.PADDING, arm, *count)
 
 
 def test_an_item_that_stands_twice_by_accident_is_no_padding() -> None:
-    assert look(lists([5, 6, 6]), lists([5, 6, 7])) == ()
-    assert look(lists([5, 6, 7, -1, -1]), lists([5, 6, 7]), k=4) == ()
+    assert look((lists([5, 6, 6]), lists([5, 6, 7]))) == ()
+    assert look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4) == ()
 
 
 def test_ids_that_meet_in_one_batch_are_spelled_alike() -> None:
-    (odd,) = look(lists([42]), lists(["42.0"])) or ()
-    (padded,) = look(lists([5, -1, -1]), lists([5, 6])) or ()
+    odd, alike, nothing = (lists([42]), lists(["42.0"])), (lists([5]), lists([5])), (lists([]), lists([]))
 
-    assert merge_mismatches([(odd,), None, (odd,)]) == (odd,)
-    assert merge_mismatches([(odd,), ()]) == ()
-    assert merge_mismatches([]) == ()
-    (both,) = merge_mismatches([(padded,), (padded,)])
-    assert (both.common, both.compared) == (2, 2)
+    assert len(look(odd, nothing, odd)) == 1
+    assert look(odd, alike, odd) == look(alike, odd) == look(nothing) == ()
+
+
+def test_padding_is_counted_over_all_batches() -> None:
+    padded = (lists([5, -1, -1]), lists([5, 6]))
+    (found,) = look(padded, padded)
+
+    assert (found.common, found.compared) == (2, 2)
 
 
 def test_users_are_explained_like_items() -> None:
