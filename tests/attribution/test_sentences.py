@@ -2,11 +2,13 @@
 
 import unicodedata
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messages import explanation
 from monitor.attribution.decomposition import MeanDrop
 from monitor.attribution.sentences import (
     LONGEST_SENTENCE,
@@ -17,7 +19,7 @@ from monitor.attribution.sentences import (
     write_fall,
     write_finding,
 )
-from monitor.model.explanation import Explanation, ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
 from monitor.model.rankings import Arm
 
 
@@ -150,38 +152,31 @@ def item(name: str, title: str | None = None) -> ExposedItem:
     return ExposedItem(item=name, title=title, before=0.0, after=0.5, share_before=0.0, share_after=1.0)
 
 
-def explanation(**changes: object) -> Explanation:
-    given: dict[str, object] = {
-        "metric": "extended_tau",
-        "sentence": "No clear cause.",
-        "segment": "all",
-        "now": 0.75,
-        "before": 0.5,
-        "gained": (),
-        "lost": (),
-        "entered": 4,
-        "left": 1,
-        "groups": (),
-        "falls": (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125)),
-    } | changes
-    return Explanation(**given)  # type: ignore[arg-type] # each is of its field's type
+FALLS = (fall(membership=0.1, order=0.025), fall("country=UK", share=0.75, order=0.125))
+
+
+def text(segment: str = "all", **changes: Any) -> str:
+    """The text of an alert on this segment; the explanation has no clear cause unless another is given."""
+    usual = {"sentence": "No clear cause.", "now": 0.75, "before": 0.5, "falls": FALLS, "gained": (), "lost": ()}
+    return write_alert_text(explanation(**{**usual, **changes}), metric="extended_tau", segment=segment)
 
 
 def test_a_message_tells_the_sentence_and_three_items_of_each_kind_by_title_where_known() -> None:
-    shown = explanation(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
-    told = write_alert_text(shown, metric="extended_tau", segment="all")
+    told = text(gained=(item("a", "Tea"), item("b"), item("c"), item("d")), lost=(item("x"),))
     assert told == "No clear cause. Items shown more: Tea, b, c; less: x."
-    local = write_alert_text(explanation(segment="country=DE", lost=(item("x"),)), metric="extended_tau", segment="all")
-    assert local == "No clear cause. Items shown in country=DE less: x."
+    # The explanation is of one segment.
+    base = explanation(sentence="No clear cause.", segment="country=DE", gained=(), lost=(item("x"),))
+    told = write_alert_text(base, metric="extended_tau", segment="all")
+    assert told == "No clear cause. Items shown in country=DE less: x."
 
 
 def test_a_message_about_a_segment_tells_its_own_fall_first_where_it_is_known() -> None:
-    assert write_alert_text(explanation(), metric="extended_tau", segment="country=UK") == (
+    assert text("country=UK") == (
         "In country=UK similarity fell by 0.1667, 50 % of everybody's drop: items moved 100 %. All users: no clear cause."
     )
-    assert write_alert_text(explanation(), metric="extended_tau", segment="activity=new") == "No clear cause."
+    assert text("activity=new") == "No clear cause."
 
 
 def test_a_cause_that_is_known_comes_before_the_segment_s_fall() -> None:
-    told = write_alert_text(explanation(finding=CUT, sentence="Lists are short."), metric="extended_tau", segment="country=UK")
+    told = text("country=UK", finding=CUT, sentence="Lists are short.")
     assert told.startswith("Lists are short. In country=UK similarity fell by 0.1667")
