@@ -16,7 +16,6 @@ from monitor.reference.sampling_error import (
     CountReference,
     estimate_error,
     estimate_interval,
-    from_angle,
     judge_rare,
     share_interval,
     to_angle,
@@ -135,14 +134,6 @@ def test_angles_by_hand() -> None:
     assert to_angle(0.0, 24.25) == pytest.approx((0.1227829, 0.5 / np.sqrt(24.75)), abs=1e-6)
     counts, users = np.array([0.0, 1, 7, 999_999]), np.array([1.0, 1500, 33, 1_000_000])
     np.testing.assert_array_equal(to_count(*to_angle(counts / users, users)), (counts, users))
-
-
-@given(st.integers(1, 10**7), st.floats(0, 1))
-def test_angles_come_back(users: int, share: float) -> None:
-    angle, error = to_angle(share, users)
-    assert from_angle(angle, users) == pytest.approx(share, abs=1e-9)
-    assert 0 < angle < np.pi / 2
-    assert error > 0
 
 
 def test_the_error_of_an_angle_is_that_of_many_samples() -> None:
