@@ -13,6 +13,7 @@ from monitor.model.memory import PastRun
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, SimilarityRule, StandstillRule
 from monitor.model.runs import ArmScore, RunStatus
+from tables import cells
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
 TREND = {**DROP, "learned": Learning.TREND}
@@ -56,27 +57,30 @@ def test_a_share_of_users_is_told_with_what_is_normal() -> None:
     assert found == said
 
 
-@pytest.mark.parametrize(
-    ("learning", "z", "fault", "recovered"),
-    [
-        # Half of the way back, or normal again.
-        (DROP, 3.1, 9.0, False),
-        (DROP, 3.0, 9.0, True),
-        (DROP, 2.1, 4.1, False),
-        (DROP, 2.0, 3.0, True),
-        (DROP, 2.1, None, False),
-        # Rounding differs.
-        (TREND, -1.0, None, True),
-        (TREND, 3e-14, None, True),
-        (TREND, 1.5, None, True),
-        (TREND, 1.6, None, False),
-    ],
-)
+ENDS = """
+# rule  z      fault  ends
+# Half of the way back, or normal again.
+drop    3.1    9.0    no
+drop    3.0    9.0    yes
+drop    2.1    4.1    no
+drop    2.0    3.0    yes
+drop    2.1    nan    no
+# Rounding differs.
+trend   -1.0   nan    yes
+trend   3e-14  nan    yes
+trend   1.5    nan    yes
+trend   1.6    nan    no
+"""
+
+
+@pytest.mark.parametrize(("learning", "z", "fault", "ends"), cells(ENDS))
 def test_a_drop_ends_once_the_value_is_normal_again_or_half_of_the_way_back_and_a_trend_once_it_is_normal(
-    learning: dict[str, Any], z: float, fault: float | None, *, recovered: bool
+    learning: str, z: str, fault: str, ends: str
 ) -> None:
-    found = verdict(rule(**learning), 0.45, expectation(z=z, fault=fault, evidence=0.6, evidence_limit=1e8))
-    assert (found.outcome, found.is_recovered) == (Outcome.OK, recovered)
+    watched = rule(**{**DROP, "learned": Learning(learning)})
+    of_fault = None if fault == "nan" else float(fault)
+    found = verdict(watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8))
+    assert (found.outcome, found.is_recovered) == (Outcome.OK, ends == "yes")
 
 
 def test_a_trend_is_evidence_that_reached_its_limit_whatever_this_run_says() -> None:

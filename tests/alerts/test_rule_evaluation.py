@@ -24,6 +24,7 @@ from monitor.model.rules import (
 )
 from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import TRAITS, CoverageShare, Lack
+from tables import cells
 
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
@@ -115,25 +116,25 @@ def unchanged(segment: str, users: int, of: int) -> ArmScore:
     return ArmScore(segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of)
 
 
-@pytest.mark.parametrize(
-    ("of_all", "of_a", "of_b", "judged"),
-    [
-        # Where the arm was not trained they are no news.
-        ((1000, 1000), (400, 400), None, set()),
-        ((900, 1000), (360, 400), (540, 600), set()),
-        ((899, 1000), (359, 400), (540, 600), {"all", "s=b"}),
-        # A segment is judged by the others, however large it is.
-        ((902, 1000), (900, 900), (2, 100), {"s=a"}),
-        ((102, 1000), (2, 900), (100, 100), {"all", "s=b"}),
-        ((500, 1000), (500, 1000), None, {"all", "s=a"}),
-    ],
-)
-def test_unchanged_lists_are_judged_where_others_changed(
-    of_all: tuple[int, int], of_a: tuple[int, int], of_b: tuple[int, int] | None, judged: set[str]
-) -> None:
-    found = {"all": of_all, "s=a": of_a, "s=b": of_b}
-    scores = [unchanged(segment, *users) for segment, users in found.items() if users is not None]
-    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == judged
+UNCHANGED = """
+# all      a          b        judged
+# Where the arm was not trained they are no news.
+1000/1000  400/400    -        -
+900/1000   360/400    540/600  -
+899/1000   359/400    540/600  all b
+# A segment is judged by the others, however large it is.
+902/1000   900/900    2/100    a
+102/1000   2/900      100/100  all b
+500/1000   500/1000   -        all a
+"""
+
+
+@pytest.mark.parametrize("row", cells(UNCHANGED))
+def test_unchanged_lists_are_judged_where_others_changed(row: list[str]) -> None:
+    *counts, judged = row
+    found = [(name, *map(int, count.split("/"))) for name, count in zip(("all", "a", "b"), counts, strict=True) if count != "-"]
+    scores = [unchanged(*each) for each in found]
+    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(judged.split()) - {"-"}
 
 
 def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> tuple[Outcome, str]:

@@ -14,6 +14,7 @@ from monitor.model.rules import Direction, Learning, SimilarityRule
 from monitor.model.runs import RunStatus, Summary
 from monitor.model.statistics import Statistic
 from monitor.summaries import summarize_one
+from tables import cells
 
 
 def judge_similarity(
@@ -153,20 +154,22 @@ def test_a_bound_at_the_limit_is_not_beyond_it() -> None:
         assert [bounded(each, 90, mean=0.5).outcome for each in rules] == [Outcome.NO_DATA, Outcome.OK]
 
 
-@pytest.mark.parametrize(
-    ("missing", "outcome", "expected"),
-    [
-        (0, Outcome.OK, Outcome.OK),
-        (2, Outcome.OK, Outcome.OK),  # at worst 0.370
-        (4, Outcome.OK, Outcome.NO_DATA),  # at worst 0.340
-        (4, Outcome.BREACH, Outcome.NO_DATA),
-        (1, Outcome.NO_DATA, Outcome.NO_DATA),
-        (50, Outcome.TOO_FEW, Outcome.TOO_FEW),
-    ],
-)
-def test_a_decision_that_the_missing_could_turn_is_none(missing: int, outcome: Outcome, expected: Outcome) -> None:
-    found = bounded(rule(**SCORES), missing, replace(OK, outcome=outcome, is_recovered=outcome is Outcome.OK))
-    assert (found.outcome, found.is_recovered, found.value) == (expected, expected is Outcome.OK, 0.4)
+TURNED = """
+# missing  judged   becomes
+0          ok       ok
+# At worst 0.370, and 0.340.
+2          ok       ok
+4          ok       no_data
+4          breach   no_data
+1          no_data  no_data
+50         too_few  too_few
+"""
+
+
+@pytest.mark.parametrize(("missing", "judged", "becomes"), cells(TURNED))
+def test_a_decision_that_the_missing_could_turn_is_none(missing: str, judged: str, becomes: str) -> None:
+    found = bounded(rule(**SCORES), int(missing), replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"))
+    assert (found.outcome.value, found.is_recovered, found.value) == (becomes, becomes == "ok", 0.4)
 
 
 def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:

@@ -99,16 +99,6 @@ def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_dat
     assert judged_new(*later, with_segment(13, 0.1)).state is State.FIRING
 
 
-def test_a_metric_that_appears_or_vanishes_is_told_and_learned_from_its_first_run_on() -> None:
-    other = watched(replace(DROP, metric="overlap"))
-    assert state(days(MEANS), other).reason == "no user has a value of overlap"
-
-    both = [record(day, measured(0.5), measured(mean, metric="overlap")) for day, mean in enumerate(MEANS, 7)]
-    assert "after 6 healthy runs" in state([*days(MEANS), *both], other).reason
-    gone = state([*days(MEANS), *both, record(14, measured(0.5))], other)
-    assert (gone.outcome, gone.state) == (Outcome.NO_DATA, State.QUIET)
-
-
 def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_returns() -> None:
     before = days(MEANS)
     changed = [record(7 + day, measured(0.9), config_hash="other") for day in range(3)]

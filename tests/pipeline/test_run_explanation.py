@@ -1,11 +1,7 @@
 """What a run explains, by which metric, and what its alerts say of it."""
 
-import math
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
-import pytest
 
 from factories import SLOT, changed, comparison, pull, rule, transition
 from monitor.metrics import parse
@@ -22,7 +18,6 @@ NAMES = [f"u{number}" for number in range(80)]
 SAME = {name: [1, 2, 3] for name in NAMES}
 OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
 TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
-METRICS = ("extended_tau", "rbo(p=0.9)", "kendall_tau")
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
 
 
@@ -78,25 +73,6 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert (found.causes[0].part, found.causes[0].amount) == ("membership", 1.0)
     assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 40, 0.0)]
     assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_any_run_is_explained_against_any_earlier_one_or_not_at_all(metric: str) -> None:
-    what = changed(TWO, metrics=(metric,), rules=(), min_paired_share=0.01)
-    for seed in range(8):
-        rng, memory = np.random.default_rng(seed), Memory()
-        names = NAMES[: int(rng.integers(1, 25))]
-        asked = users(*names, country=[("DE", "UK")[place % 2] for place in range(len(names))])
-        for _ in range(2):
-            there = [name for name in names if rng.random() < 0.8]
-            a, b = (pull({name: rng.permutation(9)[: rng.integers(5)].tolist() for name in there}) for _ in range(2))
-            result = ran(what, a, b, asked, memory=memory)
-            memory = after(result)
-        found = result.explanation
-        assert (found is None) == (result.split is None)
-        if found is not None:
-            assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
-            assert sum(group.share for group in found.groups) <= 1 + 1e-9
 
 
 def test_missing_users_are_told_where_it_is_known_by_the_same_metric_how_many_are_usual() -> None:

@@ -36,7 +36,6 @@ from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean, page_url
 
-
 content = partial(content_of, external_url=URL)
 
 
