@@ -173,7 +173,7 @@ exit              unavailable 7     failed with SystemExit in line
 hang              timeout 7         no answer when the run's deadline (deadline: 3s) passed
 strangers         wrong_user 5      5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2
 twice             duplicate_user 7  a user has more than one list
-nan, scores: true malformed 7       a score is no finite number
+nan, scores: true  malformed 7      a score is no finite number
 fractions         malformed 7       expected a list of ids, found a list with float in it
 huge              too_large 7       a list has more than 10,000 items
 reasons           rate_limited 7    wait!!!
