@@ -137,23 +137,29 @@ def play(*moves: Churn, **changes: Any) -> list[tuple[Outcome, str, Transition |
 UNKNOWN, TRAINED, STILL = (None, None), (0.25, 0.25), (0.25, 0.0)
 
 
-WEEK: list[Churn] = [TRAINED, *[STILL] * 6]
-HOURS: list[Churn] = [(0.25, 0.0), (0.0, 0.0), (0.0, 0.25), (0.0, 0.0)]
-FIRED: dict[str, tuple[list[Churn], list[int]]] = {
-    "a candidate that misses three trainings of the baseline": ([UNKNOWN, *[TRAINED] * 3, *[STILL] * 4], [6]),
-    "an arm of which a tenth is trained": ([TRAINED, TRAINED, *[*[(0.25, 0.024)] * 3, (0.25, 0.03)] * 4, TRAINED], [4]),
-    "neither arm is trained": ([TRAINED, TRAINED, *[(0.0, 0.0)] * 50], []),
-    "a candidate trained some hours after the baseline": (HOURS * 20, []),
-    "a candidate trained weekly, seen twice": (WEEK * 6, []),
-    "then more than the 2 + 9 of its weeks": ([*WEEK * 6, *[STILL] * 6], [6 * 7 + 5]),
-    "a standstill that was told is no rhythm": ([TRAINED, TRAINED, *[STILL] * 20, TRAINED, TRAINED, *[STILL] * 4], [4, 26]),
-}
+MOVES = {"u": UNKNOWN, "t": TRAINED, "s": STILL, "0": (0.0, 0.0), "c": (0.0, 0.25), "p": (0.25, 0.024), "q": (0.25, 0.03)}
+FIRED = """
+# A candidate that misses three trainings of the baseline, and an arm of which a tenth is trained.
+utttssss        6
+tt pppq*4 t     4
+# Neither arm is trained; the candidate is trained some hours after the baseline.
+tt 0*50         -
+s0c0*20         -
+# It is trained weekly, seen twice; then more than the 2 + 9 of its weeks.
+tssssss*6       -
+tssssss*6 s*6   47
+# A standstill that was told is no rhythm.
+tt s*20 tt s*4  4 26
+"""
+"""What the arms do day after day, and the days on which it fires."""
 
 
-@pytest.mark.parametrize("case", FIRED)
-def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(case: str) -> None:
-    moves, days = FIRED[case]
-    assert [day for day, (*_, change) in enumerate(play(*moves)) if change is not None and change.is_start] == days
+@pytest.mark.parametrize(("moves", "days"), cells(FIRED))
+def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves: str, days: str) -> None:
+    played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
+    told = play(*(MOVES[letter] for letter in "".join(played)))
+    fired = [str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start]
+    assert fired == days.replace("-", "").split()
 
 
 def test_it_is_told_once_and_ends_with_the_next_change() -> None:

@@ -315,13 +315,6 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share() -> None:
     assert (found.beyond, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
 
 
-def test_who_is_not_left_among_the_ordinary_was_hit_wherever_they_lie() -> None:
-    assert least_share(drawn(0, 0.05, 0.15, 0.2, 0.3, 0.3), USUAL) == pytest.approx(1.0)
-    # Half as usual, the others one bin farther out.
-    half = 0.5 * (np.array([*USUAL, 0.0]) + np.array([0.0, *USUAL]))
-    assert least_share(drawn(*half, n=10_000), USUAL) == pytest.approx(0.5)
-
-
 def test_a_training_that_is_worse_by_a_half_is_usual_still() -> None:
     for n in (10, 100, 1000, 100_000):
         assert find_excess(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None

@@ -21,6 +21,7 @@ from monitor.attribution.sentences import (
 )
 from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
 from monitor.model.rankings import Arm
+from tables import cells
 
 
 def parts_of(**parts: float) -> dict[Part, float]:
@@ -37,39 +38,33 @@ def drop_of(leader: SegmentFall | None = None, *, noise: float = 0.001, **parts:
     )
 
 
-@pytest.mark.parametrize(
-    ("drop", "says"),
-    [
-        (drop_of(membership=0.1), "No clear cause. Similarity fell by 0.1000: items replaced 100 %."),
-        (
-            drop_of(membership=0.12, order=-0.02),
-            "No clear cause. Similarity fell by 0.1000: items replaced 0.1200, items moved -0.0200.",
-        ),
-        (
-            drop_of(membership=-0.14, length=0.15),
-            "No clear cause. Similarity fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.",
-        ),
-        (
-            drop_of(fall(order=0.125), order=0.125, membership=0.125),
-            (
-                "No clear cause. In country=DE similarity fell by 0.5000, 50 % of everybody's drop: items moved 100 %. "
-                "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
-            ),
-        ),
-        # Other users are a clear cause.
-        (drop_of(composition=0.1), "Similarity fell by 0.1000: other users asked than before 100 %."),
-        # Of what is no drop beyond doubt no parts are told.
-        (drop_of(order=-0.0205), "No drop: similarity rose by 0.0205."),
-        (drop_of(), "No drop: similarity rose by 0.0000."),
-        (drop_of(order=0.0019), "No clear drop: similarity fell by 0.0019."),
-        (
-            drop_of(fall(order=0.125), order=-0.02),
-            "No drop: similarity rose by 0.0200. In country=DE similarity fell by 0.5000: items moved 100 %.",
-        ),
-    ],
-)
-def test_a_drop_without_a_fault_is_put_in_plain_words(drop: MeanDrop, says: str) -> None:
-    assert write_drop(drop) == says
+DROPS = """
+membership=0.1                 No clear cause. Similarity fell by 0.1000: items replaced 100 %.
+membership=0.12 order=-0.02    No clear cause. Similarity fell by 0.1000: items replaced 0.1200, items moved -0.0200.
+membership=-0.14 length=0.15   No clear cause. Similarity fell by 0.0100: lists of other lengths 0.1500, items replaced -0.1400.
+# Other users are a clear cause.
+composition=0.1                Similarity fell by 0.1000: other users asked than before 100 %.
+# Of what is no drop beyond doubt no parts are told.
+order=-0.0205                  No drop: similarity rose by 0.0205.
+order=0                        No drop: similarity rose by 0.0000.
+order=0.0019                   No clear drop: similarity fell by 0.0019.
+"""
+
+
+@pytest.mark.parametrize(("parts", "says"), cells(DROPS))
+def test_a_drop_without_a_fault_is_put_in_plain_words(parts: str, says: str) -> None:
+    amounts = dict(part.split("=") for part in parts.split())
+    assert write_drop(drop_of(**{name: float(amount) for name, amount in amounts.items()})) == says
+
+
+def test_a_segment_that_leads_is_told_with_its_share_of_a_drop() -> None:
+    fell = "In country=DE similarity fell by 0.5000"
+    assert write_drop(drop_of(fall(order=0.125), order=0.125, membership=0.125)) == (
+        f"No clear cause. {fell}, 50 % of everybody's drop: items moved 100 %. "
+        "Similarity fell by 0.2500: items replaced 50 %, items moved 50 %."
+    )
+    rose = f"No drop: similarity rose by 0.0200. {fell}: items moved 100 %."
+    assert write_drop(drop_of(fall(order=0.125), order=-0.02)) == rose
 
 
 @pytest.mark.parametrize(

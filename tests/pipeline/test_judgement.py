@@ -20,6 +20,7 @@ from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Learning, Rule
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement
+from tables import cells
 
 DROP = rule(learned=Learning.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)
 TREND = rule(alert="Trend", learned=Learning.TREND, threshold=-1.0, resolve_at=-1.0, for_runs=1)
@@ -291,22 +292,28 @@ OLD: list[Versions] = ["v12"] * 7
 HALF = {"v12": 49, "v13": 51}
 
 
-@pytest.mark.parametrize(
-    ("versions", "now", "before", "since"),
-    [
-        (["v12", "v13"], "v13", "v12", 1),
-        (["v12", HALF, {"v12": 51, "v13": 49}], "v12", None, None),
-        (["v12", HALF, {"v12": 20, "v13": 80}, {"v12": 60, "v13": 40}], "v13", "v12", 2),
-        (["v12", None, {}, "v12"], "v12", None, None),
-        ([None, "v12", "v13", "v12"], "v12", "v13", 3),
-        ([{f"request-{number}": 1 for number in range(9)}], None, None, None),
-    ],
-)
-def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(
-    versions: list[Versions], now: str | None, before: str | None, since: int | None
-) -> None:
-    (found,) = (days_of(versions, [0.5] * len(versions))[-1].run.models or {}).values()
-    assert (found.now, found.before, found.since) == (now, before, None if since is None else SLOT + since * DAY)
+UNCLEAR: dict[str, Versions] = {"unknown": None, "nobody": {}}
+ANSWERED = """
+# versions by run, or the users of each          now  before  since
+v12 v13                                          v13  v12     1
+v12 v12:49,v13:51 v12:51,v13:49                  v12  None    None
+v12 v12:49,v13:51 v12:20,v13:80 v12:60,v13:40    v13  v12     2
+v12 unknown nobody v12                           v12  None    None
+unknown v12 v13 v12                              v12  v13     3
+a:1,b:1,c:1,d:1,e:1,f:1                          None  None    None
+"""
+
+
+@pytest.mark.parametrize("row", cells(ANSWERED))
+def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(row: list[str]) -> None:
+    by_run: list[Versions] = []
+    for text in row[0].split():
+        users = dict(each.split(":") for each in text.split(",") if ":" in each)
+        mixed = {name: int(count) for name, count in users.items()}
+        by_run.append(UNCLEAR.get(text, mixed or text))
+    (found,) = (days_of(by_run, [0.5] * len(by_run))[-1].run.models or {}).values()
+    since = None if found.since is None else (found.since - SLOT).days
+    assert [str(each) for each in (found.now, found.before, since)] == row[1:]
 
 
 def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level() -> None:

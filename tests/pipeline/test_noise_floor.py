@@ -160,20 +160,6 @@ def test_the_last_runs_lists_give_churn_and_novelty() -> None:
     assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
 
-@pytest.mark.parametrize("items", [(1, 2, 3), ("x", "y", "z"), (2**40, 5, 7)])
-def test_lists_are_kept_as_they_were_compared(items: tuple[Any, Any, Any]) -> None:
-    x, y, z = items
-    baseline, candidate = pull({"a": [x, x, y, z], "b": [z], "c": []}), pull({"a": [z], "b": [y, x], "c": [x]})
-    asked = users("a", "b", "c", country=["UK", "DE", "DE"])
-    kept = ran(changed(WIDE, min_paired_share=0.4), baseline, candidate, asked).lists
-    assert kept is not None
-    assert list(kept.baseline.users) == list(kept.candidate.users) == ["a", "b"]
-    assert [list(kept.baseline.items), kept.baseline.offsets.tolist()] == [[x, z], [0, 1, 2]]
-    assert [list(kept.candidate.items), kept.candidate.offsets.tolist()] == [[z, y, x], [0, 1, 3]]
-    segments = {name: rows.tolist() for name, rows in kept.segments.items()}
-    assert segments == {"all": [0, 1], "country=DE": [1], "country=UK": [0]}
-
-
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
     assert ran(changed(WIDE, min_paired_share=0.9), "a:12 b:12", "a:89").lists is None
     assert ran(changed(WIDE, keep_lists=Keep.NONE), "a:12", "a:12").lists is None

@@ -14,7 +14,6 @@ import pytest
 from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
-from monitor import summaries
 from monitor.errors import SourceError, UserDataError
 from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.memory import Memory
@@ -23,11 +22,10 @@ from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
 from monitor.model.statistics import TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
-from monitor.pipeline.run import _kept_scores
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import unpack_part
 from monitor.pipeline.score import RunScores
-from monitor.ports import JoinedSource, Measurer
+from monitor.ports import Measurer
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 ASKED = [f"user-{number:03}" for number in range(300)]
@@ -140,28 +138,6 @@ class MeasuredThere:
         there = pickle.loads(pickle.dumps(measurer))  # noqa: S301 - as it is shipped
         parts = [there.measure(replace(each, weights=None, relevance=None)) for each in self._batches(size)]
         return (there.merge(parts[start : start + 2]) for start in range(0, len(parts), 2)[::-1])
-
-
-@pytest.mark.parametrize(
-    ("keep", "exact", "spell", "most_kept"),
-    [(Keep.ALL, 10**6, TEXTS, 300), (7, 60, NUMBERS, 7 * 8 // 2)],  # of seven parts one comes back alone
-)
-def test_parts_that_come_from_elsewhere_add_up_to_the_same(
-    keep: Keep | int, exact: int, spell: Any, most_kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(summaries, "EXACT", exact)
-    asked, memory = world(spell)
-    plan = changed(EVERYTHING, keep_scores=keep, keep_lists=keep, arm_metrics=("exposure_gini", "novelty"))
-
-    def run(joined: JoinedSource | None, size: int) -> Measurement:
-        watch = Stopwatch(StillClock())
-        return measure_slot(plan, replace(asked, joined=joined), SLOT, memory, watch, batch_users=size, sampled_users=120)
-
-    whole, found = run(None, len(ASKED)), run(MeasuredThere(asked, plan), -(-len(ASKED) // 7))
-    require_same(found, whole, "scores")
-    assert plain(_kept_scores(plan, found.run.scores)) == plain(_kept_scores(plan, whole.run.scores))
-    # All that came back, not only what is stored of it.
-    assert sum(len(each.users) for each in found.run.scores or ()) <= most_kept
 
 
 def test_bytes_that_hold_no_part_are_refused() -> None:
