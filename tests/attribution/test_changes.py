@@ -152,16 +152,6 @@ def shown(group: UserGroup) -> list[str]:
     return [example.user for example in group.examples]
 
 
-def test_groups_that_add_most_distance_come_first_where_the_past_is_unknown() -> None:
-    changes = kinds(Change.REORDERED, Change.REORDERED, Change.REPLACED)
-    found = group_users(changes, parts([(0, 0.2, 0), (0, 0.4, 0), (1, 0, 0)]), np.arange(3), show=show, examples=2)
-    assert [(group.change, group.share_before, shown(group)) for group in found] == [
-        (Change.REPLACED, None, ["u2"]),
-        (Change.REORDERED, None, ["u0", "u1"]),
-    ]
-    assert [group.distance for group in found] == pytest.approx([1 / 3, 0.2])
-
-
 def test_groups_that_grew_come_before_groups_that_were_always_there() -> None:
     changes = [Change.PARTLY_REPLACED] * 8 + [Change.REPLACED] * 2
     rows = [(0.5, 0.0, 0.0)] * 8 + [(1.0, 0.0, 0.0)] * 2

@@ -14,12 +14,11 @@ from monitor.attribution.sentences import (
     LONGEST_SENTENCE,
     shorten_name,
     write_alert_text,
-    write_distance,
     write_drop,
     write_fall,
     write_finding,
 )
-from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, PartMeans, SegmentFall
+from monitor.model.explanation import ExposedItem, FaultKind, Finding, Part, SegmentFall
 from monitor.model.rankings import Arm
 from tables import cells
 
@@ -88,15 +87,6 @@ def test_a_segment_s_fall_is_told_with_its_share_of_the_drop_and_its_parts(
     found: SegmentFall, drop: float, expected: str
 ) -> None:
     assert write_fall(found, drop) == expected
-
-
-def test_without_a_past_the_distance_is_told_by_parts() -> None:
-    apart = PartMeans(n=9, membership=0.3, order=0.1, length=0.0)
-    assert write_distance(apart) == (
-        "No earlier lists to hold this against. Lists lie 0.4000 from identical ones: items replaced 75 %, items moved 25 %."
-    )
-    same = PartMeans(n=9, membership=0.0, order=0.0, length=0.0)
-    assert write_distance(same) == "No earlier lists to hold this against. Lists lie 0.0000 from identical ones."
 
 
 CUT = Finding(
