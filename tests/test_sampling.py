@@ -66,11 +66,6 @@ def test_whose_scores_are_kept_is_the_same_in_each_run() -> None:
     assert not kept_among(today, Keep.NONE, both).any()
 
 
-def test_a_user_who_joins_displaces_at_most_one() -> None:
-    before, after = (drawn(users(n), sample=SampleSize(fixed=100)) for n in (1000, 1001))
-    assert len(before - after) <= 1
-
-
 @pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
 def test_another_seed_or_comparison_draws_other_users(other: dict[str, Any]) -> None:
     table, size = users(1000), SampleSize(fixed=100)

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from factories import HOUR, MINUTE, SLOT, comparison, coverage_rule, rule, transition
 from monitor.alerts.incidents import GROUP_FOR, assign_incidents, count_pages, find_leads
-from monitor.alerts.notification_policy import Dispatch, MaintenanceWindow, Matcher, NotificationPolicy, Route, compose_messages
+from monitor.alerts.notification_policy import (
+    Dispatch,
+    MaintenanceWindow,
+    Matcher,
+    NotificationPolicy,
+    Route,
+    compose_messages,
+    matchable_labels,
+    matches_all,
+)
+from monitor.errors import ConfigError
 from monitor.model.alerts import AlertState, State, Transition
 from monitor.model.notifications import Delivery, DeliveryStatus, FiringSnapshot, Silence, Treatment, Updates
 from monitor.model.rankings import ALL
@@ -367,3 +377,67 @@ def test_what_is_pending_has_no_incident() -> None:
     state = replace(begin(SLOT)[0], state=State.PENDING, dedup_key=None)
     states, changes = named((state, pending))
     assert (states[0].incident, changes[0].incident) == (None, None)
+
+
+MATCHED = {"segment": "country=UK", "severity": "critical", "team": "ranking", "odd": 'a"b\\c', "bare": "a\ud800\x00\nz"}
+
+MATCHING = r"""
+severity=critical
+severity = critical
+severity="critical"
+segment=country=UK
+segment=~country=.*
+team=~rank.*|search
+absent=
+odd="a\"b\\c"
+odd=~"a\"\w.c"
+bare=~a.+z
+"""
+"""The last one matches what no database could store."""
+NOT_MATCHING = """
+severity!=critical
+severity=crit
+segment=~country
+segment!~"country=(UK|US)"
+absent!=
+absent=~.+
+segment=country.UK
+"""
+"""The whole value is compared, and `=` takes no regular expression."""
+
+
+@pytest.mark.parametrize("matches", [True, False])
+def test_a_matcher_matches_the_whole_value(*, matches: bool) -> None:
+    for text in (MATCHING if matches else NOT_MATCHING).strip().splitlines():
+        assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "is no matcher: write name=value") for text in ("", "severity", "=x", "1a=x", "a b=c", "x=" + "y" * 1000)),
+        # Also what could take for ever, or what nothing could store.
+        *((f"a=~{text}", "is no regular expression") for text in ("(", "a)(b", "(?=a)", r"(a)\1", "a{1001}", "[", "a\ud800")),
+    ],
+)
+def test_what_is_no_matcher_is_refused_with_how_to_write_one(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Matcher.parse(text)
+
+
+def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels() -> None:
+    alert = transition(labels={"team": "ranking", "severity": "none"})
+    assert matchable_labels(alert)["severity"] == "critical"
+    assert matches_all([Matcher.parse("team=ranking"), Matcher.parse("metric=extended_tau")], alert)
+    assert not matches_all([Matcher.parse("team=ranking"), Matcher.parse("severity=none")], alert)
+    assert matches_all([], alert)
+
+
+def test_a_name_from_outside_cannot_become_a_matcher() -> None:
+    assert not Matcher.parse("segment=all").matches(matchable_labels(transition(segment='all" or segment=~".*')))
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*.*.*.*x", "(.*a){20}b"])
+def test_no_expression_takes_for_ever_on_a_name_of_a_megabyte(pattern: str) -> None:
+    matcher = Matcher.parse(f"segment=~{pattern}")
+    assert not matcher.matches({"segment": "a" * 1_000_000})

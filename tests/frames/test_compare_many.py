@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import monitor
 from kernels import reference
 from monitor.errors import InputError, MetricError
-from monitor.frames import chunks, lists
+from monitor.frames import chunks
 from monitor.pairing.ids import equality_key
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* users were compared, and left out:UserWarning")
@@ -43,10 +43,6 @@ def test_a_record_batch_and_lists_of_a_fixed_size_are_read_and_their_integers_eq
     found = monitor.compare_many(batch, {7: ["1", "2"], 8: ["4", "9"]}, metrics="overlap")
 
     assert found["overlap"].to_dict() == {7: 1.0, 8: 0.5}
-
-
-def test_comparing_never_imports_arrow_itself() -> None:
-    assert not {"pa", "pyarrow"} & vars(lists).keys()
 
 
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}

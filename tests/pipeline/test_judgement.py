@@ -65,15 +65,6 @@ def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_
     assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
-def test_a_summary_without_a_number_is_no_data_and_teaches_nothing() -> None:
-    for mean in (None, float("nan")):
-        gap = [*days(MEANS), record(7, measured(mean))]
-        found = state(gap)
-        assert (found.state, found.outcome) == (State.QUIET, Outcome.NO_DATA)
-        assert found.reason == "mean of extended_tau has no value over 1,000 users"
-        assert "after 7 healthy runs" in state([*gap, record(8, measured(0.1))]).reason
-
-
 def test_any_number_of_users_is_judged_by_what_it_can_tell() -> None:
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
     for users in (1, 2, 10, 5_000, 10**7):
