@@ -172,34 +172,19 @@ def test_it_is_told_once_and_ends_with_the_next_change() -> None:
     assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
 
 
-@pytest.mark.parametrize(
-    ("moves", "changes", "outcome", "reason"),
-    [
-        (
-            [UNKNOWN, *[STILL] * 4],
-            {},
-            Outcome.TOO_FEW,
-            "learning how often the lists of the candidate change: 0 of 2 changes seen",
-        ),
-        (
-            [STILL],
-            {"arm": Arm.BASELINE},
-            Outcome.TOO_FEW,
-            "learning how often the lists of the baseline change: 1 of 2 changes seen",
-        ),
-        ([UNKNOWN], {}, Outcome.NO_DATA, "there are no lists of an earlier run to compare with"),
-        (
-            [TRAINED],
-            {"min_users": 701},
-            Outcome.TOO_FEW,
-            "only 700 users had a list in the last run too, fewer than the 701 needed",
-        ),
-    ],
-)
-def test_what_is_not_known_of_a_standstill_is_said(
-    moves: list[Churn], changes: dict[str, Any], outcome: Outcome, reason: str
-) -> None:
-    assert play(*moves, **changes)[-1] == (outcome, reason, None)
+UNTOLD = """
+# moves  rule      outcome  reason
+ussss    usual     too_few  learning how often the lists of the candidate change: 0 of 2 changes seen
+s        baseline  too_few  learning how often the lists of the baseline change: 1 of 2 changes seen
+u        usual     no_data  there are no lists of an earlier run to compare with
+t        of 701    too_few  only 700 users had a list in the last run too, fewer than the 701 needed
+"""
+RULES: dict[str, dict[str, Any]] = {"usual": {}, "baseline": {"arm": Arm.BASELINE}, "of 701": {"min_users": 701}}
+
+
+@pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
+def test_what_is_not_known_of_a_standstill_is_said(moves: str, changes: str, outcome: str, reason: str) -> None:
+    assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (outcome, reason, None)
 
 
 def test_a_run_that_is_not_ok_says_nothing_of_it() -> None:

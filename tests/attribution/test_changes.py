@@ -19,7 +19,6 @@ from monitor.attribution.changes import (
     PairChanges,
     classify,
     compare_pairs,
-    find_central,
     group_users,
     share_kinds,
 )
@@ -168,11 +167,6 @@ def test_users_without_parts_stand_for_nobody_and_groups_of_some_rows_name_rows_
     (found,) = group_users(replaced, parts([(1, 0, 0), (np.nan,) * 3, (1, 0, 0), (1, 0, 0)]), np.array([3, 1]), show=show)
     assert (found.users, found.share, shown(found)) == (1, 0.5, ["u3"])
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
-
-
-def test_the_user_in_the_middle_is_the_most_central() -> None:
-    found = find_central(parts([(0.0, 0, 0), (0.5, 0, 0), (0.6, 0, 0), (0.9, 0, 0), (3.0, 0, 0)]), np.arange(5))
-    assert found.tolist() == [2, 1, 3, 0, 4]
 
 
 SHOP = Shop(users=800)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from kernels import reference
 from monitor.attribution.changes import PairChanges
 from monitor.attribution.decomposition import OTHERS, MeanDrop, decompose_drop, find_place, rows_of_place
 from monitor.attribution.parts import Parts
-from monitor.kernels import PAD
 from monitor.model.explanation import Part
-from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rankings import Arm
 from tables import cells
 
 Rows = dict[str, np.ndarray]
@@ -16,9 +16,8 @@ Rows = dict[str, np.ndarray]
 
 def changes_of(membership: np.ndarray, order: np.ndarray | float = 0.0) -> PairChanges:
     """The candidate's change, NaN of users of whom nothing earlier is known."""
-    n, nothing = len(membership), 0.0 * membership
-    codes, lengths = np.full((n, 1), PAD, dtype=np.int32), np.zeros(n, dtype=np.int32)
-    former = PairBatch(baseline=codes, candidate=codes, baseline_lengths=lengths, candidate_lengths=lengths)
+    nothing = 0.0 * membership
+    former = reference.batch([([], [])] * len(membership))
     parts, none = (
         Parts(membership=each, order=each * 0 + by, length=nothing) for each, by in ((membership, order), (nothing, 0))
     )

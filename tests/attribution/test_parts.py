@@ -113,14 +113,6 @@ def twice(batch: PairBatch) -> PairBatch:
 SIMILAR = ["extended_tau", "rbo(p=0.9)", "average_overlap", "overlap", "topk_kendall_normalized", "topk_footrule"]
 
 
-@pytest.mark.parametrize("name", SIMILAR)
-def test_parts_of_even_lists_are_never_negative_and_know_no_length(name: str) -> None:
-    parts = split(name, reference.batch(reference.draw(400, 4, even=True, lengths=range(1, 8))))
-    assert (parts.membership >= -1e-12).all()
-    assert (parts.order >= -1e-12).all()
-    assert (parts.length == 0).all()
-
-
 def in_baseline_order(baseline: list[int], candidate: list[int]) -> list[int]:
     """The slow way: pick the next common item of the baseline wherever the candidate holds a common one."""
     waiting = iter([item for item in baseline if item in candidate])

@@ -121,8 +121,3 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
 )
 def test_chance_is_not_told_for_ragged_lists(baseline: Any, candidate: Any, by_chance: object) -> None:
     assert monitor.compare_many(baseline, candidate, "overlap").attrs["by_chance"] == {"overlap": by_chance}
-
-
-def test_chance_is_not_told_for_metrics_that_need_more_than_lists() -> None:
-    graded = monitor.compare_many(TENS, OTHERS, "recall", relevance=TENS)
-    assert graded.attrs["by_chance"] == {"recall(arm=difference)": None}

@@ -135,17 +135,6 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
 
 
-def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
-    rng = np.random.default_rng(11)
-    what = watched(drop(alert="Trend", learned=Learning.TREND))
-    healthy, fallen = 0.5 + 0.02 * rng.normal(size=9), 0.44 + 0.005 * rng.normal(size=9)
-    _, expected = told([*healthy, *fallen], what)
-
-    evidence = np.array([each.evidence or 0.0 for (each,) in expected[9:]])
-    assert np.all(evidence[1:] > 0.9 * evidence[:-1])
-    assert evidence[-1] > (expected[-1][0].evidence_limit or np.inf)
-
-
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:
     what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
     past, expected = told([*MEANS * 2, 0.41, *MEANS[:1] * 5], what)

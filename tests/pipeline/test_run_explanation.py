@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from factories import SLOT, changed, comparison, pull, rule, transition
 from monitor.metrics import parse
 from monitor.model.alerts import State
@@ -13,6 +15,7 @@ from monitor.model.memory import Memory
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, recall_fault
 from pipeline.canned import CannedTitles, ran, users
+from tables import cells
 
 NAMES = [f"u{number}" for number in range(80)]
 SAME = {name: [1, 2, 3] for name in NAMES}
@@ -31,20 +34,24 @@ def after(*runs: RunResult) -> Memory:
     return Memory(splits=splits, last_lists=runs[-1].lists, former_lists=runs[-1].lists)
 
 
-def chosen(metrics: list[str], *watched: str) -> str | None:
-    rules = tuple(rule(metric=name) for name in watched)
-    found = choose_metric(comparison(rules=rules), [parse(name) for name in metrics])
-    return None if found is None else str(found)
+CHOSEN = """
+# watched               measured                         explained
+overlap extended_tau    extended_tau rbo(p=0.9) overlap  overlap
+jaccard rbo(p=0.9)      extended_tau rbo(p=0.9) overlap  rbo(p=0.9)
+over_floor(rbo(p=0.9))  extended_tau rbo(p=0.9) overlap  rbo(p=0.9)
+jaccard                 extended_tau rbo(p=0.9) overlap  extended_tau
+jaccard                 ndcg                             None
+# One of relevance never is.
+ndcg                    ndcg overlap                     overlap
+"""
 
 
-def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first() -> None:
-    metrics = ["extended_tau", "rbo(p=0.9)", "overlap"]
-    assert chosen(metrics, "overlap", "extended_tau") == "overlap"
-    assert chosen(metrics, "jaccard", "rbo(p=0.9)") == "rbo(p=0.9)"
-    assert chosen(metrics) == "extended_tau"
-    assert chosen(metrics, "over_floor(rbo(p=0.9))") == "rbo(p=0.9)"
-    assert chosen([], "overlap") is None
-    assert chosen(["ndcg", "overlap"], "ndcg") == "overlap"  # one of relevance never is
+@pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
+def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first(
+    watched: str, measured: str, explained: str
+) -> None:
+    rules = tuple(rule(metric=name) for name in watched.split())
+    assert str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()])) == explained
 
 
 def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> None:

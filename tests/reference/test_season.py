@@ -58,13 +58,6 @@ def test_what_is_not_known_well_enough_is_no_season() -> None:
     assert np.array_equal(remove_seasons(values, [Phases(past=hour // 24, now=0)]).values, values)
 
 
-def test_series_with_gaps_stand_alone() -> None:
-    values, day = weekly(56, 2, 5.0)
-    values[::7, 1] = np.nan
-    paid = remove_seasons(values, [Phases(past=day, now=0)]).paid
-    assert paid[0] > 0 == paid[1]
-
-
 def test_hours_and_days_are_removed_one_after_the_other() -> None:
     run = np.arange(24 * 28)
     hour, day = run % 24, run // 24 % 7
