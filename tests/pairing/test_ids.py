@@ -87,26 +87,6 @@ def test_what_is_given_is_never_overwritten() -> None:
     assert ids.ids_of(coded, vocabulary) == names == categories.tolist()
 
 
-TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
-
-
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "codes", "known"),
-    [
-        (TEXT, NUMBERS, [0, 1, 2, 2, 0, 2], ["7", "b", "42"]),
-        (NUMBERS, np.array([-1, 7]), [0, 1, 0, 2, 1], [42, 7, -1]),
-        (NUMBERS, np.array([2**40]), [0, 1, 0, 2], [42, 7, 2**40]),
-        (TEXT[:0], TEXT[:0], [], []),
-    ],
-)
-def test_codes_follow_first_appearance(baseline: Any, candidate: Any, codes: list[int], known: list[Any]) -> None:
-    found, vocabulary = ids.encode(baseline, candidate)
-
-    assert np.concatenate(found).tolist() == codes
-    assert vocabulary is not None
-    assert vocabulary.tolist() == known
-
-
 @pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
 def test_only_the_one_spelling_of_a_number_is_that_number(spelling: str) -> None:
     assert ids.codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
