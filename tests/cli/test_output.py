@@ -12,7 +12,7 @@ import pytest
 
 from commands import assert_refused, rankwatch, read_json
 from monitor.arm_metrics import ARM_METRICS
-from monitor.metrics import METRICS, expected_by_chance
+from monitor.metrics import METRICS
 from service.lists_world import APART, SIMILAR, write_lists
 
 NUMBERS = ("1,234,567", "-0.123456", "-0.983972")
@@ -111,14 +111,6 @@ def test_one_metric_is_told_with_all_that_it_declares_and_words_that_a_parameter
     assert "gain (value: linear, default: linear, choices: linear, exponential)" in rankwatch("metrics ndcg").stdout
     (told,) = read_json("metrics novelty")
     assert (told["metric"], told["arms"], told["needs"]) == ("novelty", ["baseline", "candidate"], "keep_lists")
-
-
-def test_one_metric_tells_what_chance_gives_for_small_and_large_catalogues() -> None:
-    (told,) = read_json("metrics extended_tau")
-
-    metric = METRICS["extended_tau"]()
-    assert told["by_chance_k10"] == {str(n): expected_by_chance(metric, 10, n) for n in (10, 20, 50, 100, 1000)}
-    assert [*told["by_chance_k10"].values()] == pytest.approx([0.63, -0.19, -0.67, -0.83, -0.98], abs=0.016)
 
 
 def test_a_name_that_is_none_names_the_likeliest() -> None:
