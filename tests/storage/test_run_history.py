@@ -207,12 +207,6 @@ def test_splits_and_explanations_are_read_back_as_they_were_stored_and_explanati
     assert worked.record(store, run_id).explanation is worked.newest(store).explanation is None
 
 
-@pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])
-def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit: float, expected: bool) -> None:
-    found = Expectation(alert="Trend", segment="all", runs=9, evidence=evidence, evidence_limit=limit)
-    assert found.is_suspicious is expected
-
-
 def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlStore) -> None:
     run_id = stored_split(store, 0, explanation=EXPLANATION)
     assert worked.prune(store, evidence=at(1)) == {"evidence": 2, "explanations": 1}

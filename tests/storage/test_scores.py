@@ -1,7 +1,5 @@
 """Per-user scores: in fast, out by user and by rank, and by SQL."""
 
-import tracemalloc
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,7 @@ from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import claimed, finish, result, run, scores, user_scores
+from storage.worked import claimed, finish, run, scores, user_scores
 
 NAN = float("nan")
 
@@ -87,35 +85,6 @@ def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore) -> None:
             plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
             assert len(connection.execute(text(query)).all()) == rows
         assert f"scores USING PRIMARY KEY ({key})" in plan or "scores_2024_01_08_pkey" in plan
-
-
-def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_rows, "CHUNK", 1000)
-    count = 10_000
-    users = pd.Index([f"user-{number:07}" for number in range(count)], dtype="str")
-    many = Scores(users=users, by_metric={metric: np.linspace(0, 1, count) for metric in ("a", "b", "c")})
-    claim = claimed(store)
-    stored = result(claim, scores=many)
-
-    tracemalloc.start()
-    assert store.runs.finish(stored, receivers=())
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert peak < 1.5e6, "1,000 users at once, not 10,000, whose names and numbers alone are 2 MB"
-    assert len(store.history.run_scores(claim.run_id, ["b"]).users) == count
-
-
-def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlStore) -> None:
-    run_id = store_scores(store, {"tau": {"b": 0.5, "a": NAN, "\u2400c": 1.0}, "rbo": {"b": 0.25, "a": 0.75, "\u2400c": 0.0}})
-    store_scores(store, {"tau": {"other": 1.0}}, 1)
-
-    found = store.history.run_scores(run_id, ["tau", "unknown", "rbo", "tau"])
-
-    assert list(found.users) == ["a", "b", "\u2400c"]
-    assert list(found.by_metric) == ["tau", "rbo"]
-    np.testing.assert_array_equal(found.by_metric["tau"], [NAN, 0.5, 1.0])
-    np.testing.assert_array_equal(found.by_metric["rbo"], [0.75, 0.25, 0.0])
 
 
 def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
