@@ -142,17 +142,6 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: Ca
     assert [call.method_name for call in logs.calls] == ["info"]
 
 
-def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(store: SqlStore, logs: CapturingLogger) -> None:
-    publisher = PrometheusPublisher(version="1")
-    run(store, SLOT - 700 * DAY)
-    jobs.prune_old(store, publisher, NOW, RetentionOptions())
-    assert len(store.history.runs(comparison=None, limit=9)) == 1
-
-    (logged,) = logs.calls
-    assert (logged.method_name, "no run is newer than 2022-02-07T00:00:00Z" in logged.kwargs["reason"]) == ("warning", True)
-    assert scraped(publisher).value("prune_last_success_timestamp_seconds") is None
-
-
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 

@@ -238,21 +238,6 @@ def run_holding(store: SqlStore, held: int, monkeypatch: pytest.MonkeyPatch) -> 
     return done.status
 
 
-def test_a_run_stores_the_same_scores_whether_they_are_held_or_wait_on_disk(
-    store: SqlStore, spill: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored = []
-    for held in (99, 5):
-        assert run_holding(store, held, monkeypatch) is RunStatus.OK
-        (found,) = store.history.runs(comparison=None, limit=10)
-        stored.append(store.history.run_scores(found.id, ["extended_tau", "rbo(p=0.9)"]))
-        assert list(spill.iterdir()) == []
-    assert list(stored[0].users) == list(stored[1].users)
-    assert len(stored[0].users) == 20
-    for metric, values in stored[0].by_metric.items():
-        np.testing.assert_array_equal(values, stored[1].by_metric[metric])
-
-
 @pytest.mark.parametrize("spool", [no_spool, FullSpool], ids=["cannot be opened", "cannot be read"])
 def test_a_run_whose_scores_cannot_wait_fails_with_the_reason_and_stores_none(
     store: SqlStore, spill: Path, spool: Callable[[], DuckSpool], monkeypatch: pytest.MonkeyPatch

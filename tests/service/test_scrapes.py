@@ -267,15 +267,6 @@ def test_a_read_that_began_before_another_one_ended_puts_nothing_older_in_its_pl
     assert status(stored, "c07") is RunStatus.FAILED
 
 
-def test_a_comparison_that_was_removed_is_not_brought_back_and_one_that_was_added_is_read(
-    stored: Stored, latest: LatestRuns
-) -> None:
-    stored.runs["new"] = published.named("new")
-    latest.refresh((*NAMES[1:], "new"))
-    latest.read("c00")
-    assert [one.run.comparison for one in stored.shown] == [*NAMES[1:], "new"]
-
-
 def test_what_could_not_be_read_is_read_by_the_next_refresh(stored: Stored, latest: LatestRuns) -> None:
     def fail() -> None:
         raise AWAY

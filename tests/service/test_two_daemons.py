@@ -10,18 +10,14 @@ import psycopg
 import pytest
 import requests
 
-from factories import HOUR, HeldClock
-from logs import captured
+from factories import HeldClock
 from monitor.errors import DatabaseError
 from monitor.model.runs import Lease, Occupied, Run, RunStatus
-from monitor.service import logs
 from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.recommender import Recommender
-from service.lists_world import SIMILAR, write_config, write_lists, write_world
-from service.stepped_daemon import watching
-from service.test_clock import NOON
+from service.lists_world import SIMILAR, write_config, write_lists
 
 LEASE_S = 8
 
@@ -168,23 +164,6 @@ def _one_run_a_slot(url: str) -> None:
 def _no_write_of_an_old_epoch(url: str) -> None:
     seen = ask(url, "SELECT DISTINCT wrote, in_force FROM witness ORDER BY in_force")
     assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
-
-
-def test_on_sqlite_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = captured(monkeypatch, logs)
-    with watching(write_world(tmp_path, url, every="1h")) as watched:
-        watched.await_run(NOON)
-        assert (watched.value("leader"), watched.value("lease_epoch")) == (1.0, 1.0)
-
-        (tmp_path / "rankwatch.db").unlink()
-
-        told = requests.get(f"{watched.daemon.url}/-/ready", timeout=60)
-        assert told.status_code == 503
-        assert "was deleted or moved away while in use: nothing is written any more" in told.text
-        assert watched.status_of("/-/healthy") == 200
-        watched.let_pass(HOUR)
-        wait_for(lambda: "run not done" in [line["event"] for line in log.entries], "a run refused")
-        assert not (tmp_path / "rankwatch.db").exists()
 
 
 LASTS = timedelta(seconds=15)
