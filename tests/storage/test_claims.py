@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import TypeVar
 
 import pytest
-from sqlalchemy import Pool, event
 
 from factories import HOUR, SLOT
 from monitor.model.alerts import State
@@ -151,26 +150,6 @@ def stores(store: SqlStore) -> Iterator[list[SqlStore]]:
     yield [store, *others]
     for other in others:
         other.close()
-
-
-@pytest.mark.parametrize("when", ["used", "opened"])
-def test_what_is_still_used_when_the_store_is_closed_is_closed_when_it_is_given_back(stores: list[SqlStore], when: str) -> None:
-    open_now: set[int] = set()
-    database = stores[1].database
-    database.renew()
-    event.listen(Pool, "connect", opened := lambda connection, _: open_now.add(id(connection)))
-    event.listen(Pool, "close", closed := lambda connection, _: open_now.discard(id(connection)))
-    try:
-        if when == "opened":
-            stores[1].close()
-        with database.read():
-            if when == "used":
-                stores[1].close()
-            assert open_now
-        assert not open_now
-    finally:
-        event.remove(Pool, "connect", opened)
-        event.remove(Pool, "close", closed)
 
 
 @pytest.mark.parametrize("slot_is", ["fresh", "expired", "finished"])

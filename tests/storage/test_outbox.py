@@ -1,6 +1,5 @@
 """Deliveries: who may send what when; what a receiver comes to believe while it fails, senders die and people intervene."""
 
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,8 +23,12 @@ from storage.worked import LATER, fired, lease, note, resolved, run, silence
 
 
 @pytest.fixture
-def owed(store: SqlStore) -> SqlStore:
-    """A firing and its end, and a firing of another segment between them, owed to two receivers."""
+def owed(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> SqlStore:
+    """A firing and its end, and a firing of another segment between them, owed to two receivers.
+
+    A statement takes two keys, so that three deliveries need more than one.
+    """
+    monkeypatch.setattr(rows, "IN_LIST", 2)
     firing, other = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, other, receivers=("hook", "pager"))
     run(store, LATER, resolved(LATER, firing[0]), receivers=("hook", "pager"))
@@ -189,29 +192,6 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlSt
     assert known() == {change.dedup_key for change in changes}
     assert owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW).firing == (second.transition,)
     assert known(receiver="pager") == known("search") == set()
-
-
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)
-def test_more_keys_than_a_statement_holds_are_no_trouble(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    assert rows.IN_LIST < 32_766, "what a statement of SQLite holds"
-    monkeypatch.setattr(rows, "IN_LIST", 20)
-    moves = [fired(SLOT, segment=f"country={number}") for number in range(70)]
-    run(store, SLOT, *moves, receivers=("hook", "other"))
-    refuse(store, *lease(store, SLOT, limit=70), at=SLOT)
-    with store.database.read() as connection:
-        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 60)  # type: ignore[union-attr]
-    request.addfinalizer(store.database.renew)  # nobody else shall meet this limit
-
-    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT) == 70
-    assert store.outbox.retry_refused(NOW, receivers=("hook",)) == 70
-    assert store.outbox.waiting(NOW)["hook"][0] == 70
-    for each in lease(store, NOW, limit=70):
-        store.outbox.record(note(each, SLOT))
-    changes = [change for _, change in moves]
-    known = store.outbox.firing_snapshot("home-feed", "hook", changes, now=SLOT).delivered
-    assert known == {change.dedup_key for change in changes}
 
 
 SEGMENTS = ("all", "a=1", "a=2")

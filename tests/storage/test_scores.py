@@ -68,25 +68,6 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     assert user_scores(store, "u1") == []
 
 
-def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore) -> None:
-    for hours in range(8):
-        run_id = store_scores(store, {"tau": {f"u{number:05}": 0.5 for number in range(2000)}}, hours)
-    explain = "EXPLAIN QUERY PLAN " if store.database.is_sqlite else "EXPLAIN "
-    with store.database.write() as connection:
-        connection.execute(text("ANALYZE scores"))
-    of_user = "run_id=? AND part=? AND user_id=?"
-    for asked, key, rows in (
-        ("comparison = 'home-feed' AND metric = 'tau' AND user_id = 'u00007'", of_user, 8),
-        ("comparison = 'home-feed' AND user_id = 'u00007'", of_user, 8),
-        (f"run_id = {run_id} AND metric = 'tau'", "run_id=? AND part=?", 2000),
-    ):
-        query = f"SELECT value FROM user_scores WHERE {asked}"  # noqa: S608 - conditions of ours
-        with store.database.read() as connection:
-            plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
-            assert len(connection.execute(text(query)).all()) == rows
-        assert f"scores USING PRIMARY KEY ({key})" in plan or "scores_2024_01_08_pkey" in plan
-
-
 def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.5}})
     for number, metrics in ((run_id, ["rbo"]), (run_id, []), (run_id + 1, ["tau"])):
