@@ -9,7 +9,7 @@ from factories import HOUR, SLOT
 from monitor.model.runs import Scores
 from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
-from storage.worked import claimed, finish, run, scores, user_scores
+from storage.worked import claimed, finish, run, scores
 
 NAN = float("nan")
 
@@ -59,17 +59,11 @@ def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(
     assert [tuple(row) for row in rows] == [("b", "ndcg", None), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
 
 
-def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
+def test_a_run_without_users_or_without_scores_of_a_metric_has_no_scores_of_it(store: SqlStore) -> None:
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
-    no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
-
-    for hours, given in enumerate((nobody, no_metric)):
-        assert finish(store, claimed(store, SLOT + hours * HOUR), scores=given)
-    assert user_scores(store, "u1") == []
-
-
-def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
+    without_users = finish(store, claimed(store, SLOT + HOUR), scores=nobody)
+    assert without_users
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    for number, metrics in ((run_id, ["rbo"]), (run_id, []), (run_id + 1, ["tau"])):
+    for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
         nothing = store.history.run_scores(number, metrics)
         assert (len(nothing.users), dict(nothing.by_metric)) == (0, {})
