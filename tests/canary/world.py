@@ -249,14 +249,6 @@ def comparison_of(name: str, candidate: dict[str, Any], users: dict[str, Any] | 
     return {"name": name, "every": "5m", "k": 5, "baseline": lists, "candidate": candidate, **least}
 
 
-def write_small(folder: Path, database: str) -> Path:
-    """A configuration of a database and little else."""
-    tree = {"database": database, "comparisons": [comparison_of("feed", {"file": {"path": "x", "user": "u", "items": "i"}})]}
-    path = folder / "small.yaml"
-    path.write_text(json.dumps(tree))
-    return path
-
-
 def fill(connection: psycopg.Connection) -> None:
     """The tables that sources read."""
     connection.execute("CREATE TABLE lists (user_id text, items int[])")
