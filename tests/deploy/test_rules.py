@@ -170,12 +170,6 @@ def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_o
         assert all(names == "" or names.startswith(PLACE) for _, names in groupings), rule["expr"]
 
 
-def test_recorded_series_are_named_level_metric_operation() -> None:
-    names = [rule["record"] for rule in rules() if "record" in rule]
-
-    assert [name for name in names if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z]+\w*", name)] == []
-
-
 def test_the_rules_use_only_series_that_exist() -> None:
     used = {name for rule in rules() for name in series_in(rule["expr"])}
     recorded = {rule["record"] for rule in rules() if "record" in rule}
