@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
+import yaml
 from pydantic import Field, SecretStr
 from typer.testing import CliRunner
 
@@ -165,25 +166,25 @@ def watching(does: str, more: str = "") -> str:
     return f"comparisons: [{{{feed}}}, {{name: beside, {usual}, candidate: {{shop: {{does: well}}}}}}]\n"
 
 
-@pytest.mark.parametrize(
-    ("does", "counts", "said"),
-    [
-        ("raise", {"unavailable": 7}, WHO.format("shop", "sources") + "failed with KeyError in line"),
-        ("exit", {"unavailable": 7}, "failed with SystemExit in line"),
-        ("hang", {"timeout": 7}, "no answer when the run's deadline (deadline: 3s) passed"),
-        (
-            "strangers",
-            {"wrong_user": 5},
-            "5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2, u3, u4, u5, u6",
-        ),
-        ("twice", {"duplicate_user": 7}, "a user has more than one list"),
-        ("nan, scores: true", {"malformed": 7}, "a score is no finite number"),
-        ("fractions", {"malformed": 7}, "expected a list of ids, found a list with float in it"),
-        ("huge", {"too_large": 7}, "a list has more than 10,000 items"),
-        ("reasons", {"rate_limited": 7}, "wait!!!"),
-        ("long", {}, ""),
-    ],
-)
+FAULTS = yaml.safe_load("""
+- - raise
+  - {unavailable: 7}
+  - plugin of package extras 1.0 (shop = brought:shop in rankwatch.sources) failed with KeyError in line
+- [exit, {unavailable: 7}, failed with SystemExit in line]
+- [hang, {timeout: 7}, "no answer when the run's deadline (deadline: 3s) passed"]
+- - strangers
+  - {wrong_user: 5}
+  - 5 answers were for others, such as xTrue; the baseline answered 7 of 7; for example u2, u3, u4, u5, u6
+- [twice, {duplicate_user: 7}, a user has more than one list]
+- ["nan, scores: true", {malformed: 7}, a score is no finite number]
+- [fractions, {malformed: 7}, "expected a list of ids, found a list with float in it"]
+- [huge, {too_large: 7}, "a list has more than 10,000 items"]
+- [reasons, {rate_limited: 7}, wait!!!]
+- [long, {}, ""]
+""")
+
+
+@pytest.mark.parametrize(("does", "counts", "said"), FAULTS)
 def test_what_a_source_does_wrong_is_told_with_counts_and_examples_and_disturbs_nobody(
     does: str, counts: dict[str, int], said: str, install: Install
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,11 +224,9 @@ def texts(node: Any) -> Iterator[str]:
 def test_panels_do_not_overlap_and_have_ids_of_their_own(board: Any) -> None:
     taken: Counter[tuple[int, int]] = Counter()
     for panel in board["panels"]:
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        taken.update(
-            (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
-        )
+        x, y, width, height = (panel["gridPos"][name] for name in "xywh")
+        assert x + width <= 24
+        taken.update(product(range(x, x + width), range(y, y + height)))
 
     assert set(taken.values()) == {1}
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])

@@ -1,7 +1,6 @@
 """Starting, stopping and sharing the server among clients of every kind, a thousand of which want nothing good."""
 
 import gzip
-import inspect
 import logging
 import select
 import signal
@@ -220,11 +219,6 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(
         assert client.status("/-/healthy") == 200
     finally:
         health.release.set()
-
-
-def test_no_data_of_a_page_has_a_default_that_would_hide_that_nobody_hands_it_over() -> None:
-    parameters = inspect.signature(web_app.create_app).parameters
-    assert [name for name, each in parameters.items() if each.default is not each.empty] == []
 
 
 SLOW = (b"", b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n", PROBE)

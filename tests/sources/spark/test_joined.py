@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -32,7 +31,7 @@ from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import DAMAGED, PLAN, REQUEST, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
+from sources.file.test_joined import DAMAGED, PLAN, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -96,7 +95,8 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int,
     baseline, candidate, again = (
         write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=True), "long", int, model_version="country") for seed in (1, 2, 3)
     )
-    asked = asked_of(write(tmp_path / "users.parquet", rows_of(4, odd=False), "wide", int))
+    listed = rows_of(4, odd=False)
+    asked = asked_of(write(tmp_path / "users.parquet", listed + listed[:20], "wide", int))
     arms = arms_of(baseline, candidate, asked, again)
     # More parts than are sent back as they are.
     monkeypatch.setattr(joined, "PARTS_HERE", 10)
@@ -119,17 +119,6 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, fi
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
     assert runs[1].scores is not None
     assert sum(len(each.users) for each in runs[1].scores) <= 5 * 3
-
-
-@pytest.mark.usefixtures("shared")
-def test_a_user_listed_twice_is_one_user_where_nothing_is_segmented(spark: int, files: Files) -> None:
-    path = files[0].path
-    pq.write_table(pa.concat_tables([pq.read_table(path)] * 2), f"{path}.twice")
-    users = FileUsersOptions(path=f"{path}.twice", format="parquet", user="user")
-    source = in_spark(replace(arms_of(*files), dimensions=()), spark, users, *files).joined
-    assert source is not None
-    with source.read(replace(REQUEST, timeout_s=300)) as answers:
-        assert answers.asked.count == SIZE
 
 
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
