@@ -18,7 +18,6 @@ from monitor.web import app as web_app
 from monitor.web.access import Access
 from monitor.web.connections import Limits
 from monitor.web.server import WebServer
-from servers.certificates import Authority, Pair, authority, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
 from web.sites import KIM, basic, running, serving
 

@@ -146,9 +146,11 @@ def arms_of(
     )
 
 
-def measure(arms: Arms, batch_users: int = 10_000, slot: datetime = SLOT, **changes: Any) -> Measurement:
-    plan = replace(PLAN, measuring=replace(PLAN.measuring, **changes))
-    return measure_slot(plan, arms, slot, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
+def measure(
+    arms: Arms, batch_users: int = 10_000, slot: datetime = SLOT, sampled_users: int | None = None, **changes: Any
+) -> Measurement:
+    plan, watch = replace(PLAN, measuring=replace(PLAN.measuring, **changes)), Stopwatch(StillClock())
+    return measure_slot(plan, arms, slot, Memory(), watch, batch_users=batch_users, sampled_users=sampled_users)
 
 
 def found(measurement: Measurement) -> dict[str, Any]:

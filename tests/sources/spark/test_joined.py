@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +16,21 @@ import pytest
 
 from factories import SLOT
 from monitor.errors import SourceError
-from monitor.model.comparison import Comparison, Keep
-from monitor.model.memory import Memory
+from monitor.model.comparison import Keep
 from monitor.model.rankings import Arm, CoverageReason, UserBatch
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import run_measurement
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.pipeline.run_parts import RemoteMeasurer
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.spark import SparkSourceOptions, SparkUsersOptions
-from pipeline.canned import StillClock
 from pipeline.test_user_batches import plain
 from servers import missing
 from servers.proxy import Proxy
 from servers.spark import running_spark
-from sources.file.test_joined import DAMAGED, PLAN, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
+from sources.file import test_joined
+from sources.file.test_joined import DAMAGED, SIZE, Files, arms_of, asked_of, found, lists_of, rows_of, write
 
 try:
     from pyspark import cloudpickle
@@ -81,13 +80,7 @@ def there(port: int, files: Files, **conf: str) -> Arms:
     return in_spark(arms_of(*files), port, asked_of(files[0]), *files, **conf)
 
 
-def plan_of(**changes: Any) -> Comparison:
-    return replace(PLAN, measuring=replace(PLAN.measuring, **{"deadline": timedelta(minutes=5), **changes}))
-
-
-def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measurement:
-    plan = plan_of(**{"keep_scores": Keep.ALL, **changes})
-    return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
+measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
 
 
 def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,11 +103,8 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path: Path, spark: int,
 
 @pytest.mark.usefixtures("shared")
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark: int, files: Files) -> None:
-    plan = plan_of(keep_scores=5, keep_lists=6)
-    runs = [
-        measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=70, sampled_users=50).run
-        for arms in (arms_of(*files), there(spark, files))
-    ]
+    both = (arms_of(*files), there(spark, files))
+    runs = [measure(arms, 70, keep_scores=5, keep_lists=6, sampled_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
     assert runs[1].scores is not None
