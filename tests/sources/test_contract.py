@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull
@@ -151,21 +149,6 @@ def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind: str, role: 
         with pytest.raises(SourceError) as caught:
             is_read(source)
         assert "\n" not in str(caught.value)
-
-
-ids = st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=5))
-key_texts = st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=5).filter(lambda key: key not in (".", ".."))
-
-
-@every_source
-@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lists=st.dictionaries(key_texts, st.lists(ids, min_size=1, max_size=6), max_size=8), k=st.integers(1, 8))
-def test_any_lists_survive_the_way(kind: str, tmp_path: Path, lists: dict[str, list[Any]], k: int) -> None:
-    pull = pulled(kind, lists, tmp_path, *lists, k=k)
-
-    assert {user: items[:k] for user, items in as_lists(pull).items()} == {
-        user: [str(item) for item in items[:k]] for user, items in lists.items()
-    }
 
 
 FORMS = parsed(r"""
