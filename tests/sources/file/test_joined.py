@@ -23,6 +23,7 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
+from monitor.pipeline.accumulator import SAMPLED_USERS
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
 from monitor.ports import JoinedAnswers
@@ -147,7 +148,7 @@ def arms_of(
 
 
 def measure(
-    arms: Arms, batch_users: int = 10_000, slot: datetime = SLOT, sampled_users: int | None = None, **changes: Any
+    arms: Arms, batch_users: int = 10_000, slot: datetime = SLOT, sampled_users: int = SAMPLED_USERS, **changes: Any
 ) -> Measurement:
     plan, watch = replace(PLAN, measuring=replace(PLAN.measuring, **changes)), Stopwatch(StillClock())
     return measure_slot(plan, arms, slot, Memory(), watch, batch_users=batch_users, sampled_users=sampled_users)
