@@ -40,14 +40,6 @@ def store(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     kind.clear_instance_cache()
 
 
-def fill(folder: Path) -> None:
-    for name, start in {"a": 0, "b": 50}.items():
-        users = [f"u{number}" for number in range(start, start + 50)]
-        (folder / "day").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"user": users, "items": [[n, n + 1] for n in range(50)]}), folder / "day" / f"{name}.parquet")
-    (folder / "lists.csv").write_text('user,items\nu1,"[1, 2]"\n')
-
-
 def joined(path: str) -> dict[str, list[Any]]:
     options = FileSourceOptions(path=path, user="user", items="items")
     source = JoinedFiles({"baseline": options, "candidate": options}, FileUsersOptions(path=path, user="user"), ())
@@ -57,14 +49,16 @@ def joined(path: str) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("path", ["day", "day/*.parquet", "lists.csv"])
 def test_a_store_gives_what_the_disk_gives(path: str, store: Any, tmp_path: Path) -> None:
-    fill(tmp_path)
-    for name in ("day/a.parquet", "day/b.parquet", "lists.csv"):
-        store.put_file(str(tmp_path / name), f"lists/{name}")
+    (tmp_path / "day").mkdir()
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"user": [name, name * 2], "items": [[1, 2], [3]]}), tmp_path / f"day/{name}.parquet")
+    (tmp_path / "lists.csv").write_text('user,items\na,"[1, 2]"\n')
+    store.put(f"{tmp_path}/", "lists", recursive=True)
 
     on_disk, in_store = joined(f"{tmp_path}/{path}"), joined(f"s3://lists/{path}")
 
     assert in_store == on_disk
-    assert "u1" in in_store
+    assert "a" in in_store
 
 
 @pytest.mark.parametrize("path", ["s3://lists/none.csv", "s3://nowhere/lists.csv", "s3://lists/none/*.csv"])

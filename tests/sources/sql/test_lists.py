@@ -92,19 +92,20 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url: st
     key = "6f1d7b1e-0000-4000-8000-00000000000a"
     execute(
         postgres_url,
-        "CREATE TABLE arrays (who uuid, what bigint[])",
+        "CREATE TABLE arrays (who uuid, what bigint[], how numeric[])",
         "CREATE TABLE documents (who bigint, what jsonb)",
         "CREATE TABLE numbers (who numeric, what numeric, place int)",
-        f"INSERT INTO arrays VALUES ('{key}', ARRAY[3, 1, 2])",
+        f"INSERT INTO arrays VALUES ('{key}', ARRAY[3, 1], ARRAY[0.5, NULL])",
         "INSERT INTO documents VALUES (1, '[\"a\", 2]'), (2, '{}'), (3, NULL)",
         "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
     )
 
-    arrays = pull_of(key, sql={"url": postgres_url} | WIDE | {"table": "public.arrays"})
+    arrays = pull_of(key, sql={"url": postgres_url} | WIDE | {"table": "public.arrays", "scores": "how"})
     documents = pull_of("1", "2", "3", sql={"url": postgres_url} | WIDE | {"table": "documents"})
     numbers = pull_of("7", "8", sql={"url": postgres_url, "table": "numbers"} | LONG)
 
-    assert as_lists(arrays) == {key: ["3", "1", "2"]}
+    assert as_lists(arrays) == {key: ["3", "1"]}
+    assert str(arrays.rankings.scores) == "[0.5 nan]"
     assert as_lists(documents) == {"1": ["a", "2"]}
     assert documents.failures == {"2": CoverageReason.MALFORMED, "3": CoverageReason.MISSING}
     assert as_lists(numbers) == {"7": ["30", "40"]}

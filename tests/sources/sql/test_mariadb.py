@@ -1,7 +1,6 @@
 """Lists from MariaDB, by a driver that a user installs beside us."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, pull_of, sql_sources
 from servers.mariadb import running_mariadb
 from sources.sql.test_lists import LISTS, assert_lists_are_read, assert_newest_lists_count
-from sources.test_peers import assert_scores_of_files, fill_tables
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +42,3 @@ def test_the_database_ends_a_query_that_runs_beyond_the_deadline(url: str) -> No
     pull = pull_of("u", timeout_s=1, sql={"url": url, "query": query, "user": "who", "items": "what"})
 
     assert pull.failures == {"u": CoverageReason.TIMEOUT}
-
-
-def test_tables_have_the_scores_of_files(url: str, tmp_path: Path) -> None:
-    assert_scores_of_files(fill_tables(url), tmp_path)
