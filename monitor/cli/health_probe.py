@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
+from monitor.foreign_errors import system_cause
 
 _READ_BYTES = 1000
 _OK = 200
@@ -28,7 +29,7 @@ def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
     except OverdueError:
         return False, f"no answer from {address}: timed out"
     except (OSError, http.client.HTTPException) as error:
-        return False, f"no answer from {address}: {str(error) or type(error).__name__}"
+        return False, f"no answer from {address}: {system_cause(error) or type(error).__name__}"
     if (status, answer) == (_OK, word):
         return True, answer
     if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
@@ -81,7 +82,7 @@ def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
             raise typer.BadParameter(f"{file}: is no file")
     try:
         context.load_cert_chain(cert, key, password="")  # without it OpenSSL would ask for one on a terminal
-    except OSError as error:  # ssl.SSLError is one
-        msg = f"{cert} and {key} must be a certificate and its key in PEM, the key without a password ({error})"
+    except OSError:  # ssl.SSLError is one
+        msg = f"{cert} and {key} must be a certificate and its key in PEM, the key without a password"
         raise typer.BadParameter(msg) from None
     return context

@@ -49,7 +49,7 @@ def unpack_part(data: bytes) -> RunPart:
         start = 8 + int.from_bytes(whole[:8], "big")
         part = _Unpacking(whole[start:]).value(json.loads(bytes(whole[8:start])))
     except (zlib.error, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(type(error).__name__) from None
     if not isinstance(part, RunPart):
         raise ValueError(f"holds {type(part).__name__}")  # noqa: TRY004 - what is wrong is the data
     return part

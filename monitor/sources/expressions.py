@@ -23,8 +23,16 @@ def require_expression(expression: str) -> str:
     try:
         jmespath.compile(expression)
     except JMESPathError as error:
-        raise ValueError(f"is no JMESPath expression: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"is no JMESPath expression{_place_in(error)}: see jmespath.org for its syntax") from None
     return expression
+
+
+def _place_in(error: JMESPathError) -> str:
+    position = getattr(error, "lex_position", getattr(error, "lexer_position", None))
+    token = getattr(error, "token_value", None)
+    if position is None:
+        return ""
+    return f" (character {position + 1}{f', {token!r}' if token else ''})"
 
 
 Expression = Annotated[str, AfterValidator(require_expression)]

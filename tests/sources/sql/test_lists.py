@@ -188,7 +188,7 @@ def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypa
     holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
     try:
         holder.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(SourceError, match=r"'.*lists\.db' cannot be read: database is locked") as caught:
+        with pytest.raises(SourceError, match=r"'.*lists\.db' cannot be read: it is locked by another process") as caught:
             source.pull(request("u"))
     finally:
         holder.close()
@@ -201,7 +201,7 @@ def test_a_wrong_table_query_or_column_is_one_line(database_url: str) -> None:
 
     with pytest.raises(SourceError, match=r"recs"):
         source_of(sql=url | WIDE | {"table": "recs"}).pull(request("u1"))
-    with pytest.raises(SourceError, match=r"syntax error") as caught:
+    with pytest.raises(SourceError, match=r"no valid SQL of this database") as caught:
         source_of(sql=url | {"query": "SELEC 1", "user": "who", "items": "what"}).pull(request("u1"))
     with pytest.raises(SourceError, match=r"has no column 'whom' \(did you mean 'who'\?\): it has who, what$"):
         source_of(sql=url | {"query": "SELECT * FROM wide", "user": "whom", "items": "what"}).pull(request("u1"))
