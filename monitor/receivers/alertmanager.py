@@ -12,7 +12,7 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.options import Duration, HeaderSecret, LabelName, Options, must
-from monitor.receivers.fields import CaFile, ReceiverEntry, ReceiverName, Url, without_path
+from monitor.receivers.fields import HttpReceiverEntry, ReceiverName, Url, without_path
 from monitor.receivers.http_client import HttpReceiver
 from monitor.receivers.message.identity import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import page_url
@@ -34,7 +34,7 @@ class BasicAuth(Options):
     password: SecretStr = Field(description="Password.")
 
 
-class AlertmanagerOptions(ReceiverEntry):
+class AlertmanagerOptions(HttpReceiverEntry):
     """Notify every peer of a Prometheus Alertmanager, each by itself."""
 
     urls: Annotated[tuple[_PeerUrl, ...], _are_once] = Field(
@@ -46,7 +46,6 @@ class AlertmanagerOptions(ReceiverEntry):
     )
     basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
     bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
-    ca_file: CaFile = None
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
         description="Further labels of every alert sent here: those that Prometheus gives its alerts of this rankwatch (`job`, "
@@ -91,7 +90,7 @@ class Alertmanager(HttpReceiver):
         url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
         # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
         treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
-        super().__init__(url, name, options, treatment=treatment, ca_file=options.ca_file)
+        super().__init__(url, name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 

@@ -127,12 +127,21 @@ class World:
         for way in ("good", *FAULTS):
             base = {"name": f"hook-{way}", "timeout": "500ms", "headers": given("X-Key", canary(f"hook{way}header"))}
             secret = given("secret", canary(f"hook{way}secret"))
-            found.append({"webhook": base | given("url", self.url(way, f"hook{way}")) | secret})
+            proxied = self.proxied("hook") if way == "closed" else {}
+            found.append({"webhook": base | given("url", self.url(way, f"hook{way}")) | secret | proxied})
         for way in ("good", "refuse", "fail", "redirect", "odd", "garbage", "lie"):
             told = {"name": f"slack-{way}", "timeout": "500ms"}
             found.append({"slack": told | given("url", self.url(way, f"slack{way}"))})
             told = {"name": f"pager-{way}", "timeout": "500ms", "url": self.place(way)}
             found.append({"pagerduty": told | given("routing_key", canary(f"pager{way}"))})
+        for kind in ("slack", "pagerduty", "alertmanager"):
+            proxied = {"name": f"{kind}-proxy", "timeout": "500ms"} | self.proxied(kind)
+            proxied |= {
+                "slack": {"url": self.place("good")},
+                "pagerduty": {"url": self.place("good"), "routing_key": "0" * 32},
+                "alertmanager": {"urls": [self.place("good")]},
+            }[kind]
+            found.append({kind: proxied})
         for way, auth in (
             ("good", {"basic_auth": {"username": "me", **given("password", canary("basic"))}}),
             ("refuse", given("bearer_token", canary("bearer"))),
@@ -148,9 +157,14 @@ class World:
             found.append({"apprise": {"name": f"apprise-{way}", "timeout": "1s", "urls": given("one", url)}})
         return found
 
+    def proxied(self, what: str) -> dict[str, Any]:
+        """A proxy that nobody answers at, whose password is a canary."""
+        return self.given("proxy", f"http://me:{canary(what + 'proxy')}@127.0.0.1:{self.closed}")
+
     def pings(self) -> list[dict[str, Any]]:
         ways = ("good", "refuse", "odd", "garbage", "untrusted", "nowhere")
-        return [{"name": f"ping-{way}", "timeout": "500ms", **self.given("url", self.url(way, f"ping{way}"))} for way in ways]
+        pings = [{"name": f"ping-{way}", "timeout": "500ms", **self.given("url", self.url(way, f"ping{way}"))} for way in ways]
+        return [*pings, {"name": "ping-proxy", "timeout": "500ms", "url": self.place("good"), **self.proxied("ping")}]
 
     def http(self, behaviour: str, what: str) -> dict[str, Any]:
         return self.asking(f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}")
@@ -202,7 +216,9 @@ class World:
             options = self.given("url", text) | {"table": "lists", "user": "user_id", "items": "items"}
             yield comparison_of(f"sql-{name}", {"sql": options})
         for way in FAULTS:
-            yield comparison_of(f"http-{way}", self.http(way, f"source{way}"))
+            asked = self.http(way, f"source{way}")
+            asked["http"] |= self.proxied("source") if way == "closed" else {}
+            yield comparison_of(f"http-{way}", asked)
         remote = f"sc://127.0.0.1:{self.closed}/;use_ssl=true;token={canary('spark')}"
         spark = self.given("remote", remote) | {"conf": self.given("spark.key", canary("sparkconf"))}
         rows = {"spark": spark | {"table": "lists", "user": "user_id", "items": "items"}}
@@ -213,6 +229,8 @@ class World:
         yield comparison_of("redis", lists) | {"users": {"redis": kept | {"key": "users"}}}
         asked = {"timeout": "500ms", "headers": given("X-Key", canary("peopleheader"))} | given("token", canary("peopletoken"))
         yield comparison_of("http-users", lists) | {"users": {"http": asked | given("url", self.url("good", "people"))}}
+        people = {"timeout": "500ms", "url": self.place("good")} | self.proxied("people")
+        yield comparison_of("http-proxied-users", lists) | {"users": {"http": people}}
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
         keys = given("access_key", canary("awstoken")) | given("secret_key", canary("awssecret"))

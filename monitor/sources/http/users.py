@@ -51,7 +51,7 @@ class HttpUsers(Table):
             async with session.get(URL(url, encoded=True), **made) as response:
                 failure, content = status_failure(response), await read_body(response, options.max_bytes)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
-            failure, content = connection_failure(error, options.timeout.total_seconds()), None
+            failure, content = connection_failure(error, options), None
         if failure is not None or content is None:
             note = failure.note if failure else f"answered with more than max_bytes, {options.max_bytes}"
             raise SourceError(f"{options.host} {note}", permanent=False)
