@@ -54,7 +54,8 @@ class AlertmanagerOptions(HttpReceiverEntry):
     )
     resend_every: Duration = Field(
         timedelta(minutes=1),
-        description="How often a firing alert is sent again. With run-once, not serve: how often run-once is started.",
+        description="How often a firing alert is sent again. `run-once` takes the comparison's interval where that is longer; "
+        "if it is started less often, write how often.",
     )
 
     def _problems(self) -> Iterator[str]:
@@ -92,11 +93,14 @@ class Alertmanager(HttpReceiver):
         treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), updates=Updates.EACH)
         super().__init__(url, name, options, treatment=treatment)
         self._options, self._external_url = options, external_url
+        self.intervals: Mapping[str, timedelta] = {}
+        """How often `run-once` is started for each comparison. Empty in a daemon, which sends again by itself."""
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post starts and ends in batches, no acknowledgements; DeliveryError when the peer did not accept one."""
-        ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
+        every = max(self._options.resend_every, self.intervals.get(message.comparison, timedelta()))
+        ends_at = now + max(_RESENDS_AHEAD * every, _SHORTEST_END)
         # A message without changes says again what fires.
         changes = [change for change in message.changes or message.firing if not change.is_acknowledgement]
         alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in changes]

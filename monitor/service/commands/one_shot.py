@@ -25,6 +25,7 @@ from monitor.options import web_url_of
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
+from monitor.receivers.alertmanager import Alertmanager
 from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, show_outbox, wire
 from monitor.service.interrupts import termination_raised
@@ -207,6 +208,9 @@ def open_one_shot(config: Path, *, reconciles: bool, say: Callable[[str], object
     ):
         if reconciles:
             reconcile(wiring, store, SystemClock())
+        for receiver in wiring.receivers:
+            if isinstance(receiver, Alertmanager):
+                receiver.intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
         yield OneShot(wiring=wiring, store=store, publisher=publisher, say=say)
