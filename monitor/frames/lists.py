@@ -21,7 +21,7 @@ from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Ids
 from monitor.model.rankings import RankingTable
 from monitor.model.unreadable import Need
-from monitor.reading.ids import canonical_id, describe_type, describe_value, id_array, id_column, is_text
+from monitor.reading.ids import canonical_id, describe_type, describe_value, id_array, id_column, is_list, is_text
 
 Row = Sequence[Any] | npt.NDArray[Any]
 _LISTS = ("list<", "large_list<", "fixed_size_list<")
@@ -155,8 +155,6 @@ def as_scores(column: pd.Series, what: str) -> Floats:
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
     """Ids from Python's values; InputError, speaking of ``what``, for the first that is no id."""
-    if set(map(type, values)) == {str}:
-        return _from_arrow(pa.array(values, pa.large_string()), what)
     return _from_arrow(id_array(values), what, values)
 
 
@@ -168,7 +166,8 @@ def _from_arrow(values: pa.Array, what: str, given: Sequence[Any] | None = None)
         ids = id_column(values, what, "the call")
     except SourceError:
         held = "text that is not UTF-8" if is_text(values.type) else describe_type(values.type)
-        raise InputError(f"{what}: found {held} where item ids were expected: {Need.IDS}") from None
+        advice = "name a field, such as items='recs.id'" if pa.types.is_struct(values.type) else Need.IDS
+        raise InputError(f"{what}: found {held} where item ids were expected: {advice}") from None
     if ids.null_count:
         place = pc.index(ids.is_null(), True).as_py()
         _refuse(values[place].as_py() if given is None else given[place], what)
@@ -201,6 +200,20 @@ def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
     return from_objects(column.tolist(), what)
 
 
+def take_field(lists: Any, name: str) -> pd.arrays.ArrowExtensionArray:  # noqa: ANN401 - pandas' array of Arrow lists
+    """One field of the objects in lists; KeyError where they have none of this name."""
+    parts = [_of_each(chunk, name) for chunk in lists.__arrow_array__().chunks]
+    return pd.arrays.ArrowExtensionArray(pa.chunked_array(parts))
+
+
+def _of_each(lists: pa.Array, name: str) -> pa.Array:
+    objects = lists.flatten() if is_list(lists.type) else lists
+    if not is_list(lists.type) or not pa.types.is_struct(objects.type) or objects.type.get_field_index(name) < 0:
+        raise KeyError(name)
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.LargeListArray.from_arrays(offsets_of(lengths), pc.struct_field(objects, name))
+
+
 def refuse_odd(values: object, what: str) -> None:
     """InputError for an array of numpy's that hides values, or whose values are records."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
@@ -211,6 +224,8 @@ def refuse_odd(values: object, what: str) -> None:
 
 
 def _refuse(value: object, what: str) -> NoReturn:
+    if isinstance(value, str):
+        value.encode()  # half a character has an error of its own
     found = describe_value(value)
     if _is_missing(value):
         raise InputError(f"{what}: found {value!r} where an item id was expected: drop the item or name it")

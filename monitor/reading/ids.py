@@ -13,6 +13,7 @@ A value of a good type that is no id is null in what these functions return. A c
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from uuid import UUID
 
@@ -97,8 +98,10 @@ def _whole(value: int) -> int | str | None:
 
 def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each type
     """What a value that is no id is, in words, without the value."""
-    if value is None or (isinstance(value, float | np.floating) and value != value):  # noqa: PLR0124 - NaN
+    if value is None:
         return "null"
+    if isinstance(value, float | np.floating) and np.isnan(value):
+        return "NaN"
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, str):
@@ -119,7 +122,14 @@ def describe_value(value: object) -> str:  # noqa: PLR0911 - one word for each t
 
 def id_array(values: Iterable[object]) -> pa.Array:
     """Ids from Python's values, null where one is no id."""
-    ids = list(map(canonical_id, values))
+    given = list(values)
+    types = set(map(type, given)) - {type(None)}
+    with suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):  # one of them needs a look of its own
+        if types == {int}:
+            return pa.array(given, pa.int64())
+        if types == {str}:
+            return _usable_text(pa.array(given, pa.large_string()), "", "")
+    ids = list(map(canonical_id, given))
     if any(isinstance(known, str) for known in ids):
         return pa.array([None if known is None else str(known) for known in ids], type=pa.large_string())
     return pa.array(ids, type=pa.int64())

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice, pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +17,9 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.reading.dialects import recognize_dialect
 from monitor.reading.ids import canonical_id, describe_value, item_ids
-from monitor.reading.padding import without_items
+from monitor.reading.padding import NoItems, drop_padding
 from monitor.sources.columns import number_list
-from monitor.sources.id_forms import speller
+from monitor.sources.id_forms import Forms, speller
 
 try:
     from pydantic_core import from_json as _read_json
@@ -46,14 +44,8 @@ def _without_failed(pull: Pull) -> Pull:
     return replace(pull, rankings=table)
 
 
-def finish_lists(pull: Pull, options: Any) -> Pull:  # noqa: ANN401 - of any source of lists
-    """The lists without the items of ``no_item``, spelled as ``item_ids`` says.
-
-    Items of a list that become one are ``duplicated``.
-    """
-    if options.no_item:
-        pull = replace(pull, rankings=without_items(pull.rankings, options.no_item))
-    forms = options.item_ids
+def spell_items(pull: Pull, forms: Forms) -> Pull:
+    """The same lists of items that are spelled so; items of a list that become one are ``duplicated``."""
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
@@ -63,20 +55,16 @@ def finish_lists(pull: Pull, options: Any) -> Pull:  # noqa: ANN401 - of any sou
     return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})
 
 
-def items_to_read(k: int, options: Any) -> int:  # noqa: ANN401 - of any source of lists
-    """How many items of a list are read for its first k: all where some are left out."""
-    return sys.maxsize if options.no_item else k
-
-
 class ListCollector:
     """Takes each user's list or failure and hands back one Pull. Keeps at most k items a user, 8 bytes for each integer.
 
     A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With ``has_scores`` every list needs
-    its scores beside it, as many as items.
+    its scores beside it, as many as items. Values of ``no_item`` are left out.
     """
 
-    def __init__(self, k: int, *, has_scores: bool = False) -> None:
+    def __init__(self, k: int, *, has_scores: bool = False, no_item: NoItems = None) -> None:
         self._k = k
+        self._no_item = no_item
         self._has_scores = has_scores
         self._scores: array[float] = array("d")
         self._failures: dict[str, CoverageReason] = {}
@@ -89,6 +77,8 @@ class ListCollector:
 
     def add(self, user: str, value: object, scores: object = None, version: object = None) -> None:
         """Take the user's list, of this model; ``malformed`` when it is no list of ids, or the scores do not fit it."""
+        if self._no_item and isinstance(value, list | tuple):
+            value, scores = drop_padding(value, scores, self._no_item)
         items = item_ids(value, self._k)
         numbers = number_list(scores, len(value)) if self._has_scores and isinstance(value, list | tuple) else ()
         if items is None:

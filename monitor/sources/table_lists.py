@@ -24,10 +24,11 @@ from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.model.unreadable import Need
 from monitor.reading.ids import describe_type, id_array, is_list, is_text
+from monitor.reading.padding import NoItems, is_padding, without_items
 from monitor.reading.tally import Tally
 from monitor.sources import columns
 from monitor.sources.id_forms import Forms, speller
-from monitor.sources.list_collector import ListCollector, finish_lists, items_to_read, pull_without
+from monitor.sources.list_collector import ListCollector, pull_without, spell_items
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
 
@@ -107,15 +108,17 @@ def wide_lists(
     """Lists from a column of lists, and perhaps one of scores, as many, else ``malformed``; ``rows`` says whose each is."""
     lists = cells[str(options.items)]
     values, lengths = columns.flat_lists(lists)
-    items = tally.list_items(values, str(options.items), lengths)
     is_null, is_bad = lists.is_null().to_numpy(zero_copy_only=False), np.zeros(len(rows), dtype=np.bool_)
-    if items.null_count:
-        is_bad[np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]] = True
     numbers = None
     if options.scores:
-        scores = cells[options.scores]
-        numbers, is_uneven = columns.numbers_beside(lengths, scores, options.scores, tally.where)
-        is_bad |= is_uneven
+        numbers, is_bad = columns.numbers_beside(lengths, cells[options.scores], options.scores, tally.where)
+    if options.no_item and (is_empty := is_padding(values, options.no_item)).any():
+        places = np.repeat(np.arange(len(rows)), lengths)[~is_empty]
+        values, lengths = values.filter(pa.array(~is_empty)), np.bincount(places, minlength=len(rows))
+        numbers = None if numbers is None else numbers[~is_empty]
+    items = tally.list_items(values, str(options.items), lengths)
+    if items.null_count:
+        is_bad[np.repeat(np.arange(len(rows)), lengths)[items.is_null().to_numpy(zero_copy_only=False)]] = True
     is_repeated = np.bincount(rows, minlength=len(wanted))[rows] > 1
     reasons = {
         CoverageReason.DUPLICATE_USER: rows[is_repeated],
@@ -138,6 +141,9 @@ def long_lists(
     The lowest rank is first; without ranks the highest score, and of equal ones the id first as text. ``malformed``: two items
     at one rank, a null item or rank, without ranks a null score, or a score that is no number.
     """
+    if options.no_item:
+        is_item = ~is_padding(cells[str(options.item)], options.no_item)
+        rows, cells = rows[is_item], {name: column.filter(pa.array(is_item)) for name, column in cells.items()}
     items = tally.ids(cells[str(options.item)], str(options.item))
     is_odd = items.is_null().to_numpy(zero_copy_only=False)
     numbers = ranks = None
@@ -215,7 +221,7 @@ class ListColumns:
     model_version: str | None
     user_ids: Forms
     item_ids: Forms
-    no_item: Sequence[int | str] | None
+    no_item: NoItems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +270,9 @@ class TableLists:
     def _lists(self, wanted: WantedUsers, rows: Integers, cells: ArrowBatch, tally: Tally) -> Pull:
         options = self.options
         read = long_lists if options.items is None else wide_lists
-        pull = finish_lists(read(wanted, rows, cells, options, tally), options)
+        pull = read(wanted, rows, cells, options, tally)
+        pull = replace(pull, rankings=without_items(pull.rankings, options.no_item))
+        pull = spell_items(pull, options.item_ids)
         if options.items is not None or not options.user_ids:
             return pull
         spellings = cells[options.user].to_pandas().groupby(rows).nunique()
@@ -305,8 +313,8 @@ class TableLists:
 
     def _cells(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         options, wanted, name = self.options, set(self.users), str(self.options.items)
-        k, cells = items_to_read(self.k, options), 0
-        lists, spell = ListCollector(k, has_scores=options.scores is not None), speller(options.user_ids)
+        lists = ListCollector(self.k, has_scores=options.scores is not None, no_item=options.no_item)
+        spell, cells = speller(options.user_ids), 0
         for batch in batches:
             values = batch[name]
             scores = batch[options.scores] if options.scores else [None] * len(values)
@@ -318,7 +326,7 @@ class TableLists:
                     cells += 1
             check_size(lists.nbytes, self.max_bytes, self.where)
         tally.count(name, Need.LISTS, lists.unreadable, cells, lists.example)
-        return finish_lists(lists.pull(), options)
+        return spell_items(lists.pull(), options.item_ids)
 
 
 def _python_values(batch: TableBatch) -> TableBatch:

@@ -55,15 +55,21 @@ MaxUnreadable = Annotated[
     ),
 ]
 NoItem = Annotated[
-    tuple[int | str, ...] | None,
-    Field(max_length=100, description="Values that are no item, such as `[-1]` where short lists are filled up with -1."),
+    tuple[int | str | None, ...] | None,
+    Field(
+        max_length=100,
+        description="Values that are no item, such as `[-1]` where short lists are filled up with -1. They may be `null` and "
+        "empty text.",
+    ),
 ]
 
 
 class UserColumnOptions(Options):
     """Where users stand."""
 
-    user: ColumnName = Field(description="Column with the user's key.")
+    user: ColumnName = Field(
+        description="Column with the user's key. In Parquet and JSON lines also a field of objects: `user_id.$oid`."
+    )
     user_ids: IdForms = None
     max_unreadable: MaxUnreadable = MAX_UNREADABLE
 
@@ -86,7 +92,9 @@ class ListColumnOptions(UserColumnOptions):
     """Where users and lists stand: one list a row (``items``), or one item a row (``item`` and ``rank``)."""
 
     items: ColumnName | None = Field(
-        default=None, description="Wide form: column with the whole list, best first: a list, or the text of a JSON array."
+        default=None,
+        description="Wide form: column with the whole list, best first: a list, or the text of a JSON array. In Parquet and "
+        "JSON lines also a field of the objects in a list: `recommendations.movieId`.",
     )
     item: ColumnName | None = Field(
         default=None,

@@ -21,7 +21,7 @@ import monitor
 from monitor.errors import InputError, SourceError
 from monitor.reading import ids
 from monitor.sources.list_collector import ListCollector
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, request, source_of, write_csv, write_jsonl
 
 KEY = UUID(int=5)
 LONGEST = "x" * ids.MAX_ID_LENGTH
@@ -159,6 +159,18 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
         pull("user", "recs.movieId")
 
 
+@pytest.mark.parametrize("as_given", [lambda table: table, pl.from_arrow], ids=["pyarrow", "polars"])
+def test_lists_of_objects_in_frames_are_read_by_a_field_and_else_refused_with_that_advice(as_given: Any) -> None:
+    table = as_given(pa.table({"user": ["u", "v"], "recs": [STRUCTS, []]}))
+
+    found = monitor.compare_many(table, {"u": [1, 2], "v": [3]}, "overlap", items="recs.movieId")
+    assert found["overlap"].tolist() == [1.0, 0.0]
+    with pytest.raises(InputError, match=r"found objects with movieId, rating where .*: name a field, such as"):
+        monitor.compare_many(table, table, items="recs")
+    with pytest.raises(InputError, match="column 'recs' holds no lists of objects with a field 'nothing'"):
+        monitor.compare_many(table, table, items="recs.nothing")
+
+
 def test_an_object_without_the_field_is_no_id_and_shortens_no_list(tmp_path: Path) -> None:
     path = tmp_path / "lists.jsonl"
     path.write_text('{"user": "u", "recs": [{"id": 1}, {"other": 2}]}\n{"user": "v", "recs": [{"id": 3}]}\n')
@@ -221,6 +233,20 @@ def test_uuids_of_files_databases_and_frames_are_their_text(tmp_path: Path) -> N
 
     assert [as_lists(pull) for pull in found] == [{str(KEY): [str(KEY)]}] * 2
     assert monitor.compare([KEY], [str(KEY)], "overlap") == {"overlap": 1.0}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize("padding", [None, ""])
+def test_null_and_empty_text_may_fill_up_lists_too(suffix: str, padding: str | None, tmp_path: Path) -> None:
+    path = tmp_path / f"lists.{suffix}"
+    rows = [{"user": "u", "items": ["a", padding, "b", padding]}]
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        (write_csv if suffix == "csv" else write_jsonl)(rows, path)
+    options = {"path": str(path), "user": "user", "items": "items", "no_item": [padding]}
+
+    assert as_lists(source_of(file=options).pull(request("u"))) == {"u": ["a", "b"]}
 
 
 PADDED = {"u": [5, -1, 6, -1, -1], "v": [-1, -1, -1, -1, -1]}

@@ -23,7 +23,7 @@ Scored = dict[str, tuple[list[Any], list[float | None]]]
 WIDE = {"user": "who", "items": "what", "scores": "how"}
 LONG = {"user": "who", "item": "what", "scores": "how"}
 RANKED = LONG | {"rank": "place"}
-LENIENT = {"max_unreadable": 1}
+LENIENT: Any = {"max_unreadable": 1}
 
 
 def scores_of(pull: Pull) -> dict[str, list[float | None]]:

@@ -385,7 +385,8 @@ def test_members_of_redis_that_are_no_text_are_counted_and_named() -> None:
 ODD_CSV = {
     "mixed line ends": (b"who,what\r\na,1\nb,2\n", r"line 2 of .* ends with LF, the header with CR LF: write one kind of line"),
     "Latin-1": ("who,what\na,1\ncaf\u00e9,2\n".encode("latin-1"), r"line 3 of .* is not UTF-8 \(byte 0xe9\), perhaps Latin-1"),
-    "UTF-16": ("who,what\na,1\n".encode("utf-16"), r"is written in UTF-16|begins with no header|has no column"),
+    "UTF-16": ("who,what\na,1\n".encode("utf-16"), r"is written in UTF-16: write it as UTF-8"),
+    "semicolons": (b"who;what\na;1\n", r"the header of .* is one column with ';' in it: write ',' between values"),
     "a footer": (b"who,what\na,1\n(1 row)\n", r"line 3 of .* has 1 value, the header 2 columns: leave out the footer"),
     "a comma too many": (b"who,what\na,1,2\nb,2\n", r"line 2 of .* has 3 values, the header 2 columns: write as many"),
     "backslash quotes": (b'who,what\n"a \\" b",1\n', r'line 2 of .* has a quote .* write a quote in a value as "", not with a'),

@@ -24,7 +24,7 @@ from monitor.reading.tally import unreadable_of
 from monitor.scratch import room_trouble, scratch_database, sql_text
 from monitor.sources.columns import require_columns, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.diagnosis import diagnosed
+from monitor.sources.file.diagnosis import diagnosed, utf16_fault
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
 from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
@@ -178,7 +178,8 @@ class FileView:
         for (column, need, condition), count in zip(checks, found, strict=True):
             if count:
                 query = f"SELECT {sql_name(column)} FROM {rows} WHERE {condition} LIMIT 1"  # noqa: S608 - quoted names
-                (example,) = self.values(self._database.sql(query).to_arrow_table().column(0).combine_chunks())
+                column_of_one = self._database.sql(query).to_arrow_table().column(0)
+                example = from_json(column_of_one[0].as_py()) if self.is_json else column_of_one[0].as_py()
                 unreadable.append(unreadable_of(self.where, column, need, count, total, example))
         return tuple(unreadable)
 
@@ -372,12 +373,18 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
         head = file.read(_LONGEST_HEADER)
     text = head.decode("utf-8-sig", errors="replace")
     line = text.splitlines(keepends=True)[0] if text else ""
+    if fault := utf16_fault(head, path):
+        raise SourceError(fault)
     try:
         names = next(csv.reader(io.StringIO(text, newline=""), delimiter=_SEPARATORS[files.format]), [])
     except csv.Error:
         names = []
     if not names or len(names) > _MOST_COLUMNS or (len(head) == _LONGEST_HEADER and not line.endswith(("\r", "\n"))):
         raise SourceError(f"{path} begins with no header of 1 to {_MOST_COLUMNS} columns: write their names in the first line")
+    separators = set(";\t|,") - {_SEPARATORS[files.format]}
+    if len(names) == 1 and (others := sorted(separators.intersection(names[0]))):
+        msg = f"the header of {path} is one column with {others[0]!r} in it: write {_SEPARATORS[files.format]!r} between values"
+        raise SourceError(msg)
     return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line[len(line.rstrip("\r\n")) :], "\\n")
 
 

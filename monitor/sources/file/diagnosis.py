@@ -20,7 +20,7 @@ from monitor.errors import SourceError
 from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 
 _MOST_BYTES = 1 << 26  # a second or two
-_MARKS = {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
 UNFINISHED = "it may be damaged or still being written"
 
@@ -52,10 +52,14 @@ def _head(files: FileSet, path: str) -> bytes:
         return bytes(file.read(_MOST_BYTES))
 
 
+def utf16_fault(head: bytes, path: str) -> str | None:
+    """The sentence about a file that begins as UTF-16 does."""
+    return f"{path} is written in UTF-16: write it as UTF-8" if head.startswith(_UTF16) else None
+
+
 def _text_fault(head: bytes, path: str) -> str | None:
-    for mark, name in _MARKS.items():
-        if head.startswith(mark):
-            return f"{path} is written in {name}: write it as UTF-8"
+    if fault := utf16_fault(head, path):
+        return fault
     try:
         head[: head.rfind(b"\n") + 1].decode()
     except UnicodeDecodeError as error:

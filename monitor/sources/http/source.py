@@ -40,7 +40,7 @@ from monitor.sources.http.pull_process import pull_in_place
 from monitor.sources.http.request import AnswersByUser, ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.http.traces import TraceCollector
 from monitor.sources.kept_answers import AnswerFile
-from monitor.sources.list_collector import ListCollector, finish_lists, items_to_read
+from monitor.sources.list_collector import ListCollector, spell_items
 from monitor.web_proxy import WebProxy, open_proxy, refuse_link_local_behind
 
 LASTS_S = 3.0
@@ -128,7 +128,7 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        return finish_lists(pull_in_place(self._options, request, pull_here), self._options)
+        return spell_items(pull_in_place(self._options, request, pull_here), self._options.item_ids)
 
 
 def pull_here(options: HttpSourceOptions, request: PullRequest) -> Pull:
@@ -150,7 +150,7 @@ class _HttpPull:
         if request.is_uncached:
             self._of_each_request["headers"].setdefault("Cache-Control", "no-cache, no-store")
         self._asking = RequestTemplate(options, request)
-        self._lists = ListCollector(items_to_read(request.k, options), has_scores=options.scores is not None)
+        self._lists = ListCollector(request.k, has_scores=options.scores is not None, no_item=options.no_item)
         users = request.users.tolist()
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all

@@ -22,7 +22,7 @@ from monitor.reading.tally import Tally
 from monitor.slot_templates import fill_slot
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import finder, shape_of
-from monitor.sources.list_collector import ListCollector, finish_lists, from_json, items_to_read
+from monitor.sources.list_collector import ListCollector, from_json, spell_items
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.redis import RedisSourceOptions, RedisUsersOptions
 
@@ -87,7 +87,7 @@ class RedisSource:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         users, answered = request.users.tolist(), 0
-        lists = ListCollector(items_to_read(request.k, self._options), has_scores=self._options.scores is not None)
+        lists = ListCollector(request.k, has_scores=self._options.scores is not None, no_item=self._options.no_item)
         try:
             for reply in self._replies(request, users):
                 self._settle(lists, users[answered], reply)
@@ -95,7 +95,7 @@ class RedisSource:
         except _ERRORS as error:
             for user in users[answered:]:
                 lists.fail(user, _reason(error), self._server.tell(error))
-        pull = finish_lists(lists.pull(), self._options)
+        pull = spell_items(lists.pull(), self._options.item_ids)
         tally = Tally(self._server.where)
         if lists.unreadable:
             tally.count(self._options.key, Need.LISTS, lists.unreadable, len(users), lists.example)

@@ -104,7 +104,7 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
 
 class SqlUsersOptions(table_options.UserColumnOptions, SqlTableOptions):
-    """Users in a database, one a row; a user listed twice counts once, a row without a user not at all."""
+    """Users in a database, one a row; a user listed twice counts once, and rows without a user are counted as unreadable."""
 
     served: _Log = None
 

@@ -18,7 +18,7 @@ from servers.lists import SLOT, as_lists, request, source_of
 from servers.proxy import proxying
 from servers.redis import PASSWORD, emptied_redis, running_redis, shared_redis
 
-HERE: dict[str, Any] = {"type": "string", "key": "{user}"}
+HERE: dict[str, Any] = {"type": "string", "key": "{user}", "max_unreadable": 1}
 
 
 @pytest.fixture
