@@ -1,5 +1,6 @@
 """Who may be asked: users and segments from files and databases, or everybody the baseline has."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,9 @@ def test_a_segment_that_is_no_column_is_told_with_those_that_are(write: Any, tmp
     if "sql" in options:
         options = {"sql": {"url": options["sql"]["url"], "query": "SELECT * FROM users", "user": "id"}}
 
-    with pytest.raises(SourceError, match=r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid"):
+    with pytest.raises(SourceError, match="no column 'county': check the name in the options") as caught:
         users_of(options, "county")
+    assert "no column 'county' (did you mean 'country'?): it has id, country, paid" in caught.value.shown
 
 
 @every_kind
@@ -115,8 +117,9 @@ def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(users:
     ],
 )
 def test_an_answer_that_holds_no_users_is_told(status: int, answer: Any, options: dict[str, Any], told: str) -> None:
-    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError, match=told):
+    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError) as caught:
         users_of({"http": {"url": url, "timeout": "60s", **options}})
+    assert re.search(told, caught.value.shown)
 
 
 def test_a_csv_of_users_keeps_its_spelling(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ def _line_fault(line: bytes) -> str | None:
         found = json.loads(line, object_pairs_hook=_once)
     except RecursionError:
         return f"is nested too deeply: {_AN_OBJECT}"
-    except _TwiceError as error:
-        return f"has more than one key {str(error)!r}: write each key once"
+    except _TwiceError:
+        return "has an object with one key twice: write each key once"
     except ValueError as error:
         return f"{_NO_JSON} from character {getattr(error, 'colno', 1)} on: {_AN_OBJECT}"
     if isinstance(found, dict):
@@ -143,8 +143,7 @@ class _TwiceError(ValueError):
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1)[:60])
+        raise _TwiceError
     return found
 
 

@@ -151,7 +151,7 @@ class RedisSource:
             lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
             return
         if items is None:
-            lists.fail(user, CoverageReason.MALFORMED, f"nothing stands where items says, in {shape_of(answer)}")
+            lists.fail(user, CoverageReason.MALFORMED, f"nothing stands where items says, in {shape_of(answer, [user])}")
         else:
             lists.add(user, items, scores)
 

@@ -192,8 +192,9 @@ def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None
 def test_a_wrong_column_is_answered_with_the_right_ones(kept: str, tmp_path: Path) -> None:
     WRITERS[f".{kept}"](pa.table({"users": ["a"], "items": [[1]]}), path := tmp_path / f"lists.{kept}")
 
-    with pytest.raises(SourceError, match=r"has no column 'user' \(did you mean 'users'\?\): it has users, items$"):
+    with pytest.raises(SourceError, match="has no column 'user': check the name in the options") as caught:
         wide(path, "a")
+    assert caught.value.shown.endswith("has no column 'user' (did you mean 'users'?): it has users, items")
 
 
 @pytest.mark.parametrize(

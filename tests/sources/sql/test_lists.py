@@ -203,9 +203,10 @@ def test_a_wrong_table_query_or_column_is_one_line(database_url: str) -> None:
         source_of(sql=url | WIDE | {"table": "recs"}).pull(request("u1"))
     with pytest.raises(SourceError, match=r"no valid SQL of this database") as caught:
         source_of(sql=url | {"query": "SELEC 1", "user": "who", "items": "what"}).pull(request("u1"))
-    with pytest.raises(SourceError, match=r"has no column 'whom' \(did you mean 'who'\?\): it has who, what$"):
-        source_of(sql=url | {"query": "SELECT * FROM wide", "user": "whom", "items": "what"}).pull(request("u1"))
     assert "\n" not in str(caught.value)
+    with pytest.raises(SourceError, match="has no column 'whom'") as caught:
+        source_of(sql=url | {"query": "SELECT * FROM wide", "user": "whom", "items": "what"}).pull(request("u1"))
+    assert caught.value.shown.endswith("has no column 'whom' (did you mean 'who'?): it has who, what")
 
 
 GOOD: dict[str, Any] = {"url": "postgresql://me:canary@host/db"}
