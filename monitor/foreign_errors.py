@@ -131,7 +131,7 @@ def _by_name(error: BaseException, causes: Mapping[str, Cause]) -> Cause | None:
 
 
 def _unknown(error: BaseException) -> Cause:
-    library = type(error).__module__.partition(".")[0].strip("_")
+    library = type(error).__module__.partition(".")[0].strip("_").replace("builtins", "Python")
     return Cause(f"{library} reported {type(error).__name__}", "log: {level: debug} shows its place")
 
 

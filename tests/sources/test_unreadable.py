@@ -410,11 +410,11 @@ ODD_JSON = {
     "no JSON": (b'{"who": "a", "what": [1]}\noops\n', r"line 2 of .* is no JSON from character 1 on: write an object a line"),
     "a key twice": (
         b'{"who": "a", "who": "b", "what": [1]}\n',
-        r"line 1 of .* has more than one key 'who': write each",
+        r"line 1 of .* has an object with one key twice: write each",
     ),
     "cut off": (
         b'{"who": "a", "what": [1]}\n{"who": "b", "wh',
-        r"the last line of .*, 2, is cut off: it may be damaged",
+        r"the last line of .*, 2, is incomplete: the file is cut off",
     ),
     "Latin-1": ('{"who": "caf\u00e9", "what": [1]}\n'.encode("latin-1"), r"line 1 of .* is not UTF-8 \(byte 0xe9\)"),
 }

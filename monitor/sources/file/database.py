@@ -25,7 +25,7 @@ from monitor.scratch import room_trouble, scratch_database, sql_text
 from monitor.sources.columns import require_columns, spell_column
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import diagnosed, utf16_fault
-from monitor.sources.file.file_set import LONGEST_LINE, FileSet, source_errors
+from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
 from monitor.sources.id_forms import Forms
 from monitor.sources.list_collector import from_json
 from monitor.sources.table_options import MICROSECONDS, MILLISECONDS, NANOSECONDS, SECONDS, ServedOptions
@@ -105,7 +105,7 @@ def readable(where: str) -> Iterator[None]:
             raise SourceError(said.removeprefix(_OURS), permanent=False) from None
         trouble = room_trouble(said)
         if trouble is not None:
-            msg = f"{where} cannot be read in {MEMORY_MB} MB of memory: {trouble}"
+            msg = f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
             raise SourceError(msg, permanent=False) from None
         raise SourceError(f"{where} cannot be read: {file_cause(error)}", permanent=False) from None
 
@@ -287,7 +287,7 @@ def _instant_sql(text: str) -> str:
 def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     first: dict[str, pa.DataType] = {}
     for path in files.paths:
-        with source_errors(path), files.open(path) as raw, pyarrow.parquet.ParquetFile(raw) as file:
+        with source_errors(path), opened_parquet(files, path) as file:
             schema = file.schema_arrow
             roots = {name: root_of(name, schema.names) for name in columns}
             _require_once(tuple(roots.values()), schema.names, path)

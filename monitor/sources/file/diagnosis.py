@@ -22,7 +22,7 @@ from monitor.sources.file.file_set import LONGEST_LINE, FileSet
 _MOST_BYTES = 1 << 26  # a second or two
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LINE_ENDS = {"\r\n": "CR LF", "\n": "LF", "\r": "CR"}
-UNFINISHED = "it may be damaged or still being written"
+UNFINISHED = "the file is cut off or still being written"
 
 
 @contextmanager
@@ -43,8 +43,10 @@ def diagnosed(files: Sequence[FileSet]) -> Iterator[None]:
 def _cause(files: FileSet, path: str) -> str | None:
     try:
         return _CAUSES[files.format](files, path)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return f"{path} cannot be read, {UNFINISHED}: its gzip data ends too early or is no gzip"
+    except EOFError:
+        return f"{path} ends in the middle of its gzip data: {UNFINISHED}"
+    except (zlib.error, gzip.BadGzipFile):
+        return f"{path} holds no gzip data, or damaged data: write it again"
 
 
 def _head(files: FileSet, path: str) -> bytes:
@@ -111,7 +113,7 @@ def _jsonl_fault(files: FileSet, path: str) -> str | None:
             return None
         if line.strip() and (fault := _line_fault(line)):
             if is_last and fault.startswith(_NO_JSON):
-                return f"the last line of {path}, {number}, is cut off: {UNFINISHED}"
+                return f"the last line of {path}, {number}, is incomplete: {UNFINISHED}"
             return f"line {number} of {path} {fault}"
     return None
 
@@ -155,7 +157,7 @@ def _parquet_fault(files: FileSet, path: str) -> str | None:
                     if not _is_utf8(batch):
                         return f"column {name!r} of {path} holds text that is not UTF-8: write it again as UTF-8"
             except (OSError, pa.ArrowException):
-                return f"column {name!r} of {path} cannot be read, {UNFINISHED}"
+                return f"column {name!r} of {path} cannot be decoded, its bytes are damaged: write the file again"
     return None
 
 

@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any, TypeVar
 
+import pyarrow.parquet
+
 from monitor.errors import SourceError
 from monitor.foreign_errors import file_cause, store_cause
 from monitor.scratch import no_temporary_folder
@@ -23,6 +25,8 @@ from monitor.sources.tables import MissingTableError
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _MOST_PARTS = 10_000
+_PARQUET = b"PAR1"
+"""What files of Parquet begin and end with."""
 LONGEST_LINE = 16 << 20
 T = TypeVar("T")
 
@@ -187,6 +191,23 @@ def _format_of(paths: Sequence[str], where: str) -> str:
 
 
 @contextmanager
+def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """The file; SourceError if it does not begin and end as Parquet does."""
+    with files.open(path) as raw:
+        head = raw.read(len(_PARQUET))
+        if head != _PARQUET:
+            found = "is empty" if not head else "is no Parquet file"
+            raise SourceError(f"{path} {found}: check the path, and that the job which writes it has ended", permanent=False)
+        raw.seek(-len(_PARQUET), os.SEEK_END)
+        if raw.read() != _PARQUET:
+            msg = f"{path} has no end, it is cut off or still being written: write it under another name until it is whole"
+            raise SourceError(msg, permanent=False)
+        raw.seek(0)
+        with pyarrow.parquet.ParquetFile(raw) as file:
+            yield file
+
+
+@contextmanager
 def source_errors(where: str) -> Iterator[None]:
     """Turn what the system or a store raises into a SourceError of one line."""
     is_stored = where.startswith(STORES)
@@ -199,7 +220,7 @@ def source_errors(where: str) -> Iterator[None]:
         raise MissingTableError(msg, permanent=False) from None
     except PermissionError as error:
         ours = "the credentials in the environment, which may have expired" if is_stored else "its permissions"
-        reason = f" ({store_cause(error).what})" if is_stored else ""
+        reason = f" ({store_cause(error).what})" if is_stored and error.__cause__ else ""
         msg = f"{where} may not be read by this user{reason}: check {ours}"
         raise SourceError(msg, permanent=not is_stored) from None
     except Exception as error:  # noqa: BLE001 - stores raise whatever their vendors raise

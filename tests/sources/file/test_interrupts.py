@@ -44,7 +44,7 @@ def raised_during(first: BaseException, then: Exception) -> Callable[[], None]:
         (RuntimeError("Query interrupted"), KeyboardInterrupt, "^$"),
         (RuntimeError("another defect"), RuntimeError, "another defect"),
         (duckdb.InterruptException("INTERRUPT Error: Interrupted!"), OverdueError, "^$"),
-        (duckdb.IOException("IO Error: no such block"), SourceError, "lists.csv cannot be read: IO Error: no such block"),
+        (duckdb.IOException("IO Error: no such block"), SourceError, "lists.csv cannot be read: the system could not read it"),
     ],
     ids=lambda one: type(one).__name__ if isinstance(one, Exception) else "",
 )
@@ -61,7 +61,7 @@ def test_an_interrupt_counts_for_more_than_the_error_of_closing_after_it(first: 
 
 
 def test_an_error_after_an_error_is_told_by_itself() -> None:
-    with pytest.raises(SourceError, match="no such block"), readable("lists.csv"):
+    with pytest.raises(SourceError, match="the system could not read it"), readable("lists.csv"):
         raised_during(ValueError("earlier"), duckdb.IOException("IO Error: no such block"))()
 
 

@@ -226,11 +226,11 @@ def holding(**columns: Any) -> Callable[[Path], object]:
 
 DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (Path.unlink, ", and that the job which writes it has run"),
-    (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
+    (lambda path: path.write_bytes(path.read_bytes()[:-9]), "has no end, it is cut off or still being written"),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
     (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
-    (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
+    (lambda path: path.write_bytes(b""), "is empty: check the path"),
 ]
 
 
