@@ -114,7 +114,13 @@ _BY_ERRNO = {
 def file_cause(error: BaseException) -> Cause:
     """What DuckDB, Arrow or the system reported of a file."""
     note_error(error)
-    return system_cause(error) or _in_words(error) or _by_name(error, _OF_FILES) or _unknown(error)
+    return system_cause(error) or _in_words(error) or _by_name(error, _OF_FILES) or _undecoded(error) or _unknown(error)
+
+
+def _undecoded(error: BaseException) -> Cause | None:
+    # So Arrow reports bytes that it cannot decode.
+    is_system = not isinstance(error, OSError) or error.errno is not None
+    return None if is_system else Cause("its bytes cannot be decoded", "write the file again", permanent=False)
 
 
 def _in_words(error: BaseException) -> Cause | None:
@@ -146,6 +152,8 @@ _OF_FILES = {
     "BinderException": _TYPE,
     "NotImplementedException": _TYPE,
     "InvalidInputException": Cause("its content does not have the format it is read in", "write it again in that format"),
+    "EOFError": Cause("its compressed data ends too early", "the file is cut off or still being written, write it again"),
+    "BadGzipFile": Cause("it holds no gzip data, as its name says", "correct its name, or compress it"),
     "PermissionException": _DENIED,
     "IOException": Cause("the system could not read it", "look at the system's log", permanent=False),
     "InternalException": Cause("DuckDB reported an internal error", _DEFECT),
@@ -282,7 +290,7 @@ _STOPPING = Cause(
     "the server is starting or stopping, or an administrator ended the connection", "run the slot again", permanent=False
 )
 _SERVER_DISK = Cause("the server could not read or write its disk", "look at the server's log", permanent=False)
-_NAMING = (_NO_TABLE, _NO_COLUMN, _SYNTAX)
+_NAMING = (_NO_TABLE, _NO_COLUMN)
 
 _OF_SQLSTATES = {
     "08": _CLOSED,
@@ -368,6 +376,7 @@ _OF_SQLITE = {
 }
 # SQLite has one code for all of these.
 _SQLITE_WORDS = {
+    "one statement at a time": _WRITES,
     "no such table": _NO_TABLE,
     "no such column": _NO_COLUMN,
     "no such function": _SYNTAX,
@@ -411,6 +420,7 @@ _REDIS_LOGIN = Cause("the server refused the user or the password", "correct the
 _REDIS_GRANT = Cause("the user may not run this command or read this key", "grant it in the server's ACL")
 _LOADING = Cause("the server is loading its data", "wait until it has, it takes no commands before", permanent=False)
 _READ_ONLY = Cause("the server is a read-only replica", "name the master in url")
+_MEMORY = Cause("the server has used its maxmemory", "raise it, or let it evict keys", permanent=False)
 _WRONG_TYPE = Cause("the key has another type than the option type says", "correct type")
 _OF_REDIS_CLASSES = {
     "BusyLoadingError": _LOADING,
@@ -420,6 +430,7 @@ _OF_REDIS_CLASSES = {
     "AuthorizationError": _REDIS_LOGIN,
     "MaxConnectionsError": _TOO_MANY,
     "MasterNotFoundError": Cause("the sentinels know no such master", "check the sentinels and the service's name in url"),
+    "OutOfMemoryError": _MEMORY,
     "ClusterDownError": Cause("the cluster is down", "look at its nodes", permanent=False),
     "RedisClusterException": Cause("no node of the cluster answers as one", "check that url names nodes of a cluster"),
     "InvalidResponse": Cause("what answers there is no Redis server", "check host and port in url"),
@@ -439,6 +450,6 @@ _OF_REDIS = {
     "READONLY": _READ_ONLY,
     "MASTERDOWN": Cause("the replica has lost its master", "look at the servers", permanent=False),
     "CLUSTERDOWN": Cause("the cluster is down", "look at its nodes", permanent=False),
-    "OOM": Cause("the server has used its maxmemory", "raise it, or let it evict keys", permanent=False),
+    "OOM": _MEMORY,
     "BUSY": Cause("the server is busy with a script", "end the script", permanent=False),
 }

@@ -59,11 +59,11 @@ def utf16_fault(head: bytes, path: str) -> str | None:
     return f"{path} is written in UTF-16: write it as UTF-8" if head.startswith(_UTF16) else None
 
 
-def _text_fault(head: bytes, path: str) -> str | None:
+def _text_fault(head: bytes, path: str, *, is_whole: bool = False) -> str | None:
     if fault := utf16_fault(head, path):
         return fault
     try:
-        head[: head.rfind(b"\n") + 1].decode()
+        (head if is_whole else head[: head.rfind(b"\n") + 1]).decode()
     except UnicodeDecodeError as error:
         line = head.count(b"\n", 0, error.start) + 1
         odd = f"byte 0x{head[error.start]:02x}"
@@ -73,7 +73,7 @@ def _text_fault(head: bytes, path: str) -> str | None:
 
 def _csv_fault(files: FileSet, path: str) -> str | None:
     head = _head(files, path)
-    if fault := _text_fault(head, path):
+    if fault := _text_fault(head, path, is_whole=len(head) < _MOST_BYTES):
         return fault
     text = head.decode("utf-8-sig", errors="replace")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if files.format == "tsv" else ",", strict=True)

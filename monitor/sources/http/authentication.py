@@ -96,6 +96,11 @@ def _aws_signer(options: AwsOptions, deadline: Deadline) -> Callable[[ClientRequ
     return sign
 
 
+def _no_answer(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return f"gave no answer ({os.strerror(number) if number else type(error).__name__})"
+
+
 class AccessTokens:
     """The access token of one client, fetched when it is needed and kept until it ends; for one event loop."""
 
@@ -123,11 +128,7 @@ class AccessTokens:
                 try:
                     self._held, life_s = await self._fetched()
                 except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                    why = (
-                        str(error)
-                        if isinstance(error, TokenError)
-                        else f"gave no answer ({getattr(error, 'strerror', None) or type(error).__name__})"
-                    )
+                    why = str(error) if isinstance(error, TokenError) else _no_answer(error)
                     self._held, life_s = TokenError(why), _FAILED_S
                 self._ends_at = time.monotonic() + life_s
         if isinstance(self._held, TokenError):

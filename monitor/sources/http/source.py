@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import ssl
 import time
@@ -391,7 +392,8 @@ def connection_failure(error: Exception, options: HttpOptions) -> RequestFailure
         case aiohttp.ClientResponseError() | ValueError():
             reason, note, is_retried = CoverageReason.MALFORMED, "answered, but not in HTTP", False
         case _:
-            note = f"refused or lost the connection: {getattr(error, 'strerror', None) or 'its end was not seen'}"
+            number = getattr(error, "errno", None)
+            note = f"refused or lost the connection: {os.strerror(number) if number else 'its end was not seen'}"
     failure = RequestFailure(reason, note, is_retried, is_of_host=is_of_host)
     proxy = open_proxy(options.proxy)
     return failure if proxy is None else _proxy_failure(error, proxy, failure)
