@@ -64,6 +64,8 @@ def note_error(error: BaseException) -> None:
 def system_cause(error: BaseException) -> Cause | None:
     """What the operating system, the network or TLS reported, here or behind the error."""
     for each in chain_of(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return _BY_VERIFY_CODE.get(getattr(each, "verify_code", 0), _UNTRUSTED)
         for kind, cause in _BY_CLASS.items():
             if isinstance(each, kind):
                 return cause
@@ -81,10 +83,16 @@ _FULL = Cause("the disk is full", "free some space", permanent=False)
 _DENIED = Cause("permission denied", "give this account access")
 _NO_TLS = Cause("no TLS connection was made", "check the port, and that the server takes TLS there")
 
+_UNTRUSTED = Cause("the server's certificate is not trusted", "name the file of its authority")
+_OTHER_HOST = Cause("the server's certificate is for another host", "check the host")
+_BY_VERIFY_CODE = {
+    9: Cause("the server's certificate is not valid yet", "set this machine's clock"),
+    10: Cause("the server's certificate has ended", "let its owner renew it"),
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
+}
+"""By the code of OpenSSL: X509_V_ERR_CERT_NOT_YET_VALID and so on."""
 _BY_CLASS: Mapping[type[BaseException], Cause] = {
-    ssl.SSLCertVerificationError: Cause(
-        "the server's certificate is not trusted, or is for another host", "check the host, or name the authority's file"
-    ),
     ssl.SSLError: _NO_TLS,
     socket.gaierror: _NO_NAME,
     ConnectionRefusedError: _REFUSED,
@@ -259,7 +267,8 @@ _UNCONNECTED = {
     "SSL was required": Cause(
         "the server takes no TLS, and sslmode asks for it", "set sslmode=prefer, or let the server take TLS"
     ),
-    "certificate verify failed": _BY_CLASS[ssl.SSLCertVerificationError],
+    "certificate verify failed": _UNTRUSTED,
+    "does not match host name": _OTHER_HOST,
     "Connection refused": _REFUSED,
     "resolve host": _NO_NAME,
     "translate host name": _NO_NAME,
