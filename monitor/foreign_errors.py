@@ -160,6 +160,8 @@ _OF_FILES = {
     "BinderException": _TYPE,
     "NotImplementedException": _TYPE,
     "InvalidInputException": Cause("its content does not have the format it is read in", "write it again in that format"),
+    "UnicodeError": Cause("a text cannot be written or read as UTF-8", "correct the text"),
+    "ValueError": Cause("the path has a character that no path may have", "correct the path"),
     "EOFError": Cause("its compressed data ends too early", "the file is cut off or still being written, write it again"),
     "BadGzipFile": Cause("it holds no gzip data, as its name says", "correct its name, or compress it"),
     "PermissionException": _DENIED,
