@@ -29,7 +29,10 @@ def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
     except OverdueError:
         return False, f"no answer from {address}: timed out"
     except (OSError, http.client.HTTPException) as error:
-        return False, f"no answer from {address}: {system_cause(error) or type(error).__name__}"
+        cause = system_cause(error)
+        if isinstance(error, TimeoutError):
+            return False, f"no answer from {address}: timed out"
+        return False, f"no answer from {address}: {cause.what if cause else type(error).__name__}"
     if (status, answer) == (_OK, word):
         return True, answer
     if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":

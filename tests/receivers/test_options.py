@@ -12,7 +12,7 @@ from monitor import receivers
 from monitor.model.notifications import Treatment, Updates
 from monitor.options import Options
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
-from monitor.receivers.fields import ReceiverEntry
+from monitor.receivers.fields import HttpReceiverEntry, ReceiverEntry
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,9 +24,10 @@ class Entries(Options):
 @pytest.fixture(scope="module")
 def kinds() -> list[type[ReceiverEntry]]:
     """Options of every kind of receiver that a module of the package defines."""
-    for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
-        importlib.import_module(found.name)
-    return ReceiverEntry.__subclasses__()
+    for module in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
+        importlib.import_module(module.name)
+    found = {*ReceiverEntry.__subclasses__(), *HttpReceiverEntry.__subclasses__()} - {HttpReceiverEntry}
+    return sorted(found, key=lambda kind: kind.__name__)
 
 
 def test_every_kind_of_receiver_stands_in_the_registry(kinds: list[type[ReceiverEntry]]) -> None:
