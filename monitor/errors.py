@@ -19,10 +19,21 @@ A failure of one user is no exception: it is counted in Coverage. I/O errors car
 may succeed later. Messages say what failed, which one, what was expected, and what to do; they never hold a secret.
 """
 
+import traceback
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
 _LONGEST_USER = 60
+_PROGRAM = Path(__file__).parent
+
+
+def describe_fault(error: BaseException) -> str:
+    """Return the type of an unexpected error and its place in our code. The error's own text can quote data."""
+    frames = traceback.extract_tb(error.__traceback__)
+    our_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(_PROGRAM)]
+    last_frame = (our_frames or frames)[-1]
+    return f"{type(error).__name__} in {Path(last_frame.filename).name}, line {last_frame.lineno}"
 
 
 class MonitorError(Exception):

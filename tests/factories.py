@@ -122,7 +122,11 @@ def rankings(lists: dict[str, list[Any]]) -> RankingTable:
     return RankingTable(users=pd.Index(list(lists), dtype="str"), offsets=offsets, items=flat)
 
 
-def pull(lists: dict[str, list[Any]], failures: dict[str, CoverageReason] | None = None) -> Pull:
+def pull(lists: str | dict[str, list[Any]], failures: dict[str, CoverageReason] | None = None) -> Pull:
+    """The lists of these users; as text an item is a digit: "a:12 b:31"."""
+    if isinstance(lists, str):
+        pairs = (each.split(":") for each in lists.split())
+        lists = {user: [*map(int, items)] for user, items in pairs}
     return Pull(rankings=rankings(lists), failures=failures or {})
 
 

@@ -110,12 +110,9 @@ def hostile_message(text: str) -> Message:
     return message(change, comparison=text, briefing=Briefing(explanation=hostile, examples=(lists, lists)))
 
 
-FIRING = transition(explanation="All of the drop: everywhere, items moved.", interval=(0.241, 0.267), normal=0.512)
-ENDED = transition(from_state=State.FIRING, to_state=State.QUIET, value=None, reason="fine again", runbook_url=None)
-SEEN = transition(from_state=State.FIRING, to_state=State.FIRING, reason="acknowledged by kim")
-OTHER = transition(segment="country=DE", dedup_key="fedcba9876543210fedcba9876543210")
-START, END = message(FIRING), message(ENDED)
 EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk")
+FIRING, ENDED, SEEN = EVERYBODY, end(), acknowledgement()
+START, END = message(FIRING), message(ENDED)
 
 
 def opened(**options: Any) -> Receiver:

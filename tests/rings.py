@@ -65,4 +65,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name what did not run, so that nobody takes the first ring for everything."""
     left_out = terminalreporter.config.stash.get(_DESELECTED, 0)
     if left_out:
-        terminalreporter.write_line(f"{left_out:,} tests of the second ring did not run (servers, browser, Spark, kills): make test-all")
+        terminalreporter.write_line(f"{left_out:,} tests of the second ring did not run. They need servers: make test-all")

@@ -13,11 +13,11 @@ from monitor.scratch import scratch_database
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("spill-left", "spill-used", "spill-young", "other"):
-        (tmp_path / f"rankwatch-{name}").mkdir()
-        (tmp_path / f"rankwatch-{name}" / "file").touch()
-    for name in ("spill-left", "spill-used", "other"):
-        os.utime(tmp_path / f"rankwatch-{name}", (0, 0))
+    for name, made_at in (("spill-left", 0), ("spill-used", 0), ("other", 0), ("spill-young", 2**33)):
+        folder = tmp_path / f"rankwatch-{name}"
+        folder.mkdir()
+        (folder / "file").touch()
+        os.utime(folder, (made_at, made_at))
     used = os.open(tmp_path / "rankwatch-spill-used", os.O_RDONLY)
     fcntl.flock(used, fcntl.LOCK_EX)
     scratch._remove_left_over.cache_clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -121,26 +120,28 @@ def _read_metrics(names: Sequence[str], *, has_scores: bool) -> list[Metric]:
 
 
 def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
+    from monitor.model.instants import utc_now
     from monitor.model.runs import items_of
     from monitor.sources.file import FileItemTitlesOptions
     from monitor.sources.file.source import FileTable
 
     source = FileTable(_options(FileItemTitlesOptions, path, {"item": "item_id", "title": "title"}))
     try:
-        return source.titles(datetime.now(UTC), items_of(users))
+        return source.titles(utc_now(), items_of(users))
     except SourceError as error:
         raise InputError(error.shown) from None
 
 
 def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:
     """The options of the first shape whose columns the file has, else of the first: its error says what is missing."""
+    from monitor.model.instants import utc_now
     from monitor.sources.file import FileSourceOptions
     from monitor.sources.file.source import FileTable
 
     possible = [_options(FileSourceOptions, path, shape) for shape in shapes]
     for options in possible if len(possible) > 1 else ():
         with suppress(SourceError):
-            next(FileTable(options).batches(datetime.now(UTC), options.columns))
+            next(FileTable(options).batches(utc_now(), options.columns))
             return options
     return possible[0]
 

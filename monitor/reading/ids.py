@@ -235,7 +235,9 @@ def id_sql(kind: pa.DataType, value: str) -> str:
         return _whole_sql(value, EXACT[kind.bit_width])
     if pa.types.is_decimal(kind):
         return f"CASE WHEN {value} = floor({value}) THEN CAST(CAST({value} AS HUGEINT) AS VARCHAR) END"
-    return _text_sql(f"TRY(decode({value}))" if _is_binary(kind) else f"CAST({value} AS VARCHAR)")
+    if _is_binary(kind):
+        return _text_sql(f"TRY(decode({value}))")
+    return _text_sql(f"CAST({value} AS VARCHAR)" if pa.types.is_dictionary(kind) else value)
 
 
 def json_id_sql(value: str) -> str:
@@ -248,7 +250,7 @@ def json_id_sql(value: str) -> str:
 
 def short_text_sql(value: str) -> str:
     """Text that is not too long for an id; the rest is checked when it is read."""
-    return f"CASE WHEN strlen(CAST({value} AS VARCHAR)) <= {_MAX_BYTES} THEN CAST({value} AS VARCHAR) END"
+    return f"CASE WHEN strlen({value}) <= {_MAX_BYTES} THEN {value} END"
 
 
 def exact_half_sql(value: str) -> str:

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from factories import DAY, HOUR, SLOT, comparison, evaluate, rule, summary
+from factories import DAY, HOUR, SLOT, changed, comparison, evaluate, rule, summary
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.model.alerts import AlertState, Outcome, State, Transition
-from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Condition, ConditionRule, Learning, Rule, Severity, StandstillRule
 from monitor.model.runs import RunStatus, Summary
@@ -23,15 +22,14 @@ def condition(what: Condition, **changes: Any) -> ConditionRule:
     return replace(ConditionRule(alert=what.name, condition=what, severity=Severity.CRITICAL), **changes)
 
 
-def watched(*rules: Rule, ignored: frozenset[Condition] = frozenset()) -> Comparison:
-    return comparison(rules=(*rules, *map(condition, Condition)), ignored=ignored)
+EVERY = tuple(map(condition, Condition))
 
 
 class Judged:
     """A comparison judged day after day."""
 
-    def __init__(self, what: Comparison) -> None:
-        self.what = what
+    def __init__(self, *rules: Rule, ignored: frozenset[Condition] = frozenset()) -> None:
+        self.what = comparison(rules=rules, ignored=ignored)
         self.states: dict[tuple[str, str], AlertState] = {}
         self.day = -1
 
@@ -39,18 +37,17 @@ class Judged:
         self, summaries: Sequence[Summary] = (), status: RunStatus = OK, coverage: Coverage | None = None
     ) -> tuple[Transition, ...]:
         self.day += 1
-        slot = SLOT + self.day * DAY
-        states, transitions = evaluate(
-            self.what,
-            slot=slot,
-            status=status,
-            run_reason=None if status is OK else "candidate is down",
-            summaries=summaries,
-            states=tuple(self.states.values()),
-            coverage=coverage,
-        )
+        found: dict[str, Any] = {"summaries": summaries, "status": status, "coverage": coverage}
+        reason, states = None if status is OK else "candidate is down", tuple(self.states.values())
+        states, changes = evaluate(self.what, slot=SLOT + self.day * DAY, run_reason=reason, states=states, **found)
+        return self.remember(states, changes)
+
+    def stale(self, wait: Staleness, now: datetime) -> tuple[Transition, ...]:
+        return self.remember(*judge_stale(self.what, tuple(self.states.values()), wait, now))
+
+    def remember(self, states: Sequence[AlertState], changes: tuple[Transition, ...]) -> tuple[Transition, ...]:
         self.states |= {(state.alert, state.segment): state for state in states}
-        return transitions
+        return changes
 
     def alarms(self) -> set[str]:
         return {alert for (alert, _), state in self.states.items() if state.state is not QUIET}
@@ -68,62 +65,54 @@ RUNS: dict[str, tuple[Sequence[Summary], RunStatus]] = {
     "failed": ((), FAILED),
     "abandoned": ((), RunStatus.ABANDONED),
 }
-CELLS: dict[str, dict[str, State | str]] = {
-    "good": {"ERROR": QUIET, "NO_DATA": QUIET, "TOO_FEW": QUIET, "STALE": QUIET},
-    "few": {"ERROR": QUIET, "NO_DATA": QUIET, "TOO_FEW": FIRING, "STALE": QUIET},
-    "empty": {"ERROR": QUIET, "NO_DATA": FIRING, "TOO_FEW": QUIET, "STALE": QUIET},
-    "insufficient": {"ERROR": QUIET, "NO_DATA": FIRING, "TOO_FEW": "held", "STALE": "not judged"},
-    "failed": {"ERROR": FIRING, "NO_DATA": "held", "TOO_FEW": "held", "STALE": "not judged"},
-    "abandoned": {"ERROR": FIRING, "NO_DATA": "held", "TOO_FEW": "held", "STALE": "not judged"},
-}
+TABLE = """
+              ERROR   NO_DATA  TOO_FEW  STALE
+good          quiet   quiet    quiet    quiet
+few           quiet   quiet    firing   quiet
+empty         quiet   firing   quiet    quiet
+insufficient  quiet   firing   held     not_judged
+failed        firing  held     held     not_judged
+abandoned     firing  held     held     not_judged
+"""
+ALERTS, *ROWS = (line.split() for line in TABLE.strip().splitlines())
+CELLS = {(row[0], alert): cell for row in ROWS for alert, cell in zip(ALERTS, row[1:], strict=True)}
 
 
 @pytest.mark.parametrize("was", [QUIET, FIRING])
-@pytest.mark.parametrize(("run", "alert"), [(run, alert) for run in CELLS for alert in CELLS[run]])
+@pytest.mark.parametrize(("run", "alert"), CELLS)
 def test_each_condition_meets_each_run(run: str, alert: str, was: State) -> None:
-    judged = Judged(watched(rule(min_users=30)))
-    start = next(name for name, cells in CELLS.items() if cells[alert] is was) if alert != "STALE" or was is QUIET else "good"
+    judged = Judged(rule(min_users=30), *EVERY)
+    start = next((name for name in RUNS if CELLS[name, alert] == was), "good")
     judged.run(*RUNS[start])
     before = judged.states[alert, "all"]
 
     judged.run(*RUNS[run])
 
-    after, wanted = judged.states[alert, "all"], CELLS[run][alert]
-    if wanted == "not judged":
+    after, wanted = judged.states[alert, "all"], CELLS[run, alert]
+    if wanted == "not_judged":
         assert after == before
     elif wanted == "held":
-        assert (after.state, after.streak, after.outcome in (Outcome.ERROR, Outcome.NO_DATA)) == (
-            before.state,
-            before.streak,
-            True,
-        )
+        assert (after.state, after.streak) == (before.state, before.streak)
+        assert after.outcome in (Outcome.ERROR, Outcome.NO_DATA)
     else:
-        assert after.state is wanted
-        assert (after.dedup_key is not None) == (wanted is FIRING)
+        assert (after.state, after.dedup_key is not None) == (wanted, wanted == FIRING)
 
 
 def test_a_failed_run_between_two_without_data_leaves_them_in_a_row() -> None:
-    what = comparison(rules=(rule(), condition(Condition.NO_DATA, for_runs=2), condition(Condition.ERROR, for_runs=2)))
-    judged = Judged(what)
+    judged = Judged(rule(), condition(Condition.NO_DATA, for_runs=2), condition(Condition.ERROR, for_runs=2))
     judged.run(FEW, INSUFFICIENT)
     judged.run((), FAILED)
     changes = judged.run(FEW, INSUFFICIENT)
     assert [(change.alert, change.to_state) for change in changes] == [("NO_DATA", FIRING), ("ERROR", QUIET)]
 
 
-@pytest.mark.parametrize(
-    ("rules", "alert", "outcome"),
-    [
-        ((rule(), rule(alert="Other", metric="overlap")), "Other", Outcome.NO_DATA),
-        ((rule(learned=Learning.DROP),), "SimilarityLow", Outcome.TOO_FEW),
-        ((StandstillRule(alert="Frozen", arm=Arm.CANDIDATE), rule()), "Frozen", Outcome.NO_DATA),
-    ],
-    ids=["another metric", "a rule that learns", "no lists to look back at"],
-)
-def test_what_one_rule_lacks_is_no_want_of_data_or_users(rules: tuple[Rule, ...], alert: str, outcome: Outcome) -> None:
-    judged = Judged(watched(*rules))
+def test_what_one_rule_lacks_is_no_want_of_data_or_users() -> None:
+    frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
+    lacking = rule(alert="Metric", metric="overlap"), rule(alert="Learns", learned=Learning.DROP), frozen
+    judged = Judged(rule(), *lacking, *EVERY)
     judged.run(GOOD)
-    assert judged.states[alert, "all"].outcome is outcome
+    outcomes = [judged.states[each.alert, "all"].outcome for each in lacking]
+    assert outcomes == [Outcome.NO_DATA, Outcome.TOO_FEW, Outcome.NO_DATA]
     assert judged.alarms() == set()
 
 
@@ -132,22 +121,23 @@ def covering(*names: str) -> Coverage:
 
 
 def test_conditions_speak_of_all_users_only_unless_each_segment_is_asked_for() -> None:
-    judged = Judged(watched(rule(segments="each")))
+    judged = Judged(rule(segments="each"), *EVERY)
     judged.run((*GOOD, summary(segment="country=UK", n=0, mean=None)), OK, covering("country=UK"))
     assert {segment for alert, segment in judged.states if alert != "SimilarityLow"} == {"all"}
     assert judged.alarms() == set()
 
 
 def test_of_each_segment_one_that_vanished_has_no_data_until_it_is_back() -> None:
-    uk = summary(segment="country=UK")
-    judged = Judged(comparison(rules=(rule(segments="each"), condition(Condition.NO_DATA, segments="each", for_runs=2))))
-    judged.run((*GOOD, uk), OK, covering("country=UK"))
+    both = (*GOOD, summary(segment="country=UK")), OK, covering("country=UK")
+    judged = Judged(rule(segments="each"), condition(Condition.NO_DATA, segments="each", for_runs=2))
+    judged.run(*both)
     assert judged.alarms() == set()
     for _ in range(2):
         judged.run(GOOD, OK, covering())
-    assert judged.states["NO_DATA", "country=UK"].state is FIRING
-    assert "no user of the panel belongs to the segment any more" in judged.states["NO_DATA", "country=UK"].reason
-    judged.run((*GOOD, uk), OK, covering("country=UK"))
+    gone = judged.states["NO_DATA", "country=UK"]
+    assert gone.state is FIRING
+    assert "no user of the panel belongs to the segment any more" in gone.reason
+    judged.run(*both)
     assert judged.alarms() == set()
 
 
@@ -160,106 +150,87 @@ LOW = (summary(mean=0.1),)
 
 
 @pytest.mark.parametrize("condition_", SILENCES)
-@pytest.mark.parametrize("policy", ["keep", "ignore"])
+@pytest.mark.parametrize("is_ignored", [False, True])
 @pytest.mark.parametrize("was", [QUIET, PENDING, FIRING])
-def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_: Condition, policy: str, was: State) -> None:
-    ignored = frozenset({condition_} if policy == "ignore" else ())
-    judged = Judged(comparison(rules=(rule(min_users=30, for_runs=2),), ignored=ignored))
+def test_an_alert_that_cannot_be_judged_is_kept_or_ends_unseen(condition_: Condition, was: State, *, is_ignored: bool) -> None:
+    judged = Judged(rule(min_users=30, for_runs=2), ignored=frozenset({condition_} if is_ignored else ()))
     for _ in range([QUIET, PENDING, FIRING].index(was)):
         judged.run(LOW)
 
     changes = judged.run(*SILENCES[condition_])
 
-    after = judged.states["SimilarityLow", "all"]
-    is_ended = policy == "ignore" and was is not QUIET
-    assert after.state is (QUIET if is_ended else was)
-    assert after.outcome.value == condition_.value
+    after, is_ended = judged.states["SimilarityLow", "all"], is_ignored and was is not QUIET
+    assert (after.state, after.outcome.value) == (QUIET if is_ended else was, condition_.value)
     assert ("not seen to recover" in after.reason) == is_ended
-    assert [change.to_state for change in changes] == ([QUIET] if is_ended else [])
+    assert [change.to_state for change in changes] == [QUIET] * is_ended
 
 
 def test_what_is_ignored_is_that_condition_alone() -> None:
-    judged = Judged(comparison(rules=(rule(for_runs=1, min_users=30),), ignored=frozenset({Condition.NO_DATA})))
-    judged.run(LOW)
-    judged.run((), FAILED)
-    judged.run(FEW)
+    judged = Judged(rule(for_runs=1, min_users=30), ignored=frozenset({Condition.NO_DATA}))
+    for run in ((LOW,), ((), FAILED), (FEW,)):
+        judged.run(*run)
     assert judged.alarms() == {"SimilarityLow"}
     judged.run(EMPTY)
     assert judged.alarms() == set()
 
 
 def test_learning_anew_ends_no_firing_though_too_few_is_ignored() -> None:
-    judged = Judged(comparison(rules=(rule(for_runs=1),), ignored=frozenset({Condition.TOO_FEW})))
+    judged = Judged(rule(for_runs=1), ignored=frozenset({Condition.TOO_FEW}))
     judged.run(LOW)
-    judged.what = comparison(rules=(rule(for_runs=1, learned=Learning.DROP),), ignored=frozenset({Condition.TOO_FEW}))
+    judged.what = changed(judged.what, rules=(rule(for_runs=1, learned=Learning.DROP),))
     judged.run(LOW)
     assert judged.states["SimilarityLow", "all"].outcome is Outcome.TOO_FEW
     assert judged.alarms() == {"SimilarityLow"}
 
 
 WAIT = Staleness(since=SLOT, has_succeeded=True, overdue_at=SLOT + 3 * HOUR, seen_s=7200.0, needed_s=3660.0)
-WATCHED = comparison(rules=(condition(Condition.STALE, alert="Stale"), rule(for_runs=1)))
+STALE, LOW_RULE = condition(Condition.STALE), rule(for_runs=1)
 NOW = SLOT + 4 * HOUR
 
 
 @pytest.mark.parametrize(
-    ("wait", "now"),
+    ("seen_s", "now"),
     [
-        pytest.param(WAIT, SLOT + 3 * HOUR - timedelta(seconds=1), id="too early by the clock"),
-        pytest.param(replace(WAIT, seen_s=3659.0), SLOT + 1000 * HOUR, id="the clock jumped, or the machine slept"),
-        pytest.param(WAIT, SLOT - HOUR, id="the clock went back"),
+        (7200.0, SLOT + 3 * HOUR - timedelta(seconds=1)),  # too early by the clock
+        (3659.0, SLOT + 1000 * HOUR),  # the clock jumped, or the machine slept
+        (7200.0, SLOT - HOUR),  # the clock went back
     ],
 )
-def test_it_takes_both_clocks_to_be_stale(wait: Staleness, now: object) -> None:
-    assert judge_stale(WATCHED, (), wait, now) == ((), ())  # type: ignore[arg-type]
+def test_it_takes_both_clocks_to_be_stale(seen_s: float, now: datetime) -> None:
+    assert Judged(STALE, LOW_RULE).stale(replace(WAIT, seen_s=seen_s), now) == ()
 
 
-def test_a_comparison_without_success_for_too_long_is_stale_once() -> None:
-    states, (start,) = judge_stale(WATCHED, (), WAIT, NOW)
-    assert (start.alert, start.is_start, start.at) == ("Stale", True, NOW)
+def test_a_comparison_without_success_for_too_long_is_stale_once_and_two_daemons_find_the_same_start() -> None:
+    judged = Judged(STALE, LOW_RULE)
+    (start,) = judged.stale(WAIT, NOW)
+    assert (start.alert, start.is_start, start.at) == ("STALE", True, NOW)
     assert "since that of 2024-01-08 00:00 UTC" in start.reason
-    again = replace(WAIT, seen_s=9999.0)
-    assert judge_stale(WATCHED, states, again, NOW + HOUR) == ((), ())
-
-
-def test_two_daemons_find_the_same_start() -> None:
-    (_, (one,)), (_, (other,)) = (judge_stale(WATCHED, (), WAIT, NOW + n * HOUR) for n in range(2))
-    assert replace(other, at=one.at) == one
+    assert judged.stale(replace(WAIT, seen_s=9999.0), NOW + HOUR) == ()
+    (other,) = Judged(STALE, LOW_RULE).stale(WAIT, NOW + HOUR)
+    assert replace(other, at=start.at) == start
+    (never,) = Judged(STALE, LOW_RULE).stale(replace(WAIT, has_succeeded=False), NOW)
+    assert never.reason.startswith("no run has succeeded yet, waited for since 2024-01-08 00:00 UTC")
 
 
 def test_the_next_run_that_succeeds_ends_it_and_one_that_fails_does_not() -> None:
-    judged = Judged(WATCHED)
+    judged = Judged(STALE, LOW_RULE)
     judged.run(LOW)
-    states, _ = judge_stale(WATCHED, tuple(judged.states.values()), WAIT, NOW)
-    judged.states |= {(state.alert, state.segment): state for state in states}
+    judged.stale(WAIT, NOW)
 
-    assert judged.run((), RunStatus.FAILED) == ()
+    assert judged.run((), FAILED) == ()
     (end,) = judged.run(LOW)
 
-    assert (end.alert, end.is_end) == ("Stale", True)
-    assert judged.states["Stale", "all"].state is State.QUIET
+    assert (end.alert, end.is_end) == ("STALE", True)
+    assert judged.states["STALE", "all"].state is QUIET
 
 
-def test_one_that_never_succeeded_says_so() -> None:
-    _, (start,) = judge_stale(WATCHED, (), replace(WAIT, has_succeeded=False), NOW)
-    assert start.reason.startswith("no run has succeeded yet, waited for since 2024-01-08 00:00 UTC")
-
-
-def firing(what: Comparison) -> tuple[AlertState, ...]:
-    judged = Judged(what)
-    judged.run(LOW)
-    judged.run((), RunStatus.FAILED)
-    return tuple(judged.states.values())
-
-
-def test_where_staleness_is_kept_nothing_happens() -> None:
-    what = comparison(rules=(rule(for_runs=1),))
-    assert judge_stale(what, firing(what), WAIT, NOW + 50 * HOUR) == ((), ())
-
-
-def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once() -> None:
-    what = comparison(rules=(rule(for_runs=1),), ignored=frozenset({Condition.STALE}))
-    states, (end,) = judge_stale(what, firing(what), WAIT, NOW)
+def test_where_staleness_is_ignored_what_fires_ends_unseen_and_once_and_goes_on_where_it_is_kept() -> None:
+    kept, ignored = Judged(LOW_RULE), Judged(LOW_RULE, ignored=frozenset({Condition.STALE}))
+    for judged in (kept, ignored):
+        judged.run(LOW)
+        judged.run((), FAILED)
+    assert kept.stale(WAIT, NOW + 50 * HOUR) == ()
+    (end,) = ignored.stale(WAIT, NOW)
     assert (end.alert, end.is_end) == ("SimilarityLow", True)
     assert end.reason.endswith("stale is ignored: ended, but not seen to recover")
-    assert judge_stale(what, states, WAIT, NOW + HOUR) == ((), ())
+    assert ignored.stale(WAIT, NOW + HOUR) == ()

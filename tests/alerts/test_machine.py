@@ -1,12 +1,10 @@
-import pickle
+import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant
-from hypothesis.stateful import rule as step
 
 import factories
 from factories import DAY, SLOT, comparison, rule, transition
@@ -20,19 +18,15 @@ HELD = replace(BAND, resolve_after=2)
 
 BREACH = Verdict(outcome=Outcome.BREACH, reason="low", value=0.2, users=100)
 OK = Verdict(outcome=Outcome.OK, reason="fine", value=0.5, users=100, is_recovered=True)
-OK_IN_BAND = Verdict(outcome=Outcome.OK, reason="nearly", value=0.38, users=100)
 NO_DATA = Verdict(outcome=Outcome.NO_DATA, reason="nobody", value=None, users=0)
-TOO_FEW = Verdict(outcome=Outcome.TOO_FEW, reason="3 users", value=None, users=3)
-ERROR = Verdict(outcome=Outcome.ERROR, reason="down", value=None, users=0)
-GIVEN_UP = replace(NO_DATA, is_ignored=True)
 VERDICTS = {
     "breach": BREACH,
     "ok": OK,
-    "ok_in_band": OK_IN_BAND,
+    "ok_in_band": replace(OK, value=0.38, is_recovered=False),
     "no_data": NO_DATA,
-    "too_few": TOO_FEW,
-    "error": ERROR,
-    "given_up": GIVEN_UP,
+    "too_few": replace(NO_DATA, outcome=Outcome.TOO_FEW, users=3),
+    "error": replace(NO_DATA, outcome=Outcome.ERROR),
+    "given_up": replace(NO_DATA, is_ignored=True),
 }
 
 
@@ -51,58 +45,48 @@ def walk(*verdicts: Verdict, by: Rule = BAND) -> tuple[AlertState, list[Transiti
     return state, transitions
 
 
-STARTS: dict[str, tuple[Verdict, ...]] = {
-    "none": (),
-    "quiet": (OK,),
-    "pending": (BREACH,),
-    "firing": (BREACH, BREACH),
-    "firing_but_recovered_once": (BREACH, BREACH, OK),
-}
-TABLE = {
-    "none": [(PENDING, 1), (QUIET, 0), (QUIET, 0), (QUIET, 0), (QUIET, 0), (QUIET, 0), (QUIET, 0)],
-    "quiet": [(PENDING, 1), (QUIET, 0), (QUIET, 0), (QUIET, 0), (QUIET, 0), (QUIET, 0), (QUIET, 0)],
-    "pending": [(FIRING, 0), (QUIET, 0), (QUIET, 0), (PENDING, 1), (PENDING, 1), (PENDING, 1), (QUIET, 0)],
-    "firing": [(FIRING, 0), (FIRING, 1), (FIRING, 0), (FIRING, 0), (FIRING, 0), (FIRING, 0), (QUIET, 0)],
-    "firing_but_recovered_once": [(FIRING, 0), (QUIET, 0), (FIRING, 0), (FIRING, 1), (FIRING, 1), (FIRING, 1), (QUIET, 0)],
-}
-"""Under a rule with ``for: 2`` and ``resolve_after: 2``: the state and its streak after each of `VERDICTS`, in their order."""
-CELLS = {(start, verdict): cell for start in STARTS for verdict, cell in zip(VERDICTS, TABLE[start], strict=True)}
+STARTS = {"none": (), "quiet": (OK,), "pending": (BREACH,), "firing": (BREACH, BREACH), "recovered": (BREACH, BREACH, OK)}
+TABLE = """
+           breach     ok        ok_in_band  no_data    too_few    error      given_up
+none       pending 1  quiet 0   quiet 0     quiet 0    quiet 0    quiet 0    quiet 0
+quiet      pending 1  quiet 0   quiet 0     quiet 0    quiet 0    quiet 0    quiet 0
+pending    firing 0   quiet 0   quiet 0     pending 1  pending 1  pending 1  quiet 0
+firing     firing 0   firing 1  firing 0    firing 0   firing 0   firing 0   quiet 0
+recovered  firing 0   quiet 0   firing 0    firing 1   firing 1   firing 1   quiet 0
+"""
+"""Under a rule with ``for: 2`` and ``resolve_after: 2``: the state and its streak after each verdict."""
+HEAD, *ROWS = ([cell.strip() for cell in re.split(r"  +", line)] for line in TABLE.strip("\n").splitlines())
+CELLS = [(row[0], verdict, cell) for row in ROWS for verdict, cell in zip(HEAD[1:], row[1:], strict=True)]
 
 
-@pytest.mark.parametrize(("start", "verdict"), CELLS, ids=lambda name: name)
-def test_each_state_meets_each_verdict(start: str, verdict: str) -> None:
+@pytest.mark.parametrize(("start", "verdict", "cell"), CELLS)
+def test_each_state_meets_each_verdict(start: str, verdict: str, cell: str) -> None:
     before = walk(*STARTS[start], by=HELD)[0] if STARTS[start] else None
-    now = look(5)
-    is_end_unseen = verdict == "given_up" and before is not None and before.state is not QUIET
+    was, now = before.state if before else QUIET, look(5)
+    is_end_unseen = verdict == "given_up" and was is not QUIET
     is_half_way = (start, verdict) == ("firing", "ok")
     more = ": ended, but not seen to recover" * is_end_unseen + "; it fires still, and ends after 1 more such run" * is_half_way
     given = replace(VERDICTS[verdict], reason=f"{VERDICTS[verdict].reason}{more}")
 
     after, transition = advance(HELD, VERDICTS[verdict], before, now)
 
-    state, streak = CELLS[start, verdict]
-    was = before.state if before else QUIET
-    assert (after.state, after.streak, after.judged_slot) == (state, streak, now.slot)
+    state = State(cell.partition(" ")[0])
+    assert (f"{after.state} {after.streak}", after.judged_slot) == (cell, now.slot)
     assert (after.outcome, after.reason, after.value, after.users) == (given.outcome, given.reason, given.value, given.users)
     assert (after.dedup_key is not None) == (state is FIRING)
-    if state is was:
-        assert transition is None
-        assert after.since == (before.since if before else now.slot)
+    assert after.since == (before.since if before and state is was else now.slot)
+    if transition is None:
+        assert state is was
     else:
-        assert after.since == now.slot
-        assert transition is not None
         assert (transition.from_state, transition.to_state) == (was, state)
+        assert state is not was
         assert (transition.slot, transition.at, transition.reason) == (now.slot, now.at, given.reason)
 
 
 def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once() -> None:
-    state, transitions = walk(*[BREACH] * 6, by=rule(for_runs=3))
-    assert [(t.from_state, t.to_state, t.slot) for t in transitions] == [
-        (QUIET, PENDING, SLOT),
-        (PENDING, FIRING, SLOT + 2 * DAY),
-    ]
-    assert transitions[1].since == SLOT
-    assert state.since == SLOT + 2 * DAY
+    state, (pending, firing) = walk(*[BREACH] * 6, by=rule(for_runs=3))
+    assert (pending.to_state, pending.slot, firing.to_state, firing.slot) == (PENDING, SLOT, FIRING, SLOT + 2 * DAY)
+    assert (firing.since, state.since) == (SLOT, SLOT + 2 * DAY)
 
 
 def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installation() -> None:
@@ -120,13 +104,12 @@ def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:
     changed = rule(threshold=0.1, resolve_at=0.3, for_runs=5, severity=Severity.INFO)
 
     after, transition = advance(changed, replace(BREACH, value=0.05), before, look(2))
-
-    assert transition is None
-    assert (after.state, after.since, after.dedup_key) == (FIRING, before.since, before.dedup_key)
-    assert (after.threshold, after.severity) == (0.1, Severity.CRITICAL)
     ended, end = advance(changed, OK, after, look(3))
+
+    assert (transition, after.state, after.since, after.dedup_key) == (None, FIRING, before.since, before.dedup_key)
+    assert (after.threshold, after.severity, ended.severity) == (0.1, Severity.CRITICAL, Severity.INFO)
     assert end is not None
-    assert (end.severity, end.dedup_key, ended.severity) == (Severity.CRITICAL, before.dedup_key, Severity.INFO)
+    assert (end.severity, end.dedup_key) == (Severity.CRITICAL, before.dedup_key)
 
 
 def test_a_for_lowered_while_pending_fires_at_the_next_breach() -> None:
@@ -137,114 +120,60 @@ def test_a_for_lowered_while_pending_fires_at_the_next_breach() -> None:
     assert transition.since == SLOT
 
 
-class Alerting(RuleBasedStateMachine):
-    """A rule judged slot after slot, with old slots and restarts strewn in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rule = BAND
-        self.state: AlertState | None = None
-        self.day = 0
-        self.announced: list[Transition] = []
-        self.breaches = 0
-        self.recoveries = 0
-
-    @step(
-        verdict=st.sampled_from(list(VERDICTS.values())),
-        skipped=st.integers(0, 3),
-        for_runs=st.integers(1, 3),
-        resolve_after=st.integers(1, 3),
-    )
-    def judge_the_next_slot(self, verdict: Verdict, skipped: int, for_runs: int, resolve_after: int) -> None:
-        self.day += 1 + skipped
-        self.rule = replace(self.rule, for_runs=for_runs, resolve_after=resolve_after)
-        was = self.state.state if self.state else QUIET
-        self.breaches = {Outcome.BREACH: self.breaches + 1, Outcome.OK: 0}.get(verdict.outcome, self.breaches)
-        self.breaches = 0 if verdict.is_ignored else self.breaches
-        self.state, transition = advance(self.rule, verdict, self.state, look(self.day))
-        assert (transition is None) == (self.state.state is was)
-        if verdict.outcome in (Outcome.OK, Outcome.BREACH):
-            self.recoveries = self.recoveries + 1 if verdict.is_recovered else 0
-        if transition is not None and transition.is_start:
-            assert self.breaches >= for_runs
-        if transition is not None and transition.is_end:
-            assert verdict.is_ignored or self.recoveries >= resolve_after
-        if transition is not None and transition.is_announced:
-            self.announced.append(transition)
-
-    @step(verdict=st.sampled_from(list(VERDICTS.values())), back=st.integers(0, 5))
-    def judge_an_old_slot_again(self, verdict: Verdict, back: int) -> None:
-        if self.state is not None:
-            assert advance(self.rule, verdict, self.state, look(self.day - back)) == (self.state, None)
-
-    @step()
-    def restart(self) -> None:
-        self.state = pickle.loads(pickle.dumps(self.state))  # noqa: S301 - our own bytes
-
-    @invariant()
-    def firings_and_ends_take_turns_under_one_key(self) -> None:
-        kinds = [transition.is_start for transition in self.announced]
-        assert kinds == [index % 2 == 0 for index in range(len(kinds))]
-        starts, ends = self.announced[::2], self.announced[1::2]
-        assert [start.dedup_key for start in starts[: len(ends)]] == [end.dedup_key for end in ends]
-        assert [start.slot for start in starts[: len(ends)]] == [end.since for end in ends]
-        assert len({start.dedup_key for start in starts}) == len(starts)
-
-    @invariant()
-    def the_state_agrees_with_what_was_announced(self) -> None:
-        fires = bool(self.announced) and self.announced[-1].is_start
-        assert fires == (self.state is not None and self.state.state is FIRING)
-        if fires and self.state is not None:
-            assert self.state.dedup_key == self.announced[-1].dedup_key
-
-
-TestAlerting = Alerting.TestCase
-TestAlerting.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+@given(st.lists(st.sampled_from(list(VERDICTS.values())), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 3))
+def test_firings_and_ends_take_turns_under_one_key_and_no_old_slot_moves_anything(
+    verdicts: list[Verdict], for_runs: int, resolve_after: int
+) -> None:
+    watched = replace(BAND, for_runs=for_runs, resolve_after=resolve_after)
+    state, transitions = walk(*verdicts, by=watched)
+    announced = [transition for transition in transitions if transition.is_announced]
+    starts, ends = announced[::2], announced[1::2]
+    assert all(start.is_start for start in starts)
+    assert all(end.is_end for end in ends)
+    assert [(start.dedup_key, start.slot) for start in starts[: len(ends)]] == [(end.dedup_key, end.since) for end in ends]
+    assert len({start.dedup_key for start in starts}) == len(starts)
+    assert state.dedup_key == (starts[-1].dedup_key if len(starts) > len(ends) else None)
+    for verdict in VERDICTS.values():
+        assert advance(watched, verdict, state, look(len(verdicts) - 1)) == (state, None)
 
 
 NOW = SLOT + timedelta(days=3)
 
 
 def state(**changes: object) -> AlertState:
-    return factories.state(**{"state": State.FIRING, "dedup_key": "key", **changes})
+    return factories.state(**{"state": FIRING, "dedup_key": "key", **changes})
 
 
-def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_it_began_with() -> None:
+def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause() -> None:
     begun = transition(dedup_key="key", metric="rbo(p=0.9)", labels={"team": "x"})
+    causes = [transition(metric="overlap"), transition(segment="country=UK", metric="jaccard"), begun]
 
-    (end,) = retire_alerts([state()], [begun], [comparison(rules=())], at=NOW)
+    (end,) = retire_alerts([state()], causes, [comparison(rules=())], at=NOW)
 
-    assert (end.from_state, end.to_state, end.is_announced, end.dedup_key) == (State.FIRING, State.QUIET, True, "key")
+    assert (end.from_state, end.to_state, end.is_announced, end.dedup_key) == (FIRING, QUIET, True, "key")
     assert (end.metric, end.labels, end.severity) == ("rbo(p=0.9)", {"team": "x"}, Severity.CRITICAL)
     assert (end.slot, end.at, end.since, end.value) == (NOW, NOW, SLOT, None)
     assert end.reason == "rule removed from the configuration"
 
 
-def test_the_last_cause_counts() -> None:
-    causes = [transition(metric="overlap"), transition(segment="country=UK", metric="jaccard"), transition(metric="rbo(p=0.9)")]
-    (end,) = retire_alerts([state()], causes, [], at=NOW)
-    assert end.metric == "rbo(p=0.9)"
-
-
 def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_unannounced() -> None:
-    states = [
-        state(),
-        state(segment="country=UK", state=State.PENDING, dedup_key=None),
-        state(segment="x=y", state=State.QUIET),
-    ]
-    ends = retire_alerts(states, [], [comparison(name="other")], at=NOW)
+    pending, quiet = state(segment="country=UK", state=PENDING, dedup_key=None), state(segment="x=y", state=QUIET)
+    ends = retire_alerts([state(), pending, quiet], [], [comparison(name="other")], at=NOW)
     assert [(end.segment, end.from_state, end.is_announced) for end in ends] == [
-        ("all", State.FIRING, True),
-        ("country=UK", State.PENDING, False),
+        ("all", FIRING, True),
+        ("country=UK", PENDING, False),
     ]
     assert {end.reason for end in ends} == {"comparison removed from the configuration"}
 
 
 def test_a_segment_is_ended_once_the_rule_no_longer_names_it_and_not_for_being_absent() -> None:
-    each = comparison(rules=(rule(segments="each"),))
-    assert retire_alerts([state(segment="country=UK")], [], [each], at=NOW) == ()
     states = [state(segment="country=UK"), state(segment="country=DE"), state()]
-    named = comparison(rules=(rule(segments=("country=DE",)),))
-    assert [end.segment for end in retire_alerts(states, [], [named], at=NOW)] == ["country=UK", "all"]
-    (end, _) = retire_alerts(states, [], [comparison()], at=NOW)
-    assert (end.segment, end.reason) == ("country=UK", "segment removed from the rule in the configuration")
+
+    def ended(segments: str | tuple[str, ...]) -> list[tuple[str, str]]:
+        ends = retire_alerts(states, [], [comparison(rules=(rule(segments=segments),))], at=NOW)
+        return [(end.segment, end.reason) for end in ends]
+
+    said = "segment removed from the rule in the configuration"
+    assert ended("each") == []
+    assert ended(("country=DE",)) == [("country=UK", said), ("all", said)]
+    assert ended("all") == [("country=UK", said), ("country=DE", said)]

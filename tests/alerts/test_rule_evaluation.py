@@ -8,9 +8,8 @@ import pytest
 
 from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
-from monitor.alerts.verdicts import judge_reading, read_coverage
 from monitor.errors import ConfigError
-from monitor.model.alerts import AlertState, Outcome, State, Transition, Verdict
+from monitor.model.alerts import AlertState, Outcome, State, Transition
 from monitor.model.comparison import Comparison
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.rules import (
@@ -19,92 +18,62 @@ from monitor.model.rules import (
     BaseRule,
     Condition,
     ConditionRule,
-    CoverageRule,
-    Direction,
-    FixedLimit,
     Rule,
     RuleKind,
     StandstillRule,
 )
-from monitor.model.runs import ArmScore, RunStatus, Summary
+from monitor.model.runs import ArmScore, RunStatus
 from monitor.model.statistics import TRAITS, CoverageShare, Lack
 
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 
+Judged = tuple[tuple[AlertState, ...], tuple[Transition, ...]]
+
+
 def run(
-    watched: Comparison,
-    day: int,
-    summaries: Sequence[Summary],
-    states: Sequence[AlertState] = (),
-    status: RunStatus = RunStatus.OK,
-) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
-    slot = SLOT + day * DAY
-    reason = None if status is RunStatus.OK else "candidate is down"
+    watched: Comparison, day: int, means: dict[str, float], states: Sequence[AlertState] = (), status: RunStatus = RunStatus.OK
+) -> Judged:
+    summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
+    slot, reason = SLOT + day * DAY, None if status is RunStatus.OK else "candidate is down"
     return evaluate(watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states)
 
 
-def measured(**means: float) -> list[Summary]:
-    return [summary(segment=name.replace("_", "="), mean=mean) for name, mean in means.items()]
+UK, DE = "country=UK", "country=DE"
 
 
 def test_all_looks_at_the_whole_panel_only_and_named_segments_are_looked_at_in_their_order_and_once() -> None:
-    states, _ = run(comparison(), 0, measured(all=0.9, country_UK=0.1))
+    states, _ = run(comparison(), 0, {"all": 0.9, UK: 0.1})
     assert [state.segment for state in states] == ["all"]
-    named = comparison(rules=(rule(segments=("country=UK", "all", "country=UK")),))
-    states, _ = run(named, 0, measured(all=0.9))
-    assert [(state.segment, state.outcome) for state in states] == [("country=UK", Outcome.NO_DATA), ("all", Outcome.OK)]
+    states, _ = run(comparison(rules=(rule(segments=(UK, "all", UK)),)), 0, {"all": 0.9})
+    assert [(state.segment, state.outcome) for state in states] == [(UK, Outcome.NO_DATA), ("all", Outcome.OK)]
 
 
-def test_each_is_all_first_and_then_every_measured_segment_by_name() -> None:
-    states, transitions = run(EACH, 0, measured(country_UK=0.1, all=0.2, country_DE=0.9))
-    assert [(state.segment, state.state) for state in states] == [
-        ("all", State.FIRING),
-        ("country=DE", State.QUIET),
-        ("country=UK", State.FIRING),
-    ]
-    assert [transition.segment for transition in transitions] == ["all", "country=UK"]
+def test_each_is_all_first_and_then_every_segment_of_which_the_rule_s_metric_was_measured_by_name() -> None:
+    found = [summary(segment=UK, mean=0.1), summary(mean=0.2), summary(segment=DE), summary(segment="x=y", metric="overlap")]
+    states, transitions = evaluate(EACH, summaries=found)
+    fires = [(state.segment, state.state is State.FIRING) for state in states]
+    assert fires == [("all", True), (DE, False), (UK, True)]
+    assert [transition.segment for transition in transitions] == ["all", UK]
 
 
-def test_each_counts_a_segment_only_where_the_rule_s_metric_was_measured() -> None:
-    other = summary(segment="country=UK", metric="overlap")
-    states, _ = run(EACH, 0, [summary(), other])
-    assert [state.segment for state in states] == ["all"]
-
-
-def test_a_firing_segment_that_vanished_has_no_data_and_keeps_firing() -> None:
-    states, _ = run(EACH, 0, measured(all=0.9, country_UK=0.1))
-    for day in (1, 2, 3):
-        states, transitions = run(EACH, day, measured(all=0.9), states)
-        uk = states[1]
-        assert (uk.segment, uk.state, uk.outcome) == ("country=UK", State.FIRING, Outcome.NO_DATA)
+def test_a_segment_that_vanished_has_no_data_as_long_as_it_fires_and_else_once() -> None:
+    states, _ = run(EACH, 0, {"all": 0.9, UK: 0.1, DE: 0.9})
+    vanished = []
+    for day in (1, 2):
+        states, transitions = run(EACH, day, {"all": 0.9}, states)
         assert transitions == ()
-
-
-def test_a_quiet_segment_that_vanished_is_told_to_have_no_data_once() -> None:
-    first, _ = run(EACH, 0, measured(all=0.9, country_UK=0.9))
-    second, _ = run(EACH, 1, measured(all=0.9), first)
-    assert [(state.segment, state.outcome) for state in second] == [("all", Outcome.OK), ("country=UK", Outcome.NO_DATA)]
-    third, _ = run(EACH, 2, measured(all=0.9), second)
-    assert [state.segment for state in third] == ["all"]
+        vanished.append([(state.segment, state.state) for state in states if state.outcome is Outcome.NO_DATA])
+    assert vanished == [[(DE, State.QUIET), (UK, State.FIRING)], [(UK, State.FIRING)]]
+    assert len(states) == 2
 
 
 def test_a_failed_run_is_an_error_for_every_segment_and_moves_none() -> None:
-    before, _ = run(EACH, 0, measured(all=0.9, country_UK=0.1, country_DE=0.9))
-    states, transitions = run(EACH, 1, (), before, RunStatus.FAILED)
+    before, _ = run(EACH, 0, {"all": 0.9, UK: 0.1, DE: 0.9})
+    states, transitions = run(EACH, 1, {}, before, RunStatus.FAILED)
     assert transitions == ()
-    assert {state.segment: (state.state, state.outcome) for state in states} == {
-        "all": (State.QUIET, Outcome.ERROR),
-        "country=DE": (State.QUIET, Outcome.ERROR),
-        "country=UK": (State.FIRING, Outcome.ERROR),
-    }
-    assert states[0].reason == "candidate is down"
-
-
-def test_rules_are_judged_in_their_order_and_by_their_own_states() -> None:
-    rules = (rule(alert="Zeta", for_runs=1), rule(alert="Alpha", for_runs=1, statistic="p05", threshold=-0.1, resolve_at=-0.1))
-    _, transitions = run(comparison(rules=rules), 0, measured(all=0.1))
-    assert [(transition.alert, transition.value) for transition in transitions] == [("Zeta", 0.1), ("Alpha", -0.2)]
+    assert [(state.segment, state.state) for state in states] == [(state.segment, state.state) for state in before]
+    assert {(state.outcome, state.reason) for state in states} == {(Outcome.ERROR, "candidate is down")}
 
 
 @pytest.mark.parametrize(
@@ -130,44 +99,46 @@ ONE_OF_EACH: dict[RuleKind, Rule] = {
 }
 
 
-def test_every_kind_of_rule_has_a_judge_a_class_and_a_label_that_leads_back_to_it_and_is_evaluated_in_every_run() -> None:
-    assert set(JUDGES) == set(RuleKind)
-    assert {kind.kind for kind in BaseRule.__subclasses__()} == set(RuleKind)
+def test_every_kind_of_rule_has_a_judge_a_class_and_a_label_that_leads_back_to_it_and_is_evaluated_in_its_order() -> None:
+    assert set(JUDGES) == {kind.kind for kind in BaseRule.__subclasses__()} == set(RuleKind) == set(ONE_OF_EACH)
     assert len({kind.__qualname__ for kind in BaseRule.__subclasses__()}) == len(RuleKind)
     assert set(METRIC_LABELS) == set(RuleKind) - {RuleKind.SIMILARITY}
     for kind, each in ONE_OF_EACH.items():
         assert (each.kind, KIND_OF_LABEL.get(each.subject.metric, RuleKind.SIMILARITY)) == (kind, kind)
-    states, _ = evaluate(comparison(rules=tuple(ONE_OF_EACH.values())))
-    assert {state.alert for state in states} == {each.alert for each in ONE_OF_EACH.values()}
+    rules = tuple(ONE_OF_EACH.values())
+    for ordered in (rules[:3], rules[2::-1]):  # conditions come last
+        states, _ = evaluate(comparison(rules=(*ordered, rules[3])))
+        assert [state.alert for state in states] == [each.alert for each in (*ordered, rules[3])]
 
 
 def unchanged(segment: str, users: int, of: int) -> ArmScore:
     return ArmScore(segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of)
 
 
-def judged(*scores: ArmScore) -> set[str]:
-    return Figures.of((), (), scores).segments(coverage_rule("unchanged_list"))
-
-
-def test_where_the_arm_was_not_trained_unchanged_lists_are_no_news() -> None:
-    assert judged(unchanged("all", 1000, 1000), unchanged("s=a", 400, 400)) == set()
-    assert judged(unchanged("all", 900, 1000), unchanged("s=a", 360, 400), unchanged("s=b", 540, 600)) == set()
-    assert judged(unchanged("all", 899, 1000), unchanged("s=a", 359, 400), unchanged("s=b", 540, 600)) == {"all", "s=b"}
-
-
-def test_a_segment_left_behind_is_judged_by_the_others_however_large_it_is() -> None:
-    assert judged(unchanged("all", 902, 1000), unchanged("s=a", 900, 900), unchanged("s=b", 2, 100)) == {"s=a"}
-    assert judged(unchanged("all", 102, 1000), unchanged("s=a", 2, 900), unchanged("s=b", 100, 100)) == {"all", "s=b"}
-
-
-def test_half_of_the_users_left_behind_are_seen_in_all_and_in_a_segment_of_everybody() -> None:
-    assert judged(unchanged("all", 500, 1000), unchanged("s=a", 500, 1000)) == {"all", "s=a"}
+@pytest.mark.parametrize(
+    ("of_all", "of_a", "of_b", "judged"),
+    [
+        # Where the arm was not trained they are no news.
+        ((1000, 1000), (400, 400), None, set()),
+        ((900, 1000), (360, 400), (540, 600), set()),
+        ((899, 1000), (359, 400), (540, 600), {"all", "s=b"}),
+        # A segment is judged by the others, however large it is.
+        ((902, 1000), (900, 900), (2, 100), {"s=a"}),
+        ((102, 1000), (2, 900), (100, 100), {"all", "s=b"}),
+        ((500, 1000), (500, 1000), None, {"all", "s=a"}),
+    ],
+)
+def test_unchanged_lists_are_judged_where_others_changed(
+    of_all: tuple[int, int], of_a: tuple[int, int], of_b: tuple[int, int] | None, judged: set[str]
+) -> None:
+    found = {"all": of_all, "s=a": of_a, "s=b": of_b}
+    scores = [unchanged(segment, *users) for segment, users in found.items() if users is not None]
+    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == judged
 
 
 def verdict(lack: Lack, *scores: ArmScore, status: RunStatus = RunStatus.OK) -> tuple[Outcome, str]:
-    limit, share = FixedLimit(direction=Direction.ABOVE, value=0.05, resolve_at=0.05), CoverageShare(lack, Arm.CANDIDATE)
-    rule = CoverageRule(alert="Seen", share=share, limit=limit, segments="each", min_users=30)
-    (state, *_), _ = evaluate(comparison(rules=(rule,)), arm_scores=scores, status=status)
+    watched = coverage_rule(f"{lack}(candidate)", threshold=0.05, segments="each", min_users=30)
+    (state, *_), _ = evaluate(comparison(rules=(watched,)), arm_scores=scores, status=status)
     return state.outcome, state.reason
 
 
@@ -204,52 +175,31 @@ COUNTS = {
 ROW = CoverageRow(segment="all", asked=704, paired=654, reasons=COUNTS)
 
 
-@pytest.mark.parametrize(
-    ("name", "canonical", "count"),
-    [
-        ("missing", "missing(candidate)", 36),
-        (" missing( candidate ) ", "missing(candidate)", 36),
-        ("missing(baseline)", "missing(baseline)", 0),
-        ("empty(baseline)", "empty(baseline)", 7),
-        ("short", "short(candidate)", 300),
-        ("duplicated", "duplicated(candidate)", 0),
-        ("failed", "failed(candidate)", 7),
-        ("unpaired", "unpaired", 50),
-    ],
-)
-def test_a_share_counts_its_users_and_prints_whose(name: str, canonical: str, count: int) -> None:
-    share = CoverageShare.parse(name)
-
-    assert (str(share), share.count(ROW)) == (canonical, count)
-    assert CoverageShare.parse(canonical) == share
+def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named() -> None:
+    for name in ("missing", " missing( candidate ) ", "missing(candidate)"):
+        assert CoverageShare.parse(name) == CoverageShare(Lack.MISSING, Arm.CANDIDATE)
+    for name in ("missing(candidate)", "missing(baseline)", "unpaired"):
+        assert str(CoverageShare.parse(name)) == name
 
 
-@pytest.mark.parametrize("name", ["", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate", "MISSING"])
-def test_what_is_no_share_is_refused_with_all_there_are(name: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
-    ):
-        CoverageShare.parse(name)
+def test_what_is_no_share_is_refused_with_all_there_are() -> None:
+    said = r"use unpaired, or one of missing, empty, short, duplicated, failed, .*, with an arm"
+    for name in ("", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate", "MISSING"):
+        with pytest.raises(ConfigError, match=said):
+            CoverageShare.parse(name)
 
 
 def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow() -> None:
-    for reason in set(CoverageReason) - {CoverageReason.TOO_SLOW}:
+    shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
+    for reason in CoverageReason:
         row = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, reason): 3})
-        counts = [CoverageShare(lack, Arm.BASELINE).count(row) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
-        assert sorted(counts) == [0, 0, 0, 0, 3]
-    slow = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, CoverageReason.TOO_SLOW): 3})
-    assert CoverageShare(Lack.FAILED, Arm.BASELINE).count(slow) == 0
+        assert sum(share.count(row) for share in shares) == (0 if reason is CoverageReason.TOO_SLOW else 3)
 
 
-def judged_share(statistic: str, above: float = 0.02, row: CoverageRow | None = ROW, **more: Any) -> Verdict:
-    return judge_coverage(coverage_rule(statistic, threshold=above), "all", row, **more)
-
-
-def judge_coverage(
-    watched: CoverageRule, segment: str, row: CoverageRow | None, status: RunStatus = RunStatus.OK, reason: str | None = None
-) -> Verdict:
-    found = Figures.of((), () if row is None else (row,)).find_share(segment, watched.share)
-    return judge_reading(watched, read_coverage(watched, segment, status, found, reason), None)
+def judged_share(share: str, row: CoverageRow | None = ROW, *, min_users: int = 1, **run: Any) -> AlertState:
+    watched = coverage_rule(share, threshold=0.02, segments=("all" if row is None else row.segment,), min_users=min_users)
+    (state,), _ = evaluate(comparison(rules=(watched,)), coverage=row and Coverage(rows=(row,)), **run)
+    return state
 
 
 @pytest.mark.parametrize(
@@ -263,7 +213,7 @@ def judge_coverage(
         ),
         ("empty(baseline)", "the baseline gave an empty list for 7 of 704 users (0.994 %), not above 2 %"),
         ("duplicated(candidate)", "the candidate gave a list with duplicates for 0 of 704 users (0 %), not above 2 %"),
-        ("unpaired", "50 of 704 users could not be compared (7.1 %), more than the 2 % allowed"),
+        ("unpaired", "50 of 704 users could not be compared (7.1 %); more than the 2 % allowed"),
     ],
 )
 def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic: str, said: str) -> None:
@@ -274,61 +224,43 @@ def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic: str, said
     assert found.users == 704
 
 
-@pytest.mark.parametrize("status", [RunStatus.INSUFFICIENT, RunStatus.FAILED])
-def test_a_run_that_could_not_compare_enough_is_judged_all_the_same(status: RunStatus) -> None:
-    assert judged_share("missing(candidate)", status=status, reason="too few").outcome is Outcome.BREACH
+def test_a_run_that_could_not_compare_enough_is_judged_all_the_same() -> None:
+    for status in (RunStatus.INSUFFICIENT, RunStatus.FAILED):
+        assert judged_share("missing(candidate)", status=status, run_reason="too few").outcome is Outcome.BREACH
 
 
 def test_where_nobody_was_asked_a_run_that_failed_is_an_error_with_its_reason_and_another_has_no_data() -> None:
-    assert judged_share("missing(candidate)", row=None).outcome is Outcome.NO_DATA
-    found = judged_share("missing(candidate)", row=None, status=RunStatus.FAILED, reason="users.csv does not exist")
-
-    assert (found.outcome, found.reason) == (
-        Outcome.ERROR,
-        "the run ended before its coverage was known: users.csv does not exist",
-    )
+    assert judged_share("missing(candidate)", None).outcome is Outcome.NO_DATA
+    found = judged_share("missing(candidate)", None, status=RunStatus.FAILED, run_reason="users.csv does not exist")
+    said = "the run ended before its coverage was known: users.csv does not exist"
+    assert (found.outcome, found.reason) == (Outcome.ERROR, said)
 
 
 def test_few_users_are_not_judged() -> None:
-    watched = coverage_rule("unpaired", threshold=0.1, min_users=30)
     row = CoverageRow(segment="x=y", asked=29, paired=0, reasons={})
-
-    found = judge_coverage(watched, "x=y", row)
-
-    assert (found.outcome, found.reason) == (
-        Outcome.TOO_FEW,
-        "only 29 users of x=y were asked, fewer than the 30 needed",
-    )
-    assert judge_coverage(watched, "x=y", replace(row, asked=30)).outcome is Outcome.BREACH
+    found = judged_share("unpaired", row, min_users=30)
+    assert (found.outcome, found.reason) == (Outcome.TOO_FEW, "only 29 users of x=y were asked, fewer than the 30 needed")
+    assert judged_share("unpaired", replace(row, asked=30), min_users=30).outcome is Outcome.BREACH
 
 
 def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared() -> None:
-    watched = comparison(
-        rules=(
-            coverage_rule("missing", threshold=0.5, segments="each"),
-            rule(alert="Other"),
-        )
-    )
-    lost = CoverageRow(segment="country=DE", asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
-    coverage = Coverage(rows=(ROW, lost))
-    states, transitions = evaluate(watched, summaries=[summary()], coverage=coverage)
+    watched = comparison(rules=(coverage_rule("missing", threshold=0.5, segments="each"), rule(alert="Other")))
+    lost = CoverageRow(segment=DE, asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
+    states, (transition,) = evaluate(watched, summaries=[summary()], coverage=Coverage(rows=(ROW, lost)))
 
     assert [(state.alert, state.segment, state.state) for state in states] == [
         ("ListsMissing", "all", State.QUIET),
-        ("ListsMissing", "country=DE", State.FIRING),
+        ("ListsMissing", DE, State.FIRING),
         ("Other", "all", State.QUIET),
     ]
-    assert transitions[0].statistic == "missing(candidate)"
+    assert transition.statistic == "missing(candidate)"
 
 
 def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared() -> None:
-    counts = {"all": 1, "country=DE": 24, "country=FR": 25, "country=IT": 0}
+    counts = {"all": 1, DE: 24, "country=FR": 25, "country=IT": 0}
     rows = tuple(CoverageRow(segment=name, asked=50, paired=paired, reasons={}) for name, paired in counts.items())
-
-    found = thin_segments(Coverage(rows=rows), 0.5)
-
-    assert found == {
-        "country=DE": "24 of 50 users, under min_paired_share 50%",
+    assert thin_segments(Coverage(rows=rows), 0.5) == {
+        DE: "24 of 50 users, under min_paired_share 50%",
         "country=IT": "0 of 50 users, under min_paired_share 50%",
     }
     assert thin_segments(None, 0.5) == {}

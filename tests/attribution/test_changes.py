@@ -1,13 +1,12 @@
 """The change of a user's pair since an earlier run, whose it is and who changed alike; faults planted in a shop's lists."""
 
 import math
-import random
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.incidents import find_wrong, read
@@ -36,14 +35,23 @@ from monitor.pipeline.user_batches import take_kept
 from pipeline.canned import ran, users
 
 METRICS = ("extended_tau", "rbo(p=0.9)", "overlap", "topk_footrule")
-A, B = [1, 2, 3, 4, 5, 6], [4, 2, 7, 8, 1, 9]
+
+
+def pairs(text: str) -> list[tuple[list[int], list[int]]]:
+    """The two lists of each user, an item a digit: "12:21 12:13"."""
+    sides = [pair.split(":") for pair in text.split()]
+    return [([*map(int, a)], [*map(int, b)]) for a, b in sides]
+
+
+BEFORE = "123456:427819"
+"""Lists of two models that always differed."""
 """Lists of two models that always differed."""
 Lists = list[int]
 
 
-def change(name: str, former: list[tuple[Lists, Lists]], present: list[tuple[Lists, Lists]]) -> PairChanges:
+def change(name: str, former: str | list[tuple[Lists, Lists]], present: str | list[tuple[Lists, Lists]]) -> PairChanges:
     metric = parse(name)
-    then, now = reference.batch(former, 10), reference.batch(present, 10)
+    then, now = (reference.batch(pairs(each) if isinstance(each, str) else each, 10) for each in (former, present))
 
     def score(batch: PairBatch) -> np.ndarray:
         return score_all(batch, [metric])[name] * (1 if metric.higher_is_more_alike else -1)
@@ -60,85 +68,67 @@ def amounts(found: PairChanges, arm: Arm, row: int = 0) -> tuple[float, float, f
 
 
 @pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize(("arm", "other"), [(Arm.BASELINE, Arm.CANDIDATE), (Arm.CANDIDATE, Arm.BASELINE)])
-def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name: str, arm: Arm, other: Arm) -> None:
-    present = (A[::-1], B) if arm is Arm.BASELINE else (A, B[::-1])
-    found = change(name, [(A, B)], [present])
-    assert (amounts(found, arm)[0], amounts(found, arm)[2]) == (0.0, 0.0)
-    assert amounts(found, other) == (0.0, 0.0, 0.0)
+def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name: str) -> None:
+    for arm, other, present in (
+        (Arm.BASELINE, Arm.CANDIDATE, "654321:427819"),
+        (Arm.CANDIDATE, Arm.BASELINE, "123456:918724"),
+    ):
+        found = change(name, BEFORE, present)
+        membership, _, length = amounts(found, arm)
+        assert (membership, length, amounts(found, other)) == (0.0, 0.0, (0.0, 0.0, 0.0))
 
 
 def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand() -> None:
-    """Overlap of [1, 2, 3, 4] with itself: 9 for 4 costs a quarter, two of four a half; a swap is nothing that sets see."""
-    same = [1, 2, 3, 4]
-    found = change("overlap", [(same, same)] * 3, [(same, [2, 1, 3, 4]), (same, [1, 2]), (same, [1, 2, 3, 9])])
+    """Overlap of 1234 with itself: 9 for 4 costs a quarter, two of four a half; a swap is nothing that sets see."""
+    same = "1234:1234 "
+    found = change("overlap", same * 3, "1234:2134 1234:12 1234:1239")
     assert [amounts(found, Arm.CANDIDATE, row) for row in range(3)] == [(0, 0, 0), (0, 0, 0.5), (0.25, 0, 0)]
-    # Average overlap of [1, 2, 3, 4]: [2, 1, 3, 4] is (0 + 1 + 1 + 1) / 4.
-    assert amounts(change("average_overlap", [(same, same)], [(same, [2, 1, 3, 4])]), Arm.CANDIDATE) == pytest.approx(
-        (0, 0.25, 0)
-    )
+    # Average overlap of 1234: 2134 is (0 + 1 + 1 + 1) / 4.
+    assert amounts(change("average_overlap", same, "1234:2134"), Arm.CANDIDATE) == pytest.approx((0, 0.25, 0))
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_mixture_of_known_parts_is_split_into_them(name: str) -> None:
-    """Of ten users two are reversed, three cut short, one has other items and four are as they were, however far apart."""
-    former, present = [(A, B)] * 10, [(A, B[::-1])] * 2 + [(A, B[:3])] * 3 + [(A, [11, 12, 13, 14, 15, 16])] + [(A, B)] * 4
-    parts = change(name, former, present).parts
-    alone = [change(name, [(A, B)], [pair]).parts for pair in (present[0], present[2], present[5])]
-    assert parts.order[:2].tolist() == alone[0].order.tolist() * 2
-    assert parts.membership[:2].tolist() == [0, 0]
-    assert parts.length[2:5] == pytest.approx(alone[1].whole.tolist() * 3)
-    assert parts.membership[5:6] == pytest.approx(alone[2].whole)
-    assert parts.whole[6:].tolist() == [0] * 4
+    """Of five users one is reversed, one cut short, one has other items and two are as they were, however far apart."""
+    changed = "123456:918724 123456:427 123456:000000"
+    present = [*pairs(changed)[:2], (pairs(BEFORE)[0][0], [*range(11, 17)]), *pairs(f"{BEFORE} {BEFORE}")]
+    parts = change(name, pairs(BEFORE) * 5, present).parts
+    turned, short, replaced = (change(name, BEFORE, [pair]).parts.whole[0] for pair in present[:3])
+    assert parts.order[0] == pytest.approx(turned)
+    assert parts.membership[0] == 0
+    assert (parts.length[1], parts.membership[2]) == pytest.approx((short, replaced))
+    assert parts.whole[3:].tolist() == [0] * 2
 
 
 @given(st.integers(0, 10_000), st.sampled_from(METRICS))
-def test_lists_of_the_same_items_have_no_membership_whatever_stood_before(seed: int, name: str) -> None:
-    chance = random.Random(seed)  # noqa: S311 - test data
-    former = [(chance.sample(range(15), 7), chance.sample(range(15), 7)) for _ in range(5)]
-    present = [(chance.sample(a, 7), chance.sample(b, 7)) for a, b in former]
-    found = change(name, former, present)
-    assert found.parts.membership.tolist() == [0.0] * 5
-    assert found.parts.length.tolist() == [0.0] * 5
-
-
-@given(st.integers(0, 10_000), st.sampled_from(METRICS))
+@settings(max_examples=20)
 def test_parts_sum_to_the_change_and_swapping_the_arms_swaps_their_shares(seed: int, name: str) -> None:
-    chance = random.Random(seed)  # noqa: S311 - test data
-
-    def draw() -> list[tuple[Lists, Lists]]:
-        return [tuple(chance.sample(range(12), chance.randint(1, 8)) for _ in range(2)) for _ in range(6)]  # type: ignore[misc]
-
-    former, present = draw(), draw()
+    former, present = (reference.draw(6, seed + day, even=False, lengths=(8,)) for day in (0, 1))
     found = change(name, former, present)
     turned = change(name, [(b, a) for a, b in former], [(b, a) for a, b in present])
     np.testing.assert_allclose(found.by_arm[Arm.BASELINE].whole, turned.by_arm[Arm.CANDIDATE].whole, atol=1e-9)
 
 
 def test_an_arms_share_is_the_mean_of_the_two_ways_there() -> None:
-    former, present = (A, B), ([6, 2, 9, 4, 1, 3], [1, 2, 3, 10, 11, 4])
     metric = parse("rbo(p=0.9)")
-
-    def rbo(a: Lists, b: Lists) -> float:
-        return float(score_all(reference.batch([(a, b)], 10), [metric])["rbo(p=0.9)"][0])
-
-    found = change("rbo(p=0.9)", [former], [present])
-    over_former = rbo(former[0], former[1]) - rbo(former[0], present[1])
-    over_present = rbo(present[0], former[1]) - rbo(present[0], present[1])
-    assert math.fsum(amounts(found, Arm.CANDIDATE)) == pytest.approx((over_former + over_present) / 2, abs=1e-12)
+    # Before, the candidate's change alone, the baseline's alone, and both.
+    walk = pairs("123456:427819 123456:123784 629413:427819 629413:123784")
+    before, candidate, baseline, both = score_all(reference.batch(walk, 10), [metric])["rbo(p=0.9)"]
+    found = change("rbo(p=0.9)", walk[:1], walk[3:])
+    share = ((before - candidate) + (baseline - both)) / 2
+    assert math.fsum(amounts(found, Arm.CANDIDATE)) == pytest.approx(share, abs=1e-12)
 
 
 def test_a_user_whose_score_is_undefined_or_who_had_no_list_has_no_parts() -> None:
-    assert np.isnan(change("extended_tau", [(A, B), (A, B)], [([], []), (A, B)]).parts.whole).tolist() == [True, False]
-    found = change("overlap", [([], A), (A, []), (A, B)], [(A, B)] * 3)
+    undefined = change("extended_tau", f"{BEFORE} {BEFORE}", f": {BEFORE}")
+    assert np.isnan(undefined.parts.whole).tolist() == [True, False]
+    found = change("overlap", f":12 12: {BEFORE}", f"{BEFORE} {BEFORE} {BEFORE}")
     assert found.is_known.tolist() == [False, False, True]
     assert np.isnan(found.parts.whole).tolist() == [True, True, False]
 
 
 def test_what_became_of_an_arms_own_lists() -> None:
-    former = [([1, 2, 3, 4], A), ([1, 2, 3, 4], A), ([1, 2, 3, 4], A)]
-    present = [([2, 1, 3, 4], A), ([9, 4, 3, 8], A), ([1, 2], A)]
-    lists = change("overlap", former, present).lists[Arm.BASELINE]
+    lists = change("overlap", "1234:12 1234:12 1234:12", "2134:12 9438:12 12:12").lists[Arm.BASELINE]
     assert lists.kept.tolist() == [1.0, 0.5, 0.5]
     assert lists.turned.tolist() == pytest.approx([1 / 6, 1, 0])
     assert lists.has_same_top.tolist() == [True, False, False]
@@ -150,32 +140,31 @@ def parts(rows: list[tuple[float, float, float]]) -> Parts:
 
 
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "change"),
+    ("pair", "change"),
     [
-        ([1, 2, 3, 4], [1, 2, 3, 4], Change.UNCHANGED),
-        ([1, 2, 3, 4], [2, 1, 3, 4], Change.REORDERED),
-        ([1, 2, 3, 4], [1, 2, 9, 8], Change.PARTLY_REPLACED),
-        ([1, 2, 3, 4], [1, 7, 9, 8], Change.MOSTLY_REPLACED),
-        ([1, 2, 3, 4], [6, 7, 9, 8], Change.REPLACED),
-        ([1, 2, 3, 4], [1, 2], Change.CUT_SHORT),
-        ([1, 2, 3, 4], [1, 9], Change.CUT_SHORT),
-        ([1, 2, 3, 4], [8, 9], Change.REPLACED),
-        ([1, 2], [1, 2, 3, 4], Change.LENGTHENED),
-        ([1, 2], [], Change.REPLACED),
-        ([], [1, 2], Change.REPLACED),
-        ([], [], Change.UNCHANGED),
+        ("1234:1234", Change.UNCHANGED),
+        ("1234:2134", Change.REORDERED),
+        ("1234:1298", Change.PARTLY_REPLACED),
+        ("1234:1798", Change.MOSTLY_REPLACED),
+        ("1234:6798", Change.REPLACED),
+        ("1234:12", Change.CUT_SHORT),
+        ("1234:19", Change.CUT_SHORT),
+        ("1234:89", Change.REPLACED),
+        ("12:1234", Change.LENGTHENED),
+        ("12:", Change.REPLACED),
+        (":12", Change.REPLACED),
+        (":", Change.UNCHANGED),
     ],
 )
-def test_a_pair_is_of_the_kind_that_a_person_would_say(baseline: list[int], candidate: list[int], change: Change) -> None:
-    assert CHANGES[classify(reference.batch([(baseline, candidate)], 6))[0]] is change
+def test_a_pair_is_of_the_kind_that_a_person_would_say(pair: str, change: Change) -> None:
+    assert CHANGES[classify(reference.batch(pairs(pair), 6))[0]] is change
 
 
 def test_shares_name_every_kind_and_sum_to_one() -> None:
-    shares = share_kinds(classify(reference.batch([([1], [1]), ([1], [1]), ([1], [2]), ([1, 2], [2, 1])])))
-    assert (shares[Change.UNCHANGED], shares[Change.REPLACED], shares[Change.REORDERED]) == (0.5, 0.25, 0.25)
-    assert set(shares) == set(Change)
-    assert sum(shares.values()) == 1
-    assert set(share_kinds(np.empty(0, np.int8)).values()) == {0.0}
+    shares = share_kinds(classify(reference.batch(pairs("1:1 1:1 1:2 12:21"))))
+    told = {Change.UNCHANGED: 0.5, Change.REPLACED: 0.25, Change.REORDERED: 0.25}
+    assert shares == dict.fromkeys(Change, 0.0) | told
+    assert share_kinds(np.empty(0, np.int8)) == dict.fromkeys(Change, 0.0)
 
 
 def kinds(*changes: Change) -> np.ndarray:
@@ -191,19 +180,13 @@ def shown(group: UserGroup) -> list[str]:
 
 
 def test_groups_that_add_most_distance_come_first_where_the_past_is_unknown() -> None:
-    found = group_users(
-        kinds(Change.REORDERED, Change.REORDERED, Change.REPLACED),
-        parts([(0, 0.2, 0), (0, 0.4, 0), (1, 0, 0)]),
-        np.arange(3),
-        show=show,
-        examples=2,
-    )
-    assert [(group.change, group.users, shown(group)) for group in found] == [
-        (Change.REPLACED, 1, ["u2"]),
-        (Change.REORDERED, 2, ["u0", "u1"]),
+    changes = kinds(Change.REORDERED, Change.REORDERED, Change.REPLACED)
+    found = group_users(changes, parts([(0, 0.2, 0), (0, 0.4, 0), (1, 0, 0)]), np.arange(3), show=show, examples=2)
+    assert [(group.change, group.share_before, shown(group)) for group in found] == [
+        (Change.REPLACED, None, ["u2"]),
+        (Change.REORDERED, None, ["u0", "u1"]),
     ]
     assert [group.distance for group in found] == pytest.approx([1 / 3, 0.2])
-    assert [group.share_before for group in found] == [None, None]
 
 
 def test_groups_that_grew_come_before_groups_that_were_always_there() -> None:
@@ -211,9 +194,9 @@ def test_groups_that_grew_come_before_groups_that_were_always_there() -> None:
     rows = [(0.5, 0.0, 0.0)] * 8 + [(1.0, 0.0, 0.0)] * 2
     before = share_kinds(kinds(Change.PARTLY_REPLACED))
     found = group_users(kinds(*changes), parts(rows), np.arange(10), before=before, show=show)
-    assert [(group.change, group.share, group.share_before) for group in found] == [
-        (Change.REPLACED, 0.2, 0.0),
-        (Change.PARTLY_REPLACED, 0.8, 1.0),
+    assert [(group.change, group.users, group.share, group.share_before) for group in found] == [
+        (Change.REPLACED, 2, 0.2, 0.0),
+        (Change.PARTLY_REPLACED, 8, 0.8, 1.0),
     ]
 
 
@@ -272,26 +255,30 @@ def test_what_was_planted_is_told_and_the_pieces_sum_to_the_drop(kind: Kind) -> 
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("kind", "seed", "of_shop", "begins"),
-    [
-        (Kind.ONE_SEGMENT, 13120, 13120, 12),
-        (Kind.ARM_BROKE, 13122, 13120, 12),
-        (Kind.TRUNCATED, 13171, 13168, 9),
-        (Kind.TOP_SHUFFLED, 13072, 13072, 12),
-        (Kind.BOTH_BROKE, 17109, 17104, 13),
-        (Kind.MIXED_UP, 33061, 33056, 8),
-        (Kind.NOISE, 13065, 13064, 14),
-        (Kind.REORDERED, 17043, 17040, 12),
-        (Kind.TRUNCATED, 23129, 23128, 11),
-    ],
-)
-def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(kind: Kind, seed: int, of_shop: int, begins: int) -> None:
+BESIDE = """
+ONE_SEGMENT 13120 13120 12
+ARM_BROKE 13122 13120 12
+TRUNCATED 13171 13168 9
+TOP_SHUFFLED 13072 13072 12
+BOTH_BROKE 17109 17104 13
+MIXED_UP 33061 33056 8
+NOISE 13065 13064 14
+REORDERED 17043 17040 12
+TRUNCATED 23129 23128 11
+"""
+"""A kind of fault, its seed, that of its shop, and its day."""
+
+
+@pytest.mark.integration  # for its CPU
+@pytest.mark.parametrize("line", BESIDE.strip().splitlines())
+def test_what_lists_do_beside_a_fault_is_not_told_in_its_place(line: str) -> None:
+    kind, *numbers = line.split()
+    seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
-    assert explain(draw_fault(kind, seed, begins=begins), past(shop, begins), shop)[1] == []
+    assert explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1] == []
 
 
-@pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE, Kind.ARM_BROKE])
+@pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
 def test_users_who_were_not_asked_before_are_taken_to_be_as_others_are(kind: Kind) -> None:
     lists = past().last_lists
     assert lists is not None
@@ -319,22 +306,21 @@ def test_what_two_arms_alone_give_away_is_told_without_earlier_lists(kind: Kind,
     assert found.sentence.endswith("(No earlier lists to hold this against.)")
 
 
-def lists(former: list[list[int]], present: list[list[int]]) -> OwnLists:
-    batch: PairBatch = reference.batch(list(zip(former, present, strict=True)), 10)
+def lists(text: str) -> OwnLists:
+    batch = reference.batch(pairs(text), 10)
     return OwnLists(
         former=batch.baseline, former_lengths=batch.baseline_lengths, present=batch.candidate, lengths=batch.candidate_lengths
     )
 
 
 def test_users_lie_in_the_bins_that_a_person_would_say() -> None:
-    ten = list(range(10))
-    found = bin_lists(
-        lists([ten] * 4, [ten, ten[::-1], [*ten[:7], 11, 12, 13], [2, 1, 0, *ten[3:]]]), np.array([True, *[False] * 3])
-    )
+    """The same list, one turned round, one with three of seven other items, one whose first three are turned: 3 of 21 pairs."""
+    own = lists("1234567:1234567 1234567:7654321 1234567:1234089 1234567:3214567")
+    found = bin_lists(own, np.array([True, *[False] * 3]))
     assert {habit: bins.tolist() for habit, bins in found.items()} == {
-        Habit.REPLACED: [0, 0, 3, 0],
-        Habit.TURNED: [0, 10, 0, 0],
-        Habit.MOVED: [0, 10, 3, 0],
+        Habit.REPLACED: [0, 0, 4, 0],
+        Habit.TURNED: [0, 10, 0, 1],
+        Habit.MOVED: [0, 10, 4, 1],
         Habit.TOP_TURNED: [0, -1, 0, 3],
         Habit.STILL: [1, 0, 0, 0],
         Habit.SHARED: [0, 0, 0, 0],
@@ -350,12 +336,12 @@ def test_shares_leave_out_who_is_not_known_and_runs_count_alike() -> None:
 USUAL = (0.1, 0.3, 0.3, 0.2, 0.08, 0.02)
 
 
-def drawn(shares: tuple[float, ...], n: int) -> np.ndarray:
+def drawn(*shares: float, n: int = 1000) -> np.ndarray:
     return np.repeat(np.arange(len(shares)), np.rint(np.array(shares) * n).astype(int))
 
 
 def test_a_fifth_of_the_users_far_out_is_found_with_its_share() -> None:
-    now = np.concatenate((drawn(USUAL, 800), np.full(200, 9)))
+    now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_excess(now, USUAL)
     assert found is not None
     assert (found.least, found.usual) == (6, 0.0)
@@ -363,17 +349,17 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share() -> None:
 
 
 def test_who_is_not_left_among_the_ordinary_was_hit_wherever_they_lie() -> None:
-    assert least_share(drawn((0, 0.05, 0.15, 0.2, 0.3, 0.3), 1000), USUAL) == pytest.approx(1.0)
+    assert least_share(drawn(0, 0.05, 0.15, 0.2, 0.3, 0.3), USUAL) == pytest.approx(1.0)
     # Half as usual, the others one bin farther out.
     half = 0.5 * (np.array([*USUAL, 0.0]) + np.array([0.0, *USUAL]))
-    assert least_share(drawn(tuple(half), 10_000), USUAL) == pytest.approx(0.5)
+    assert least_share(drawn(*half, n=10_000), USUAL) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("n", [10, 100, 1000, 100_000])
-def test_a_training_that_is_worse_by_a_half_is_usual_still(n: int) -> None:
-    assert find_excess(drawn((0.05, 0.22, 0.3, 0.28, 0.12, 0.03), n), USUAL) is None
+def test_a_training_that_is_worse_by_a_half_is_usual_still() -> None:
+    for n in (10, 100, 1000, 100_000):
+        assert find_excess(drawn(0.05, 0.22, 0.3, 0.28, 0.12, 0.03, n=n), USUAL) is None
 
 
 def test_four_users_are_nobody_and_without_users_there_is_nothing() -> None:
-    assert find_excess(np.concatenate((drawn(USUAL, 1000), np.full(4, 9))), USUAL) is None
+    assert find_excess(np.concatenate((drawn(*USUAL), np.full(4, 9))), USUAL) is None
     assert find_excess(np.array([-1, -1]), USUAL) is None

@@ -17,23 +17,16 @@ from monitor.model.rankings import Arm, PairBatch
 Rows = dict[str, np.ndarray]
 
 
-def nobody(n: int) -> PairBatch:
-    codes, lengths = np.full((n, 1), PAD, dtype=np.int32), np.zeros(n, dtype=np.int32)
-    return PairBatch(baseline=codes, candidate=codes, baseline_lengths=lengths, candidate_lengths=lengths)
-
-
 def changes_of(membership: np.ndarray, order: np.ndarray | float = 0.0) -> PairChanges:
     """The candidate's change, NaN of users of whom nothing earlier is known."""
     n, nothing = len(membership), 0.0 * membership
-    parts = Parts(membership=membership, order=order + nothing, length=nothing)
-    none = Parts(membership=nothing, order=nothing, length=nothing)
-    return PairChanges(
-        former=nobody(n),
-        is_known=~np.isnan(membership),
-        lists={},
-        by_arm={Arm.BASELINE: none, Arm.CANDIDATE: parts},
-        is_still={},
+    codes, lengths = np.full((n, 1), PAD, dtype=np.int32), np.zeros(n, dtype=np.int32)
+    former = PairBatch(baseline=codes, candidate=codes, baseline_lengths=lengths, candidate_lengths=lengths)
+    parts, none = (
+        Parts(membership=each, order=each * 0 + by, length=nothing) for each, by in ((membership, order), (nothing, 0))
     )
+    by_arm = {Arm.BASELINE: none, Arm.CANDIDATE: parts}
+    return PairChanges(former=former, is_known=~np.isnan(membership), lists={}, by_arm=by_arm, is_still={})
 
 
 def decompose(distance: np.ndarray, changes: PairChanges, segments: Rows) -> MeanDrop:
@@ -82,28 +75,30 @@ def test_users_of_no_segment_are_taken_together_with_those_of_one_that_bears_the
     assert {fall.segment: fall.share for fall in found.falls} == {"c=DE": 0.25, f"c={OTHERS}": 0.75}
 
 
-def fell(germany: float, kingdom: float) -> MeanDrop:
+@pytest.mark.parametrize(
+    ("germany", "kingdom", "leads"),
+    [
+        (0.5, 0.0, True),
+        (0.35, 0.05, True),
+        (0.2, -0.1, True),
+        (0.2, 0.2, False),
+        (0.21, 0.2, False),
+        (0.0, 0.0, False),
+        (0.0, -0.3, False),
+    ],
+)
+def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(
+    germany: float, kingdom: float, *, leads: bool
+) -> None:
     """One in ten users is in DE; activity cuts across, and users differ a little."""
     rows = np.arange(1000)
     change = np.where(rows % 10 == 0, germany, kingdom) + 0.01 * np.sin(rows)
     segments = {f"c={name}": np.flatnonzero((rows % 10 == 0) == (name == "DE")) for name in ("DE", "UK")}
     segments |= {f"a={half}": np.flatnonzero(rows // 500 == half) for half in (0, 1)}
-    return decompose(0.3 + change, changes_of(change), segments)
-
-
-@pytest.mark.parametrize(("germany", "kingdom"), [(0.5, 0.0), (0.35, 0.05), (0.2, -0.1)])
-def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(
-    germany: float, kingdom: float
-) -> None:
-    drop = fell(germany, kingdom)
-    assert drop.leader is not None
-    assert drop.leader == drop.falls[0]
-    assert (drop.leader.segment, drop.is_clear) == ("c=DE", drop.whole > 0)
-
-
-@pytest.mark.parametrize(("germany", "kingdom"), [(0.2, 0.2), (0.21, 0.2), (0.0, 0.0), (0.0, -0.3)])
-def test_nobody_leads_where_all_fell_alike_or_others_merely_rose(germany: float, kingdom: float) -> None:
-    assert fell(germany, kingdom).leader is None
+    drop = decompose(0.3 + change, changes_of(change), segments)
+    assert (drop.leader and drop.leader.segment) == ("c=DE" if leads else None)
+    if leads:
+        assert (drop.leader, drop.is_clear) == (drop.falls[0], drop.whole > 0)
 
 
 def test_a_few_users_who_fell_by_chance_lead_nothing() -> None:
@@ -118,16 +113,13 @@ def test_parts_and_the_segments_of_each_dimension_sum_to_the_drop(n: int, seed: 
     rng = np.random.default_rng(seed)
     distance, membership, order = rng.random(n), rng.normal(size=n), rng.normal(size=n)
     distance[rng.random(n) < 0.2] = np.nan
-    membership[rng.random(n) < 0.4] = np.nan
-    values = {"country": rng.integers(-1, 4, n), "activity": rng.integers(-1, 3, n)}
+    membership[1:][rng.random(n - 1) < 0.4] = np.nan
+    distance[0] = 0.5
+    values = {"country": rng.integers(-1, 4, n), "activity": rng.integers(-1, 3, n)}  # some are in no segment
     segments = {
-        f"{dimension}={code}": np.flatnonzero(value == code)
-        for dimension, value in values.items()
-        for code in np.unique(value[value >= 0])
+        f"{name}={code}": np.flatnonzero(codes == code) for name, codes in values.items() for code in range(max(codes) + 1)
     }
     is_paired = ~np.isnan(distance + membership)
-    if not is_paired.any():
-        return
     drop = decompose(distance, changes_of(membership, order), segments)
     change = (membership + order)[is_paired].mean()
     assert drop.whole == pytest.approx(np.nanmean(distance) - (distance[is_paired].mean() - change), abs=1e-9)
@@ -149,34 +141,34 @@ def test_means_leave_out_users_whose_parts_are_unknown() -> None:
 
 
 N = 1000
-COUNTRY, ACTIVITY = np.arange(N) % 5, np.arange(N) // 250
+PLACES = np.arange(N)
+COUNTRY, ACTIVITY = PLACES % 5, PLACES // 250
 SEGMENTS = {
-    "all": np.arange(N),
+    "all": PLACES,
     **{f"country={value}": np.flatnonzero(value == COUNTRY) for value in range(5)},
     **{f"activity={value}": np.flatnonzero(value == ACTIVITY) for value in range(4)},
 }
 
 
-def place(hit: np.ndarray, usual: float = 0.0) -> str:
-    return find_place(hit, usual, SEGMENTS)
-
-
-def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better() -> None:
-    assert place(COUNTRY == 2) == "country=2"
-    assert place((COUNTRY == 2) & (ACTIVITY == 1)) == "activity=1 and country=2"
-    assert place((COUNTRY == 2) & (np.arange(N) % 3 > 0)) == "country=2"
-
-
-def test_users_from_everywhere_and_nobody_are_in_no_segment() -> None:
-    assert place(np.arange(N) % 3 == 0) == "all"
-    assert place(np.zeros(N, dtype=np.bool_)) == "all"
-    assert place((COUNTRY == 2) | (ACTIVITY == 1)) == "all"
-
-
-def test_who_would_be_hit_anyhow_does_not_hide_the_segment() -> None:
-    anyhow = np.arange(N) % 7 == 0
-    assert place((COUNTRY == 2) | anyhow, usual=1 / 7) == "country=2"
-    assert place(anyhow, usual=1 / 7) == "all"
+@pytest.mark.parametrize(
+    ("hit", "usual", "named"),
+    [
+        (COUNTRY == 2, 0.0, "country=2"),
+        ((COUNTRY == 2) & (ACTIVITY == 1), 0.0, "activity=1 and country=2"),
+        ((COUNTRY == 2) & (PLACES % 3 > 0), 0.0, "country=2"),
+        # From everywhere, or nobody.
+        (PLACES % 3 == 0, 0.0, "all"),
+        (PLACES < 0, 0.0, "all"),
+        ((COUNTRY == 2) | (ACTIVITY == 1), 0.0, "all"),
+        # Who would be hit anyhow does not hide the segment.
+        ((COUNTRY == 2) | (PLACES % 7 == 0), 1 / 7, "country=2"),
+        (PLACES % 7 == 0, 1 / 7, "all"),
+    ],
+)
+def test_a_segment_that_holds_them_is_named_and_two_where_these_tell_them_better(
+    hit: np.ndarray, usual: float, named: str
+) -> None:
+    assert find_place(hit, usual, SEGMENTS) == named
 
 
 def test_a_place_is_read_back_even_where_a_name_holds_the_word_between_two() -> None:

@@ -20,18 +20,13 @@ OVERLAP = "overlap"
     ("one", "other", "is_same"),
     [
         ("1", 1, True),
-        ("1", np.int64(1), True),
         ("1", 1.0, True),
         (2**100, str(2**100), True),
         ("01", 1, False),
-        ("1.0", 1, False),
         (Decimal(1), 1, True),
-        (np.str_("a"), "a", True),
         (UUID(int=5), str(UUID(int=5)), True),
-        ("a", "A", False),
         ("\u00e9", "e\u0301", False),
         (0.0, -0.0, True),
-        (1, 1.0, True),
         ("a", b"a", True),
         (np.float32(3), 3, True),
         (-1, 2**32 - 1, False),
@@ -82,37 +77,33 @@ def test_what_has_no_order_or_no_items_is_no_list(ranking: Any) -> None:
         monitor.compare_many({"u": ["a"], "v": ["a"]}, {"u": ["a"], "v": ranking})
 
 
-@pytest.mark.parametrize(
-    "missing", [None, math.nan, np.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]
-)
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")])
 def test_a_missing_id_is_an_error_and_no_item(missing: Any) -> None:
-    for ranking in (
-        ["a", missing],
-        [missing],
-        (1, missing),
-        np.array([missing, "b"], dtype=object),
-        pd.Series(["a", missing], dtype=object),
-    ):
+    ranking = ["a", missing]
+    for shaped in (ranking, [missing], tuple(ranking), np.array(ranking, dtype=object), pd.Series(ranking, dtype=object)):
         with pytest.raises(InputError, match=r"found .* where an item id was expected: drop the item or name it"):
-            monitor.compare(ranking, ["a"])
+            monitor.compare(shaped, ["a"])
     with pytest.raises(InputError, match="where an item id was expected"):
-        monitor.compare_many({"u": ["a", missing]}, {"u": ["a"]})
+        monitor.compare_many({"u": ranking}, {"u": ["a"]})
+
+
+HALF = "x\ud800"
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda half: monitor.compare(["a", half], ["a"]),
-        lambda half: monitor.compare(np.array([half]), pd.Series(["a"])),
-        lambda half: monitor.compare(["a"], ["a"], item_weights={"a": 1.0, half: 1.0}),
-        lambda half: monitor.compare_many({half: ["a"]}, {half: ["a"]}),
-        lambda half: monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "ndcg", relevance={half: {"a": 1.0}}),
-        lambda half: monitor.summarize(monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), by={"u": half}),
+        lambda: monitor.compare(["a", HALF], ["a"]),
+        lambda: monitor.compare(np.array([HALF]), pd.Series(["a"])),
+        lambda: monitor.compare(["a"], ["a"], item_weights={"a": 1.0, HALF: 1.0}),
+        lambda: monitor.compare_many({HALF: ["a"]}, {HALF: ["a"]}),
+        lambda: monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "ndcg", relevance={HALF: {"a": 1.0}}),
+        lambda: monitor.summarize(monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), by={"u": HALF}),
     ],
 )
-def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call: Callable[[str], object]) -> None:
+def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call: Callable[[], object]) -> None:
     with pytest.raises(InputError, match=r"found the text 'x\\ud800', which is no Unicode: decode"):
-        call("x\ud800")
+        call()
 
 
 def test_the_text_nan_is_an_item() -> None:
@@ -133,23 +124,18 @@ def test_an_arm_of_no_known_shape_is_refused(data: Any) -> None:
         monitor.compare_many(data, {"u": ["a"]})
 
 
-def test_k_beyond_the_lists_k_none_and_a_k_of_numpy_mean_whole_lists() -> None:
-    lists = ({"u": ["a", "b"]}, {"u": ["b", "c", "d"]})
+@pytest.mark.parametrize("k", [3, 10**12, 10**30, np.int8(3)])
+def test_k_beyond_the_lists_and_a_k_of_numpy_mean_whole_lists(k: Any) -> None:
+    lists = ["a", "b"], ["b", "c", "d"]
 
-    found = [monitor.compare_many(*lists, k=k).to_numpy().tolist() for k in (None, 3, 10**12, 10**30, np.int8(3))]  # type: ignore[arg-type]
+    assert monitor.compare(*lists, k=k) == monitor.compare(*lists)
+    many = monitor.compare_many({"u": lists[0]}, {"u": lists[1]}, k=k)
+    assert many.loc["u"].to_dict() == monitor.compare(*lists)
 
-    assert found[1:] == found[:1] * 4
-    assert monitor.compare([1, 2], [1, 3], k=10**9) == monitor.compare([1, 2], [1, 3])
 
-
-@pytest.mark.parametrize(
-    ("k", "message"),
-    [
-        *((k, "k must be .*at least 1") for k in (0, -1, -3)),
-        *((k, "k must be .*whole number") for k in (1.5, 2.0, "2", True, math.nan, [2])),
-    ],
-)
-def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any, message: str) -> None:
+@pytest.mark.parametrize("k", [0, -1, 1.5, 2.0, "2", True, math.nan, [2]])
+def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any) -> None:
+    message = "k must be .*at least 1" if k in (0, -1) else "k must be .*whole number"
     with pytest.raises(InputError, match=message):
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, k=k)
     with pytest.raises(InputError, match=message):
@@ -157,28 +143,23 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any, message: str
 
 
 def test_users_of_one_arm_are_left_out_and_told() -> None:
-    told = r"^1 users were compared, and left out 2 in baseline alone \(attrs\['only_baseline'\]\) and 2 in candidate alone"
+    told = r"^2 users were compared, and left out 2 in baseline alone \(attrs\['only_baseline'\]\) and 2 in candidate alone"
     with pytest.warns(UserWarning, match=told):
-        found = monitor.compare_many({"a": [1], 2: [1], "3": [1]}, {"b": [1], "02": [1], "3": [1]}, OVERLAP)
+        found = monitor.compare_many({"a": [1], 2: [1], "3": [1], 4: [1]}, {"b": [1], "4": [1], "02": [1], "3": [1]}, OVERLAP)
 
-    assert found.index.tolist() == ["3"]
+    assert found.index.tolist() == ["3", 4]
     assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "02"))
 
 
-def test_users_are_equal_as_items_are() -> None:
-    found = monitor.compare_many({1: ["a"], "x": ["b"]}, {"x": ["b"], "1": ["a"]}, OVERLAP)
-
-    assert found[OVERLAP].to_dict() == {1: 1.0, "x": 1.0}
-
-
-@pytest.mark.parametrize("lists", [{1: ["a"], "1": ["b"]}, pd.DataFrame({"user": [1, "1"], "items": [["a"], ["b"]]})])
-def test_a_user_both_as_number_and_as_text_is_refused(lists: Any) -> None:
-    with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
-        monitor.compare_many(lists, lists, OVERLAP)
+def test_a_user_both_as_number_and_as_text_is_refused() -> None:
+    lists = {1: ["a"], "1": ["b"]}
+    for shaped in (lists, pd.DataFrame({"user": list(lists), "items": list(lists.values())})):
+        with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
+            monitor.compare_many(shaped, shaped, OVERLAP)
 
 
-@pytest.mark.parametrize("other", [["01", "b"], pd.Series(["01", "b"], dtype="category")])
-def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of(other: Any) -> None:
+def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of() -> None:
+    other: Any = pd.Series(["01", "b"], dtype="category")
     with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are numbers such as 1, .*alike$"):
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
     with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are text such as 01, .*alike$"):
@@ -186,42 +167,42 @@ def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned
 
 
 RANKED = pd.DataFrame({"user": [1], "item": [1], "rank": [1]})
-ODD_MATRIX: Any = np.ma.masked_equal([[1, 2]], 2)
-ODD_COLUMN: Any = ["rank"]
+MASKED: Any = np.ma.masked_equal([[1, 2]], 2)
 IMAGINARY: Any = [1j, 2]
-HIDING: dict[str, tuple[Callable[[], object], str]] = {
-    "a masked row": (lambda: monitor.compare(np.ma.masked_equal([1, 2, 3], 2), [1, 3], OVERLAP), "masked values"),
-    "masked rows": (lambda: monitor.compare_many({"u": ODD_MATRIX[0]}, {"u": [1]}, OVERLAP), "masked values"),
-    "a masked matrix": (lambda: monitor.compare_many(ODD_MATRIX, np.array([[1, 3]]), OVERLAP), "masked values"),
-    "records": (lambda: monitor.compare(np.zeros(2, dtype=[("a", "i4")]), [1], OVERLAP), "records"),
-    "a signalling NaN": (lambda: monitor.compare([1, Decimal("sNaN")], [1], OVERLAP), "sNaN"),
-    "imaginary scores": (lambda: monitor.compare([1, 2], [2, 1], "rbo_a", scores=(IMAGINARY, [1, 2])), "1j"),
-    "an array of them": (lambda: monitor.compare([1, 2], [2, 1], "rbo_a", scores=(np.array(IMAGINARY), [1, 2])), "1j"),
-    "a score beyond floats": (lambda: monitor.compare([1, 2], [2, 1], "rbo_a", scores=([10**400, 2], [1, 2])), "a number"),
-    "a list as a column": (lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=ODD_COLUMN), "no column ['rank']"),
-    "ranks of yes and no": (lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP), "must hold numbers"),
-}
 
 
-@pytest.mark.parametrize("case", HIDING)
-def test_what_numpy_or_python_would_quietly_misread_is_refused(case: str) -> None:
-    call, words = HIDING[case]
+def by_scores(scores: Any) -> object:
+    return monitor.compare([1, 2], [2, 1], "rbo_a", scores=(scores, [1, 2]))
 
-    with pytest.raises(InputError) as caught:
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: monitor.compare(MASKED[0], [1, 3], OVERLAP), "masked values"),
+        (lambda: monitor.compare_many({"u": MASKED[0]}, {"u": [1]}, OVERLAP), "masked values"),
+        (lambda: monitor.compare_many(MASKED, np.array([[1, 3]]), OVERLAP), "masked values"),
+        (lambda: monitor.compare(np.zeros(2, dtype=[("a", "i4")]), [1], OVERLAP), "records"),
+        (lambda: monitor.compare([1, Decimal("sNaN")], [1], OVERLAP), "sNaN"),
+        (lambda: by_scores(IMAGINARY), "1j"),
+        (lambda: by_scores(np.array(IMAGINARY)), "1j"),
+        (lambda: by_scores([10**400, 2]), "a number"),
+        (lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=["rank"]), r"no column \['rank'\]"),  # type: ignore[arg-type]
+        (lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP), "must hold numbers"),
+    ],
+)
+def test_what_numpy_or_python_would_quietly_misread_is_refused(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
         call()
 
-    assert words in str(caught.value)
 
-
-def test_lists_of_a_million_items_are_compared_as_they_are() -> None:
+def test_lists_whose_pairs_are_beyond_32_bits_are_compared_as_they_are() -> None:
     # A rotation by one: the candidate's first item was the baseline's last.
-    n = 10**6
+    n = 10**5
     ranking = np.arange(n)
 
     found = monitor.compare(ranking, np.roll(ranking, 1), ("extended_tau", "overlap", "footrule"))
 
-    assert found["overlap"] == 1.0
-    assert found["footrule"] == 2 * (n - 1)
-    assert 0.999 < found["extended_tau"] < 1
+    assert found == {"extended_tau": pytest.approx(1, abs=1e-3), "overlap": 1.0, "footrule": 2 * (n - 1)}
+    assert found["extended_tau"] < 1
     texts = np.char.add("item-", ranking[:1000].astype(str))
     assert monitor.compare(texts, texts[::-1], "overlap") == {"overlap": 1.0}

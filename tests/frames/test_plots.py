@@ -3,7 +3,6 @@
 import json
 import pickle
 import re
-from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +17,7 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 import monitor
+from monitor.charts.svg import Plot
 from monitor.errors import InputError
 from servers.chromium import TROUBLE, browsing
 
@@ -61,32 +61,8 @@ def test_of_long_lists_the_first_items_are_shown_and_how_many_there_are() -> Non
     assert len(html) < 40_000
 
 
-def test_rules_of_the_style_reach_nothing_else_and_know_light_and_dark() -> None:
-    style = re.findall(r"<style>(.*?)</style>", monitor.plot_pair(["a"], ["b"]).html, re.DOTALL)[0]
-
-    assert style.startswith(".rankwatch {")
-    depth = list(accumulate({"{": 1, "}": -1}.get(char, 0) for char in style))
-    assert depth.index(0, style.index("{")) == len(style) - 1, "a rule stands outside"
-    assert ":root" not in style
-    assert "prefers-color-scheme: dark" in style
-
-
-def test_in_a_browser_charts_are_dark_where_the_reader_is_and_the_rest_of_the_notebook_stays_as_it_was(tmp_path: Path) -> None:
-    cell = tmp_path / "cell.html"
-    outside = "<svg id='other'><text>x</text></svg>"
-    cell.write_text(f"<!doctype html><meta charset=utf-8>{outside}{monitor.compare(['a', 'b'], ['b', 'c'])._repr_html_()}")
-    fill = "getComputedStyle(document.querySelector('{}')).{}"
-    found = []
-    with browsing() as browser:
-        for is_dark in (False, True):
-            tab = browser.open_tab(is_dark=is_dark)
-            tab.go(cell.as_uri())
-            shown = (("#other text", "fill"), (".slopes .head", "color"), (".card", "backgroundColor"))
-            found.append([tab.run(fill.format(*each)) for each in shown])
-        assert [each for each in browser.events if each["method"] in TROUBLE] == []
-    black = "rgb(0, 0, 0)"
-    assert found[0] == [black, "rgb(27, 36, 48)", "rgb(255, 255, 255)"]
-    assert found[1] == [black, "rgb(232, 237, 243)", "rgb(26, 33, 43)"]
+def labels(plot: Plot) -> list[str | None]:
+    return [chart.get("aria-label") for chart in drawings(plot.html)]
 
 
 def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range() -> None:
@@ -94,18 +70,15 @@ def test_scores_of_many_are_a_chart_a_metric_and_segment_over_the_metrics_range(
     lists = {user: rng.permutation(40)[:10].tolist() for user in range(200)}
     frame = monitor.compare_many(lists, {user: items[::-1] for user, items in lists.items()}, ("extended_tau", "footrule"))
 
-    whole, split = monitor.plot_scores(frame), monitor.plot_scores(frame, ["x", "y"] * 100)
-    charts = drawings(whole._repr_html_())
-    assert [chart.get("aria-label") for chart in charts] == ["extended_tau, all: 200 users", "footrule, all: 200 users"]
-    marks = [each.text for each in charts[0].iter("text")]
-    assert (marks[0], marks[-3]) == ("-1.0", "1.0")
-    assert marks[-2:] == [
-        f"mean {frame['extended_tau'].mean():.4f}",
-        f"by chance {frame.attrs['by_chance']['extended_tau']:.4f}",
-    ]
-    assert [len(drawings(each.html)) for each in (split, monitor.plot_scores(frame, list(range(200))))] == [6, 100]
+    whole = monitor.plot_scores(frame)
+    assert labels(whole) == ["extended_tau, all: 200 users", "footrule, all: 200 users"]
+    low, *_, high, mean, by_chance = (each.text for each in drawings(whole._repr_html_())[0].iter("text"))
+    assert (low, high) == ("-1.0", "1.0")
+    assert mean == f"mean {frame['extended_tau'].mean():.4f}"
+    assert by_chance == f"by chance {frame.attrs['by_chance']['extended_tau']:.4f}"
+    assert [len(labels(monitor.plot_scores(frame, by))) for by in (["x", "y"] * 100, list(range(200)))] == [6, 100]
     nobody = monitor.compare_many({}, {}, "footrule")
-    assert [chart.get("aria-label") for chart in drawings(monitor.plot_scores(nobody).html)] == ["footrule, all: 0 users"]
+    assert labels(monitor.plot_scores(nobody)) == ["footrule, all: 0 users"]
 
 
 SHAPES: dict[str, Any] = {
@@ -149,10 +122,12 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make: Any) -> None:
 
     found = monitor.summarize(frame, users)["n"].xs("overlap")
     assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
-    with pytest.raises(InputError, match="needs columns of segments"):
-        monitor.summarize(frame, pd.DataFrame({"user": ["u1"]}))
-    with pytest.raises(InputError, match="by knows none of the users"):
-        monitor.summarize(frame, pd.DataFrame({"country": ["DE"]}))
+    for columns, message in (
+        ({"user": ["u1"]}, "needs columns of segments"),
+        ({"country": ["DE"]}, "by knows none of the users"),
+    ):
+        with pytest.raises(InputError, match=message):
+            monitor.summarize(frame, make(columns))
 
 
 NOTEBOOK = Path(__file__).parents[2] / "monitor/frames/example.ipynb"
@@ -161,6 +136,8 @@ DRAWN = """[...document.querySelectorAll('section')].map((cell) => ({
         && [...svg.querySelectorAll('text, line, rect, li')].filter((one) => one.getBoundingClientRect().height > 3).length),
     rows: cell.querySelectorAll('tbody tr').length,
     text: cell.innerText }))"""
+COLOURS = """[['#other text', 'fill'], ['.slopes .head', 'color'], ['.card', 'backgroundColor']].map(
+    ([selector, name]) => getComputedStyle(document.querySelector(selector))[name])"""
 
 
 def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
@@ -174,23 +151,32 @@ def shown_by_cells(folder: str, patch: pytest.MonkeyPatch) -> list[str]:
     return [output.data["text/html"] for (output,) in cells]
 
 
-def test_cells_of_the_example_notebook_draw_their_results_and_ask_for_nothing_from_elsewhere(
+@pytest.mark.integration
+def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_ask_for_nothing_from_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with TemporaryDirectory(prefix="kernel") as folder:  # the name of a socket must be short
         cells = shown_by_cells(folder, monkeypatch)
     page = tmp_path / "notebook.html"
     sections = "".join(f"<section>{html}</section>" for html in cells)
-    page.write_text(f"<!doctype html><meta charset=utf-8><title>cells</title>{sections}", encoding="utf-8")
+    page.write_text(f"<!doctype html><meta charset=utf-8><title>x</title><svg id=other><text>x</text></svg>{sections}")
     with browsing() as browser:
-        tab = browser.open_tab()
-        tab.go(page.as_uri())
+        colours = []
+        for is_dark in (False, True):
+            tab = browser.open_tab(is_dark=is_dark)
+            tab.go(page.as_uri())
+            colours.append(tab.run(COLOURS))
         pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)
         told = browser.events
     assert [each for each in told if each["method"] in TROUBLE] == []
     asked = {each["params"]["request"]["url"] for each in told if each["method"] == "Network.requestWillBeSent"}
     assert asked == {page.as_uri()}
 
+    # What is not ours stays black.
+    assert colours == [
+        ["rgb(0, 0, 0)", "rgb(27, 36, 48)", "rgb(255, 255, 255)"],
+        ["rgb(0, 0, 0)", "rgb(232, 237, 243)", "rgb(26, 33, 43)"],
+    ]
     assert [len(each["charts"]) for each in (pair, titled, spreads, worst)] == [1, 1, 3, 1]
     assert all(marks >= 8 for each in (pair, titled, spreads, worst) for marks in each["charts"])
     assert "extended_tau" in pair["text"]

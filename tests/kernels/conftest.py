@@ -1,26 +1,27 @@
-"""Forces one way of aligning by numpy; loads the machine code, which `test_machine_code` holds against it."""
+"""Both ways of numpy to align, and machine code: compiled in the second ring, as plain Python in the first."""
 
 import fcntl
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from monitor.kernels import alignment
 from monitor.kernels.engines import choice, positions
 
-
-@pytest.fixture(scope="session")
-def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What numba compiles is loaded: one worker compiles it, and the others wait for its cache."""
-    with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        choice.load()
+WAYS = {"all pairs": 255, "sorting": 0}
+"""The longest lists whose items are compared two by two, for each way."""
 
 
-@pytest.fixture(params=["all pairs", "sorting"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Align and count in this way, however long the lists are; without this fixture the code chooses."""
-    limit_all_pairs(monkeypatch, 255 if request.param == "all pairs" else 0)
-    return str(request.param)
+def in_each_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Force one way after the other to align and to count."""
+    for way, longest in WAYS.items():
+        limit_all_pairs(monkeypatch, longest)
+        yield way
 
 
 def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
@@ -29,3 +30,36 @@ def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
     for limit in ("COUNT_ALL_PAIRS_MAX_K", "SUM_ALL_PAIRS_MAX_K"):
         monkeypatch.setattr(positions, limit, longest)
+
+
+@pytest.fixture(scope="session", params=["interpreted", pytest.param("compiled", marks=pytest.mark.integration)])
+def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The module of machine code; interpreted, its blocks of work are small."""
+    if request.param == "interpreted":
+        return _interpret()
+    # One worker compiles, and the others wait for its cache.
+    with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return choice.load()
+
+
+def _interpret() -> ModuleType:
+    """A copy of the modules without numba, in which integers overflow silently too."""
+    without_compiler = SimpleNamespace(njit=lambda *_, **__: lambda function: function)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "numba", without_compiler)
+        for name in ("compiled", "compiled_pairs", "compiled_texts"):
+            patch.setitem(sys.modules, f"{choice.__package__}.{name}", choice)  # restored at the end
+            del sys.modules[f"{choice.__package__}.{name}"]
+        module = choice.load()
+    constants(module.find).update(PAIRS_TILE=2, HASH_TILE=2)
+    constants(module.code_texts).update(BLOCK=4, FIRST_SLOTS=32)
+    for name in module.__all__:
+        setattr(module, name, np.errstate(over="ignore")(getattr(module, name)))
+    return module
+
+
+def constants(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names of the module in which the function was written."""
+    names: dict[str, Any] = inspect.unwrap(function).__globals__
+    return names

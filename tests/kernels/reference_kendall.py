@@ -1,29 +1,20 @@
-"""Slow and obvious: Kendall's family from the definitions, for one pair of lists."""
+"""Slow and obvious: Kendall's and the footrule's families from the definitions, for one pair of lists."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import Any
 
 from scipy.stats import kendalltau, weightedtau
 
-from kernels import reference
+from kernels.reference import places
 from kernels.reference_rbo import Tied
-from monitor.model.rankings import ByArm, PairBatch
 
 Items = Sequence[Any]
 Weights = Mapping[Any, float]
-
-
-def with_weights(pairs: Sequence[reference.Pair], weights: Weights) -> PairBatch:
-    plain = reference.batch(pairs)
-    rows = [[[weights[item] for item in pair[arm]] for pair in pairs] for arm in (0, 1)]
-    told = [reference.pad(arm, plain.baseline.shape[1]) for arm in rows]
-    return replace(plain, weights=ByArm(baseline=told[0], candidate=told[1]))
 
 
 def common(a: Items, b: Items) -> list[Any]:
@@ -40,13 +31,15 @@ def appended_tau(a: Items, b: Items) -> float:
     if not a or not b:
         return math.nan
     universe = [*a, *(item for item in b if item not in a)]
-    places = [[ranking.index(item) if item in ranking else len(ranking) for item in universe] for ranking in (a, b)]
-    return float(kendalltau(*places).statistic) if len(universe) > 1 else math.nan
+    return float(kendalltau(*places(universe, a, b)).statistic) if len(universe) > 1 else math.nan
+
+
+def untied(ranking: Items) -> Tied:
+    return ranking, [-float(place) for place in range(len(ranking))]
 
 
 def kendall_tau(a: Items, b: Items) -> float:
-    ours, theirs = ranks(a, b)
-    return float(kendalltau(ours, theirs).statistic) if len(ours) > 1 else math.nan
+    return tied_tau(untied(a), untied(b))
 
 
 def tied_tau(a: Tied, b: Tied) -> float:
@@ -68,26 +61,20 @@ def _tied_places(a: Tied, b: Tied) -> list[list[float]]:
 
 
 def kendall_distance(a: Items, b: Items) -> float:
-    return element_weighted_kendall_distance(a, b, dict.fromkeys([*a, *b], 1.0))
+    return generalized_kendall_distance(a, b, dict.fromkeys([*a, *b], 1.0))
 
 
 def topk_kendall(a: Items, b: Items, penalty: float) -> float:
-    """The four cases, one pair of items at a time."""
+    """A pair of items costs 1 in opposite order, an absent item being last, and the penalty where a list has neither."""
     if not a or not b:
         return math.nan
+    ranked = zip(*places(list(dict.fromkeys([*a, *b])), a, b), strict=True)
     total = 0.0
-    for x, y in combinations(dict.fromkeys([*a, *b]), 2):
-        inside = [[item for item in (x, y) if item in ranking] for ranking in (a, b)]
-        if sorted(map(len, inside)) == [2, 2]:  # case 1
-            total += (a.index(x) < a.index(y)) != (b.index(x) < b.index(y))
-        elif sorted(map(len, inside)) == [1, 2]:  # case 2
-            both, one = (a, inside[1][0]) if len(inside[0]) == 2 else (b, inside[0][0])
-            other = y if one == x else x
-            total += both.index(other) < both.index(one)
-        elif sorted(map(len, inside)) == [1, 1]:  # case 3
-            total += 1
-        else:  # case 4
+    for (ours_x, theirs_x), (ours_y, theirs_y) in combinations(ranked, 2):
+        if ours_x == ours_y or theirs_x == theirs_y:
             total += penalty
+        else:
+            total += (ours_x < ours_y) != (theirs_x < theirs_y)
     return total
 
 
@@ -104,10 +91,7 @@ def _topk_apart(a: int, b: int, penalty: float) -> float:
 
 
 def weighted_tau(a: Items, b: Items) -> float:
-    ours, theirs = ranks(a, b)
-    if len(ours) < 2:
-        return math.nan
-    return float(weightedtau([-float(rank) for rank in ours], [-float(rank) for rank in theirs]).statistic)
+    return tied_weighted_tau(untied(a), untied(b))
 
 
 def tau_ap(truth: Items, estimate: Items) -> float:
@@ -134,56 +118,81 @@ def _weighted_universe(a: Items, b: Items, weights: Weights) -> float:
     universe = [*a, *(item for item in b if item not in a), "dummy"]
     dummy = sum(weights[item] for item in common(a, b))
     weigh = [*(weights[item] for item in universe[:-1]), dummy]
-    places = [[ranking.index(item) if item in ranking else len(ranking) for item in universe] for ranking in (a, b)]
-    pairs = list(combinations(range(len(universe)), 2))
+    ours, theirs = places(universe, a, b)
 
-    def product(left: int, right: int) -> float:
-        signs = [[(p[i] > p[j]) - (p[i] < p[j]) for i, j in pairs] for p in (places[left], places[right])]
-        return float(sum(weigh[i] * weigh[j] * s * t for (i, j), s, t in zip(pairs, *signs, strict=True)))
+    def product(p: list[int], q: list[int]) -> float:
+        pairs = combinations(zip(weigh, p, q, strict=True), 2)
+        return sum(v * w * ((i > j) - (i < j)) * ((k > m) - (k < m)) for (v, i, k), (w, j, m) in pairs)
 
-    return product(0, 1) / math.sqrt(product(0, 0) * product(1, 1))
-
-
-def duplicated_tau(a: Items, b: Items, weights: Mapping[Any, int]) -> float:
-    """Extended tau by scipy, each item replaced by w copies that are tied among themselves."""
-    if not a or not b:
-        return -1.0 if a or b else math.nan
-    low = _duplicated([("a", item) for item in a], [("b", item) for item in b], lambda member: weights[member[1]])
-    return 2 * (_duplicated(a, b, lambda item: weights[item]) - low) / (1 - low) - 1
-
-
-def _duplicated(a: Items, b: Items, copies: Callable[[Any], int]) -> float:
-    universe = [item for item in dict.fromkeys([*a, *b]) for _ in range(copies(item))]
-    places = [[ranking.index(item) if item in ranking else len(ranking) for item in universe] for ranking in (a, b)]
-    whole = sum(copies(item) for ranking in (a, b) for item in ranking)
-    dummies = whole - len(universe)
-    return float(kendalltau(*([*p, *[len(r)] * dummies] for p, r in zip(places, (a, b), strict=True))).statistic)
-
-
-def element_weighted_kendall_distance(a: Items, b: Items, weights: Weights) -> float:
-    return generalized_kendall_distance(a, b, weights, None)
+    return product(ours, theirs) / math.sqrt(product(ours, ours) * product(theirs, theirs))
 
 
 def element_weighted_kendall_distance_normalized(a: Items, b: Items, weights: Weights) -> float:
     most = sum(weights[x] * weights[y] for x, y in combinations(common(a, b), 2))
-    return element_weighted_kendall_distance(a, b, weights) / most if most else math.nan
+    return generalized_kendall_distance(a, b, weights) / most if most else math.nan
 
 
-def generalized_kendall_distance(a: Items, b: Items, weights: Weights, discount: str | None) -> float:
+def generalized_kendall_distance(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:
     """Sum over inverted pairs, item by item; ``discount`` None for steps that cost 1."""
     shared = common(a, b)
     if len(shared) < 2:
         return math.nan
-    cost = {item: weights[item] * (step_cost(a, b, item, discount) if discount else 1.0) for item in shared}
-    return (
-        sum(cost[x] * cost[y] for x, y in combinations(shared, 2) if (a.index(x) < a.index(y)) != (b.index(x) < b.index(y)))
-        + 0.0
-    )
+    cost = {item: weights[item] * step_cost(a, b, item, discount) for item in shared}
+    inverted = [(x, y) for x, y in combinations(shared, 2) if b.index(x) > b.index(y)]
+    return float(sum(cost[x] * cost[y] for x, y in inverted))
 
 
-def step_cost(a: Items, b: Items, item: object, discount: str) -> float:
+def step_cost(a: Items, b: Items, item: object, discount: str | None) -> float:
     """Mean cost of the steps from the item's rank in one list to its rank in the other, 1 where it stays."""
+    if discount is None:
+        return 1.0
     here, there = sorted((common(a, b).index(item) + 1, common(b, a).index(item) + 1))
     worth: Callable[[int], float] = (lambda r: 1 / math.log2(r + 1)) if discount == "dcg" else (lambda r: 1 / r)
     deltas = [(worth(r - 1) - worth(r)) / (worth(1) - worth(2)) for r in range(here + 1, there + 1)]
     return sum(deltas) / len(deltas) if deltas else 1.0
+
+
+def footrule(a: Items, b: Items) -> float:
+    ours, theirs = ranks(a, b)
+    return float(sum(abs(i - j) for i, j in zip(ours, theirs, strict=True))) if len(ours) > 1 else math.nan
+
+
+def footrule_normalized(a: Items, b: Items) -> float:
+    z = len(common(a, b))
+    return footrule(a, b) / (z * z // 2) if z > 1 else math.nan
+
+
+def topk_footrule(a: Items, b: Items) -> float:
+    if not a or not b:
+        return math.nan
+    places = [{item: rank for rank, item in enumerate(ranking, start=1)} for ranking in (a, b)]
+    return float(sum(abs(places[0].get(item, len(a) + 1) - places[1].get(item, len(b) + 1)) for item in {*a, *b}))
+
+
+def topk_footrule_normalized(a: Items, b: Items) -> float:
+    if not a or not b:
+        return 1.0 if a or b else math.nan
+    return topk_footrule(a, b) / topk_footrule([("a", item) for item in a], [("b", item) for item in b])
+
+
+def weighted_footrule(a: Items, b: Items, weights: Weights, discount: str | None = None) -> float:
+    """Each item's weight times how far it moves, ranks being the weight ahead."""
+    shared = common(a, b)
+    if len(shared) < 2:
+        return math.nan
+    cost = {item: weights[item] * step_cost(a, b, item, discount) for item in shared}
+    starts = [_starts(ranking, cost) for ranking in (shared, common(b, a))]
+    return sum(cost[item] * abs(starts[0][item] - starts[1][item]) for item in shared)
+
+
+def weighted_footrule_normalized(a: Items, b: Items, weights: Weights) -> float:
+    """By the mean of what reversing either list would cost."""
+    shared, there = common(a, b), common(b, a)
+    if len(shared) < 2:
+        return math.nan
+    reversals = [weighted_footrule(ranking, ranking[::-1], weights) for ranking in (shared, there)]
+    return weighted_footrule(a, b, weights) / (sum(reversals) / 2)
+
+
+def _starts(ranking: Items, weights: Weights) -> dict[object, float]:
+    return {item: sum(weights[above] for above in ranking[:i]) for i, item in enumerate(ranking)}

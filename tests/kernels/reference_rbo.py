@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kernels import reference
-from monitor.model.rankings import ByArm, PairBatch
+from monitor.model.rankings import PairBatch
 
 List = Sequence[int]
 Tied = tuple[Sequence[int], Sequence[float]]
@@ -71,7 +71,7 @@ def cut_into_groups(items: Sequence[int], widths: Sequence[int]) -> Tied:
     return tied(*groups, *([item] for item in rest))
 
 
-def draw(count: int, seed: int, lengths: Sequence[int], *, even: bool) -> list[tuple[Tied, Tied]]:
+def draw(count: int, seed: int, *, even: bool, lengths: Sequence[int] = reference.SHORT) -> list[tuple[Tied, Tied]]:
     """Pairs as `reference.draw` has them, groups of one to five tied."""
     chance = random.Random(seed)  # noqa: S311 - test data
 
@@ -83,9 +83,8 @@ def draw(count: int, seed: int, lengths: Sequence[int], *, even: bool) -> list[t
 
 def groups(tied: Tied) -> list[list[int]]:
     items, scores = tied
-    return [
-        [item for item, _ in group] for _, group in itertools.groupby(zip(items, scores, strict=True), key=lambda pair: pair[1])
-    ]
+    score_of = dict(zip(items, scores, strict=True))
+    return [list(group) for _, group in itertools.groupby(items, score_of.get)]
 
 
 def orders(tied: Tied) -> Iterator[list[int]]:
@@ -141,5 +140,4 @@ def norm(kind: str, mine: dict[int, float], other: dict[int, float], d: int, *, 
 def batch(pairs: Sequence[tuple[Tied, Tied]], k: int | None = None) -> PairBatch:
     """The pairs with their scores, padded to k or to their longest list."""
     plain = reference.batch([(a[0], b[0]) for a, b in pairs], k)
-    told = [reference.pad([pair[arm][1] for pair in pairs], plain.baseline.shape[1]) for arm in (0, 1)]
-    return replace(plain, scores=ByArm(baseline=told[0], candidate=told[1]))
+    return replace(plain, scores=reference.by_place(plain, [(a[1], b[1]) for a, b in pairs]))

@@ -9,9 +9,11 @@ import numpy as np
 from kernels import reference
 from monitor.kernels import Alignment, align
 from monitor.kernels.labels import place_grades
-from monitor.model.rankings import PairBatch
+from monitor.model.arrays import Codes
+from monitor.model.rankings import Labels, PairBatch
 
 Grades = Mapping[int, float]
+Graded = Sequence[tuple[int, float]]
 
 
 def gain_of(grade: float, gain: str) -> float:
@@ -61,18 +63,24 @@ def ndcg_vs_baseline(baseline: Sequence[int], candidate: Sequence[int], gain: st
     return ndcg(candidate, known, len(baseline), gain)
 
 
+def label(arms: tuple[Codes, Codes], rows: Sequence[int], table: Sequence[Graded]) -> Labels:
+    """Labels at the places of both arms' lists, from the grades of each pair's row of the table."""
+    graded = [pair for row in table for pair in row]
+    return place_grades(
+        arms[0],
+        arms[1],
+        np.array(rows, dtype=np.intp),
+        np.cumsum([0, *map(len, table)]),
+        np.array([item for item, _ in graded], dtype=np.int32),
+        np.array([grade for _, grade in graded], dtype=np.float64),
+    )
+
+
 def labelled(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None) -> PairBatch:
     """The pairs' batch with labels from each user's grades."""
     plain = reference.batch(pairs, k)
-    labels = place_grades(
-        plain.baseline,
-        plain.candidate,
-        np.arange(len(pairs)),
-        np.cumsum([0, *map(len, known)]),
-        np.array([item for grades in known for item in grades], dtype=np.int32),
-        np.array([grade for grades in known for grade in grades.values()], dtype=np.float64),
-    )
-    return replace(plain, labels=labels)
+    table = [[*grades.items()] for grades in known]
+    return replace(plain, labels=label((plain.baseline, plain.candidate), range(len(pairs)), table))
 
 
 def aligned(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None) -> Alignment:

@@ -1,34 +1,25 @@
-"""Which engine is used, when, and what happens where there can be none."""
+"""Which engine is used, and when; machine code finds what numpy and Arrow find, bit by bit."""
 
 import mmap
-import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kernels import reference
+from kernels.conftest import constants
 from monitor.errors import ConfigError
+from monitor.kernels import Alignment, align
 from monitor.kernels.engines import choice
-from monitor.kernels.engines.choice import VARIABLE, Engines
-
-pytestmark = pytest.mark.usefixtures("machine_code")
-
-
-@pytest.fixture(autouse=True)
-def _as_if_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-
-
-@pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> list["Child"]:
-    """Children are counted instead of started."""
-    started: list[Child] = []
-
-    def start() -> Child:
-        started.append(Child())
-        return started[-1]
-
-    monkeypatch.setattr(choice, "_start_compiling", start)
-    return started
+from monitor.kernels.engines.choice import MAX_K, VARIABLE, Engines
+from monitor.model.rankings import PairBatch
+from monitor.pairing.ids import _encode_texts
 
 
 class Child:
@@ -38,6 +29,21 @@ class Child:
 
     def poll(self) -> int | None:
         return self.ended
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
+    """Nobody asks for an engine. Children are counted instead of started, and nothing is compiled."""
+    started: list[Child] = []
+
+    def start() -> Child:
+        started.append(Child())
+        return started[-1]
+
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(choice, "_start_compiling", start)
+    monkeypatch.setattr(choice, "load", lambda: choice)
+    return started
 
 
 def test_little_work_is_numpys_and_starts_nothing(children: list[Child]) -> None:
@@ -53,7 +59,7 @@ def test_much_work_starts_one_child_and_goes_on_with_numpy_until_it_has_ended(ch
     assert [process.compiled(600) for _ in range(5)] == [None] * 5
     assert len(children) == 1
     children[0].ended = 0
-    assert process.compiled(1) is not None
+    assert process.compiled(1) is choice
 
 
 def test_a_child_that_fails_leaves_numpy_for_good(children: list[Child]) -> None:
@@ -65,54 +71,181 @@ def test_a_child_that_fails_leaves_numpy_for_good(children: list[Child]) -> None
     assert len(children) == 1
 
 
-def test_numpy_asked_for_is_numpy_however_much_there_is_to_do(children: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "numpy")
-
-    assert Engines(worth_loading=0).compiled(10**15) is None
+def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(
+    children: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for engine, expected in (("numpy", None), ("numba", choice)):
+        monkeypatch.setenv(VARIABLE, engine)
+        assert [Engines(worth_loading=0).compiled(work) for work in (0, 10**15)] == [expected] * 2
     assert not children
-
-
-def test_numba_asked_for_is_there_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "numba")
-
-    assert Engines().compiled() is not None
-
-
-def test_an_unknown_engine_is_an_error_that_names_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "numbat")
-
     with pytest.raises(ConfigError, match=r"^RANKWATCH_ENGINE=numbat: must be one of auto, numpy, numba$"):
         Engines().compiled()
 
 
-def forbid_machine_code(*_: object, **__: Any) -> None:
+def forbid_machine_code(*_: object, **__: object) -> None:
     raise PermissionError
 
 
-def test_where_machine_code_is_forbidden_numba_is_an_error_and_auto_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mmap, "mmap", forbid_machine_code)
+@pytest.mark.parametrize(
+    ("place", "obstacle", "message"),
+    [
+        (mmap, ("mmap", forbid_machine_code), "forbids to make machine code"),
+        (choice, ("find_spec", lambda _: None), r"install rankwatch\[fast\]"),
+    ],
+)
+def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
+    place: ModuleType, obstacle: tuple[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, *obstacle)
 
-    assert [Engines(worth_loading=0).compiled(1) for _ in range(2)] == [None, None]
-    monkeypatch.setenv(VARIABLE, "numba")
-    with pytest.raises(ConfigError, match="forbids to make machine code"):
-        Engines().compiled()
-
-
-def test_without_numba_numba_is_an_error_that_names_the_extra_and_auto_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda _: None)
-
-    assert Engines(worth_loading=0).compiled(1) is None
-    monkeypatch.setenv(VARIABLE, "numba")
-    with pytest.raises(ConfigError, match=r"install rankwatch\[fast\]"):
-        Engines().compiled()
-
-
-def test_the_child_fills_the_cache_and_ends_well() -> None:
+    monkeypatch.setenv(VARIABLE, "auto")
     process = Engines(worth_loading=0)
+    assert [process.compiled(1) for _ in range(2)] == [None, None]
+    monkeypatch.setenv(VARIABLE, "numba")
+    with pytest.raises(ConfigError, match=message):
+        Engines().compiled()
 
-    process.compiled(1)
-    until = time.monotonic() + 100
-    while process.compiled(1) is None and time.monotonic() < until:
-        time.sleep(0.05)
 
-    assert process.compiled(1) is not None
+@pytest.mark.integration
+def test_the_child_fills_the_cache_and_ends_well() -> None:
+    child = choice._start_compiling()
+
+    assert child is not None
+    assert child.wait(100) == 0
+
+
+def draw(n: int, k: int, *, top: int = 0, even: bool = False) -> PairBatch:
+    """Codes from ``top`` on."""
+    return reference.batch(reference.draw(n, 0, even=even, lengths=(k,), tops=(top,)), k)
+
+
+Engine = Callable[[], Iterator[None]]
+
+
+@pytest.fixture
+def engines(machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An iterator that sets numpy first, then machine code."""
+
+    def set_each() -> Iterator[None]:
+        for module in (None, machine):
+            monkeypatch.setattr(choice, "compiled", lambda *_, module=module: module)
+            yield
+
+    return set_each
+
+
+def find_the_same(batch: PairBatch, engines: Engine) -> tuple[Alignment, Alignment]:
+    one, other = [align(batch) for _ in engines()]
+    assert_same(one, other)
+    return one, other
+
+
+def assert_same(one: Alignment, other: Alignment) -> None:
+    for name in ("positions", "inversions", "agreement", "common", "position_sums", "candidate_positions", "short", "long"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 48, 49, 255, 256, 257])
+def test_both_engines_find_the_same(k: int, engines: Engine, machine: ModuleType) -> None:
+    tile = constants(machine.find)["HASH_TILE"]
+    for n, top, even in ((0, 0, True), (1, 0, True), (tile - 1, 0, False), (tile, 2**16 - 60, False)):
+        find_the_same(draw(n, k, top=top, even=even), engines)
+    find_the_same(draw(2 * tile + 1, k, top=2**31 - 2_000), engines)
+
+
+@pytest.mark.parametrize("k", [49, 300])
+def test_items_whose_hashes_all_meet_are_still_found(k: int, engines: Engine) -> None:
+    inverse = pow(2654435769, -1, 2**32)
+    same_slot = [code for code in (i * inverse % 2**32 for i in range(4 * k)) if code < 2**31][:k]
+
+    find_the_same(reference.batch([(same_slot, same_slot[::-1])]), engines)
+
+
+@pytest.mark.parametrize("k", [MAX_K, MAX_K + 1])
+def test_the_longest_lists_reversed_overflow_nothing(k: int, engines: Engine) -> None:
+    _, found = find_the_same(reference.batch([(range(k), range(k)[::-1])]), engines)
+
+    assert found.inversions.tolist() == [k * (k - 1) // 2]
+
+
+@pytest.mark.parametrize("depth", [1, 48, 49, 255, 256, 299])
+def test_a_cut_is_the_alignment_of_cut_lists(depth: int, engines: Engine) -> None:
+    pairs = reference.draw(5, 0, even=False, lengths=(300,))
+    batch, tops = reference.batch(pairs), reference.batch([(a[:depth], b[:depth]) for a, b in pairs])
+    for _ in engines():
+        assert_same(align(batch).cut(depth), align(tops))
+
+
+@pytest.mark.parametrize(("n", "k"), [(600, 3), (60, 49), (60, 300)])
+def test_sums_by_depth_are_the_same_to_the_last_bit_for_any_weights(n: int, k: int, engines: Engine) -> None:
+    alignment = align(draw(n, k))
+    for weights in (np.random.default_rng(2).standard_normal(alignment.k), np.zeros(alignment.k)):
+        one, other = [alignment.sum_by_depth(weights).view(np.int64) for _ in engines()]
+        np.testing.assert_array_equal(one, other)
+
+
+ODD = st.sampled_from(["", "\0", "a", "a\0", "\0a", "é", "e\u0301", "漢字", "x" * 1_000])
+ALIKE = st.integers(0, 40).map("x".__mul__)
+TEXTS = st.lists(st.text(max_size=40) | st.text("ab", max_size=20) | ALIKE | ODD, max_size=20)
+
+
+def coded(texts: pa.ChunkedArray, machine: ModuleType) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "compiled", lambda _: machine)
+        return _encode_texts(pd.Series(pd.arrays.ArrowExtensionArray(texts)).astype("str").array)
+
+
+def assert_coded(texts: pa.ChunkedArray, machine: ModuleType) -> None:
+    codes, distinct = coded(texts, machine)
+
+    known = texts.combine_chunks().dictionary_encode()
+    assert codes.tolist() == known.indices.to_pylist()
+    assert distinct.tolist() == known.dictionary.to_pylist()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+@settings(max_examples=25)
+@given(first=TEXTS, more=st.lists(TEXTS, max_size=2), skipped=st.integers(0, 5))
+def test_codes_are_arrows(machine: ModuleType, kind: Any, first: list[str], more: list[list[str]], skipped: int) -> None:
+    parts = [pa.array(part, kind) for part in (["skipped"] * 5 + ["a", *first], *more)]
+    assert_coded(pa.chunked_array(parts)[skipped:], machine)
+
+
+@pytest.mark.parametrize("shape", ["{}", "{:015}", "{:016}", "same-first-16-bytes-{}"])
+def test_very_many_are_coded_through_every_growth_of_the_table(shape: str, machine: ModuleType) -> None:
+    slots = constants(machine.code_texts)["FIRST_SLOTS"]
+    numbers = np.random.default_rng(5).integers(0, 4 * slots, 8 * slots)
+    assert_coded(pa.chunked_array([pa.array(map(shape.format, numbers.tolist()), pa.large_string())]), machine)
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 17, 25])
+def test_texts_that_differ_in_one_byte_or_in_length_differ(length: int, machine: ModuleType) -> None:
+    others = ["x" * at + "y" + "x" * (length - at - 1) for at in range(length)]
+    texts = ["x" * length, *others, "x" * length + "\0", *reversed(others), "x" * length]
+    assert_coded(pa.chunked_array([texts]), machine)
+
+
+def test_offsets_may_lie_at_any_address(machine: ModuleType) -> None:
+    aligned = pa.array(["b", "a", "b"], pa.large_string()).buffers()
+    offsets = pa.py_buffer(b"." + aligned[1].to_pybytes()).slice(1)
+    texts = pa.Array.from_buffers(pa.large_string(), 3, [None, offsets, aligned[2]])
+
+    assert_coded(pa.chunked_array([texts]), machine)
+
+
+@pytest.mark.parametrize("texts", [[], ["a", None]], ids=["none", "a missing one"])
+def test_what_is_no_text_is_left_to_pandas(texts: list[Any], machine: ModuleType) -> None:
+    assert coded(pa.chunked_array([pa.array(texts, pa.large_string())]), machine) is None
+
+
+@pytest.mark.parametrize(("length", "is_told_apart"), [(15, True), (16, False)])
+def test_texts_whose_hashes_all_meet_are_told_apart_or_left_to_arrow(
+    length: int, is_told_apart: bool, machine: ModuleType
+) -> None:
+    data = np.frombuffer(b"".join(b"%0*d" % (length, number % 100) for number in range(200)), np.uint8)
+
+    found = machine.code_texts(np.arange(0, len(data) + 1, length), data, seed=0)
+
+    assert (found is not None) == is_told_apart
+    assert found is None or found[0].tolist() == [*range(100), *range(100)]

@@ -13,7 +13,7 @@ from monitor.kernels.rbo.untied import rbo_weight
 from monitor.metrics import Metric, expected_by_chance, kendall, score_all
 from monitor.metrics.footrule import Footrule, TopkFootrule
 from monitor.metrics.rbo import Persistent, Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
-from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
+from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, Recall
 
 
 def test_chance_has_nothing_to_say_of_a_metric_that_is_undefined_for_lists_so_short() -> None:
@@ -47,24 +47,18 @@ TEN = list(range(10))
     ("metric", "most", "farthest"),
     [
         (kendall.KendallDistance(), 45, TEN[::-1]),
-        (kendall.TopkKendall(penalty=0.0), 100, range(10, 20)),
         (kendall.TopkKendall(penalty=0.5), 145, range(10, 20)),
         (Footrule(), 50, TEN[::-1]),
         (TopkFootrule(), 110, range(10, 20)),
-        (kendall.PositionWeightedKendallDistance(), 45, None),
     ],
     ids=str,
 )
-def test_bounds_of_top_tens_are_told_and_reached(metric: Metric, most: float, farthest: Sequence[int] | None) -> None:
+def test_bounds_of_top_tens_are_told_and_reached(metric: Metric, most: float, farthest: Sequence[int]) -> None:
     assert metric.bounds(10) == (0.0, most)
-    if farthest is not None:
-        assert known_pairs.scores(metric, [(TEN, farthest)])[0] == most
+    assert known_pairs.scores(metric, [(TEN, farthest)])[0] == most
 
 
-FAMILY: dict[str, type[Persistent]] = {
-    kind.name: kind for kind in (Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW)
-}
-every_kind = pytest.mark.parametrize("kind", FAMILY.values(), ids=FAMILY.keys())
+every_kind = pytest.mark.parametrize("kind", [Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW])
 
 
 @every_kind
@@ -78,10 +72,9 @@ def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(ki
 @pytest.mark.parametrize("p", [0.3, 0.9, 0.99])
 def test_the_bounds_are_tight(kind: type[Persistent], p: float) -> None:
     for k in (1, 3, 10, 60):
-        top = list(range(k))
-        ends: list[known_pairs.Pair] = [(top, top), (top, [item + k for item in top]), (top, [])]
+        top = range(k)
 
-        found = known_pairs.scores(kind(p=p), ends, k=k)
+        found = known_pairs.scores(kind(p=p), [(top, top), (top, range(k, 2 * k)), (top, [])], k=k)
 
         assert [found.min(), found.max()] == pytest.approx(kind(p=p).bounds(k), abs=1e-14)
 
@@ -122,32 +115,28 @@ def test_any_p_between_0_and_1_gives_a_score_in_range(kind: type[Persistent]) ->
 
 
 OF_LABELS: tuple[type[Metric], ...] = (Cg, Dcg, Map, Mrr, Ndcg, Recall)
-REGISTRY: dict[str, type[Metric]] = {kind.name: kind for kind in OF_LABELS} | {"ndcg_vs_baseline": NdcgVsBaseline}
-EVERY_VARIANT = [
-    kind(**{name: word})  # type: ignore[arg-type] # words of its own choices
-    for kind in REGISTRY.values()
-    for name, words in kind.choices.items()
-    for word in words
-]
 SIX = dict(enumerate([3.0, 2.0, 3.0, 0.0, 1.0, 2.0]))
-
-every_variant = pytest.mark.parametrize("metric", EVERY_VARIANT, ids=str)
 
 
 def score(metric: Metric, known: dict[int, float], baseline: list[int], candidate: list[int]) -> float:
     return float(score_all(slow.labelled([(baseline, candidate)], [known]), [metric])[str(metric)][0])
 
 
-def test_the_six_grades_through_the_whole_way() -> None:
-    six, better = list(range(6)), [0, 2, 1, 5, 4, 3]
-
-    assert score(Cg(arm="baseline"), SIX, six, better) == 11
-    assert score(Dcg(arm="baseline"), SIX, six, better) == pytest.approx(6.861, abs=5e-4)
-    assert score(Dcg(arm="baseline", gain="exponential"), SIX, six, better) == pytest.approx(13.848, abs=5e-4)
-    assert score(Ndcg(arm="baseline"), SIX, six, better) == pytest.approx(0.961, abs=5e-4)
-    assert score(Ndcg(arm="candidate"), SIX, six, better) == 1
-    assert score(Ndcg(), SIX, six, better) == pytest.approx(0.039, abs=5e-4)
-    assert score(Cg(), SIX, six, better) == 0
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (Cg(arm="baseline"), 11),
+        (Dcg(arm="baseline"), 6.861),
+        (Dcg(arm="baseline", gain="exponential"), 13.848),
+        (Ndcg(arm="baseline"), 0.961),
+        (Ndcg(arm="candidate"), 1),
+        (Ndcg(), 0.039),
+        (Cg(), 0),
+    ],
+    ids=str,
+)
+def test_the_six_grades_through_the_whole_way(metric: Metric, expected: float) -> None:
+    assert score(metric, SIX, list(range(6)), [0, 2, 1, 5, 4, 3]) == pytest.approx(expected, abs=5e-4)
 
 
 def test_an_ideal_over_further_items_lowers_both_arms() -> None:
@@ -172,7 +161,9 @@ def test_the_better_candidate_is_above_zero_and_of_an_unknown_user_nothing_is_sa
     assert math.isnan(score(kind(), {1: 1.0}, [], []))
 
 
-@every_variant
+@pytest.mark.parametrize(
+    "metric", [*(kind() for kind in OF_LABELS), Dcg(gain="exponential"), Ndcg(gain="exponential")], ids=str
+)
 def test_grades_that_sum_up_to_infinity_warn_of_nothing(metric: Metric) -> None:
     found = score(metric, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])
 

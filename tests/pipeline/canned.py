@@ -1,16 +1,15 @@
 """Sources that answer what they were given."""
 
 import threading
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from factories import SLOT, claim, pull, rankings
+from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
 from monitor.model.rankings import ItemWeights, Pull, RelevanceTable, UserTable
@@ -19,17 +18,11 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 
 
-@dataclass
-class StillClock:
-    """Wall clock that stands still at a moment after the slot; durations are real."""
+class StillClock(HeldClock):
+    """It stands still at a moment after the slot."""
 
-    moment: datetime = SLOT + timedelta(minutes=1)
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    def __init__(self, moment: datetime = SLOT + MINUTE) -> None:
+        super().__init__(moment)
 
 
 @dataclass
@@ -51,7 +44,7 @@ class Canned:
 
     def pull(self, request: PullRequest) -> Pull:
         self.requests.append(request)
-        found: Pull = self.given(pull({}))
+        found: Pull = self.given(pull(""))
         return found
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -100,16 +93,19 @@ class CannedRelevance:
         return None if answer is None else graded(answer)
 
 
-def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:
-    return Arms(baseline=Canned(baseline), candidate=Canned(candidate), users=users, dimensions=tuple(users.segments), **more)
+def arms(baseline: Any, candidate: Any, asked: Canned | None = None, **more: Any) -> Arms:
+    """Lists may be given as text, as to `pull`; asked for are the baseline's users, if no others are given."""
+    both = [Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)]
+    asked = asked or users(*both[0].answer.rankings.users)
+    return Arms(baseline=both[0], candidate=both[1], users=asked, dimensions=tuple(asked.segments), **more)
 
 
 def users(*names: str, **segments: list[str]) -> Canned:
-    return Canned(pull({}), names=names, segments=segments)
+    return Canned(pull(""), names=names, segments=segments)
 
 
 def ran(
-    what: Comparison, baseline: Any, candidate: Any, asked: Canned, *, memory: Memory | None = None, **more: Any
+    what: Comparison, baseline: Any, candidate: Any, asked: Canned | None = None, *, memory: Memory | None = None, **more: Any
 ) -> RunResult:
     """One slot run over these answers."""
     return execute(what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock())

@@ -1,22 +1,18 @@
 """Relevance that arrives later is measured on the lists of the run, once, and never judged."""
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from factories import DAY, SLOT, comparison, pull, rule
+from factories import DAY, SLOT, comparison, rule
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg, Recall
 from monitor.model.alerts import Outcome
 from monitor.model.comparison import Comparison, Keep
 from monitor.model.memory import Memory
-from monitor.model.runs import Run
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore
@@ -25,7 +21,6 @@ from pipeline.canned import CannedRelevance, StillClock, arms, users
 from storage.worked import record
 
 NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
-LATER = StillClock(SLOT + 2 * DAY)
 
 
 def watched(**changes: Any) -> Comparison:
@@ -40,19 +35,23 @@ def watched(**changes: Any) -> Comparison:
     return comparison(**{**base, **changes})
 
 
-LISTS = {"a": [1, 2, 3], "b": [4, 5, 6], "c": [7, 8]}
-OTHERS = {"a": [9, 1, 2], "b": [5, 6, 4], "c": [8, 7]}
+LISTS, OTHERS = "a:123 b:456 c:78", "a:912 b:564 c:87"
 
 
-def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, relevance: CannedRelevance | None = None) -> int:
+def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, known: dict[datetime, Any] | None = None) -> int:
     """Run the slot and store it."""
     claim = store.runs.claim(what.name, slot, owner="t:1", now=slot, until=slot + DAY, config_hash=what.config_hash, rerun=True)
     assert claim is not None
-    asked = users("a", "b", "c", country=["UK", "DE", "DE"])
-    opened = arms(pull(LISTS), pull(OTHERS), asked, relevance=relevance)
+    opened = arms(LISTS, OTHERS, users("a", "b", "c", country=["UK", "DE", "DE"]), relevance=CannedRelevance(known or {}))
     result = execute(what, opened, claim, Memory(states=store.alerts.states(what.name)), StillClock(slot))
     assert store.runs.finish(result, receivers=("hook",))
     return claim.run_id
+
+
+def filled(
+    store: SqlStore, what: Comparison, source: CannedRelevance, now: datetime = SLOT + 2 * DAY, **slots: datetime
+) -> list[BackfilledRun]:
+    return list(backfill_relevance(what, store, source, StillClock(now), **slots))
 
 
 def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | None, int, int]]:
@@ -64,103 +63,75 @@ BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
 
 def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlStore) -> None:
     late, early = watched(name="late"), watched(name="early")
-    at_once = ran(store, early, relevance=CannedRelevance({SLOT: BOUGHT}))
-    run_id = ran(store, late, relevance=CannedRelevance())
+    at_once, run_id = ran(store, early, known={SLOT: BOUGHT}), ran(store, late)
     assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (False, True)
 
-    (filled,) = backfill_relevance(late, store, CannedRelevance({SLOT: BOUGHT}), LATER)
+    (found,) = filled(store, late, CannedRelevance({SLOT: BOUGHT}))
 
-    assert (filled.run.id, filled.trouble) == (run_id, None)
+    assert (found.run.id, found.trouble) == (run_id, None)
     assert means(store, run_id) == means(store, at_once)
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
-    filled_in, once = (store.history.run_scores(each, late.measuring.metrics) for each in (run_id, at_once))
-    assert list(filled_in.users) == list(once.users) == list("abc")
-    np.testing.assert_array_equal(list(filled_in.by_metric.values()), list(once.by_metric.values()))
-    assert len(once.by_metric) == 3
-    assert filled.summaries == tuple(each for each in record(store, at_once).summaries if each.metric != "overlap")
+    later, once = (store.history.run_scores(each, late.measuring.metrics) for each in (run_id, at_once))
+    assert list(later.users) == list(once.users) == list("abc")
+    np.testing.assert_array_equal(
+        [later.by_metric[name] for name in watched().measuring.metrics], list(once.by_metric.values())
+    )
+    assert found.summaries == tuple(each for each in record(store, at_once).summaries if each.metric != "overlap")
 
 
 def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
-    what = watched(relevance_after=2 * DAY)
-    source = CannedRelevance({SLOT: BOUGHT})
-
-    run_id = ran(store, what, relevance=source)
-
+    what, source = watched(relevance_after=2 * DAY), CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
-    assert list(backfill_relevance(what, store, source, StillClock(SLOT + 2 * DAY - timedelta(seconds=1)))) == []
-    (filled,) = backfill_relevance(what, store, source, StillClock(SLOT + 2 * DAY))
-    assert (filled.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
+    assert filled(store, what, source, SLOT + 2 * DAY - timedelta(seconds=1)) == []
+    (found,) = filled(store, what, source)
+    assert (found.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
 
 
 def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
-    what = watched()
+    what, source = watched(), CannedRelevance({SLOT + DAY: BOUGHT})
     first, second = ran(store, what), ran(store, what, SLOT + DAY)
-    source = CannedRelevance({SLOT + DAY: BOUGHT})
-
-    found = list(backfill_relevance(what, store, source, LATER))
-
-    assert [(each.run.id, bool(each.summaries), each.trouble) for each in found] == [
-        (first, False, None),
-        (second, True, None),
-    ]
+    found = [(each.run.id, bool(each.summaries), each.trouble) for each in filled(store, what, source)]
+    assert found == [(first, False, None), (second, True, None)]
     assert source.asked == [SLOT, SLOT + DAY]
     assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
 
 
-def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
+def test_two_that_fill_at_once_store_the_same_once(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
-    mine, theirs = (backfill_relevance(what, store, source, LATER) for _ in range(2))
-    runs = store.runs.awaiting_relevance(what.name, since=SLOT)
-    next(mine)
+    listed = store.runs.awaiting_relevance(what.name, since=SLOT)
+    filled(store, what, source)
     before = record(store, run_id).summaries
-
-    @dataclass
-    class Behind:
-        """The runs as somebody sees them who listed them before the other was done."""
-
-        def awaiting_relevance(self, _comparison: str, *, since: datetime) -> tuple[Run, ...]:
-            assert since < SLOT
-            return runs
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(store.runs, name)
-
-    seen: Any = SimpleNamespace(runs=Behind(), history=store.history)
-    (again,) = backfill_relevance(what, seen, source, LATER)
+    # The other one listed the runs before the first was done.
+    monkeypatch.setattr(type(store.runs), "awaiting_relevance", lambda *_, **__: listed)
+    (again,) = filled(store, what, source)
     assert again.trouble is None
-    assert {(each.segment, each.metric): each for each in record(store, run_id).summaries} == {
-        (each.segment, each.metric): each for each in before
-    }
-    assert list(theirs) == []
+    assert sorted(map(repr, record(store, run_id).summaries)) == sorted(map(repr, before))
 
 
-def troubles(found: Iterator[BackfilledRun]) -> list[tuple[datetime, str | None]]:
+def troubles(found: list[BackfilledRun]) -> list[tuple[datetime, str | None]]:
     return [(each.run.slot, each.trouble) for each in found]
 
 
 def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> None:
     what = watched()
-    broken = ran(store, what)
-    ran(store, what, SLOT + DAY)
+    broken, _ = ran(store, what), ran(store, what, SLOT + DAY)
     with store.database.write() as connection:
         connection.execute(kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise"))
 
-    found = troubles(backfill_relevance(what, store, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}), LATER))
+    first, second = troubles(filled(store, what, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})))
 
-    assert [slot for slot, _ in found] == [SLOT, SLOT + DAY]
-    assert f"lists kept with run {broken} are damaged" in str(found[0][1])
-    assert found[1][1] is None
+    assert (first[0], second) == (SLOT, (SLOT + DAY, None))
+    assert f"lists kept with run {broken} are damaged" in str(first[1])
 
 
 def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
-
-    assert list(backfill_relevance(watched(metrics=("overlap",)), store, source, LATER)) == []
-    assert list(backfill_relevance(watched(relevance_within=None), store, source, LATER)) == []
-    assert source.asked == []
+    for what in (watched(metrics=("overlap",)), watched(relevance_within=None)):
+        assert (filled(store, what, source), source.asked) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -180,7 +151,7 @@ def test_a_slot_that_cannot_be_read_does_not_hold_up_the_next_and_a_source_that_
     ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT: trouble, SLOT + DAY: BOUGHT})
 
-    found = troubles(backfill_relevance(what, store, source, LATER))
+    found = troubles(filled(store, what, source))
     if isinstance(trouble, threading.Event):
         trouble.set()
 
@@ -192,12 +163,9 @@ def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named_and
     store: SqlStore,
 ) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
-    run_id = ran(store, what)
-    ran(store, what, SLOT + DAY)
-    late = StillClock(SLOT + 9 * DAY)
-
-    assert list(backfill_relevance(what, store, source, late)) == []
-    assert [each.run.id for each in backfill_relevance(what, store, source, late, start=SLOT, end=SLOT)] == [run_id]
+    run_id, _ = ran(store, what), ran(store, what, SLOT + DAY)
+    assert filled(store, what, source, SLOT + 9 * DAY) == []
+    assert [each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)] == [run_id]
 
 
 def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
@@ -206,13 +174,10 @@ def test_filling_twice_adds_nothing_twice_moves_no_alert_and_owes_nobody_anythin
         return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
 
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
-    run_id = ran(store, what)
-    before = alerts()
-    list(backfill_relevance(what, store, source, LATER))
-    filled = record(store, run_id).summaries
+    run_id, before = ran(store, what), alerts()
+    filled(store, what, source)
+    once = record(store, run_id).summaries
 
-    assert list(backfill_relevance(what, store, source, LATER)) == []
-    assert record(store, run_id).summaries == filled
-    assert source.asked == [SLOT]
+    assert (filled(store, what, source), record(store, run_id).summaries, source.asked) == ([], once, [SLOT])
     assert alerts() == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}

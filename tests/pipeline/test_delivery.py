@@ -136,19 +136,16 @@ def scene(store: SqlStore) -> Scene:
 
 def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(scene: Scene) -> None:
     scene.fire(watched=EACH, segments=SEGMENTS)
-
     assert scene.deliver().sent == 3
-    (first,) = scene.receiver.sent
-    assert [change.segment for change in first.changes] == ["all", "a=1", "a=2"]
-    assert [start.segment for start in first.firing] == ["all", "a=1", "a=2"]
-    assert (first.comparison, first.is_repetition, scene.owed()) == ("home-feed", False, 0)
-
     scene.end(DAY, watched=EACH, segments=SEGMENTS)
-    scene.deliver()
-    assert (scene.receiver.sent[1].incident, scene.receiver.sent[1].firing) == (first.incident, ())
-    assert scene.receiver.segments[3:] == [("ends", "all"), ("ends", "a=1"), ("ends", "a=2")]
+    assert (scene.owed(), scene.deliver().sent, scene.deliver().sent) == (3, 3, 0)
+
+    first, last = scene.receiver.sent
+    assert [[each.segment for each in changes] for changes in (first.changes, first.firing, last.changes)] == [[*SEGMENTS]] * 3
+    assert (first.comparison, first.is_repetition) == ("home-feed", False)
+    assert (last.incident, last.firing, last.status) == (first.incident, (), "resolved")
     assert scene.publisher.counts == {("fake", "sent"): 6}
-    assert scene.deliver().sent == 0
+    assert scene.owed() == 0
 
 
 def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_asked_for(scene: Scene) -> None:
@@ -169,12 +166,12 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later_or_when_it_is_as
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires_and_nothing_if_it_ended(
+def test_minutes_without_the_receiver_are_one_firing_if_it_still_fires_and_nothing_if_it_ended(
     scene: Scene, is_over: bool
 ) -> None:
     scene.receiver.errors = [DOWN] * 100
     scene.fire()
-    while scene.clock.at < SLOT + HOUR:
+    while scene.clock.at < SLOT + 10 * MINUTE:
         scene.clock.at = scene.deliver().retry_at
     if is_over:
         scene.end()
@@ -225,10 +222,8 @@ def test_an_end_never_overtakes_its_start(scene: Scene) -> None:
     scene.deliver(after=MINUTE)
     scene.end(DAY)
     scene.deliver()
-    assert [(change.dedup_key, change.is_start) for change in scene.receiver.told] == [
-        (firing.dedup_key, True),
-        (firing.dedup_key, False),
-    ]
+    told = [(change.dedup_key, change.is_start) for change in scene.receiver.told]
+    assert told == [(firing.dedup_key, True), (firing.dedup_key, False)]
 
 
 def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(scene: Scene) -> None:
@@ -269,18 +264,17 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(scene: Scene) -
     assert scene.deliver(after=timedelta(seconds=5)).sent == 1
 
 
-def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(scene: Scene) -> None:
-    class Forgetful:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(scene.store.outbox, name)
-
-        def record(self, *_notifications: object) -> None:
-            msg = "the disk is full"
-            raise DatabaseError(msg)
+def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(*_: object) -> None:
+        raise DatabaseError("the disk is full")
 
     scene.fire()
-    with pytest.raises(DatabaseError):
-        outlet(SimpleNamespace(outbox=Forgetful()), scene.receiver, scene.clock).deliver_due()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(scene.store.outbox), "record", forget)
+        with pytest.raises(DatabaseError):
+            scene.deliver()
     assert scene.deliver().sent == 0
     assert scene.deliver(after=LEASE).sent == 1
     first, second = scene.receiver.sent
@@ -327,27 +321,27 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
         scene.outlet(again).resend_firing()
 
 
-def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(scene: Scene) -> None:
-    receiver = scene.receiver
-    receiver.treatment = Treatment(repeat_every_s=3600)
-    scene.fire(watched=EACH, segments=SEGMENTS)
+def test_what_lasts_is_repeated_at_its_interval_with_what_joined_it_until_somebody_looks_after_it(scene: Scene) -> None:
+    scene.receiver.treatment = Treatment(repeat_every_s=3600)
+    scene.fire(watched=EACH)
     scene.deliver()
-    told = scene.outlet()
-    assert told.repeat_due() == 0
-
-    for _ in range(2):
-        scene.clock.pass_by(3600)
-        assert told.repeat_due() == 3
-        assert told.repeat_due() == 0
-    repeated = receiver.sent[-1]
+    scene.fire(HOUR / 2, watched=EACH, segments=SEGMENTS)
+    scene.deliver()
+    counts = []
+    for _ in range(4):
+        scene.clock.pass_by(1800)
+        counts += [scene.outlet().repeat_due(), scene.outlet().repeat_due()]
+    assert counts == [3, 0, 0, 0, 3, 0, 0, 0]
+    start, *_, repeated = scene.receiver.sent
+    assert len(scene.receiver.sent) == 3
     assert (repeated.is_repetition, repeated.changes, len(repeated.firing)) == (True, (), 3)
-    assert repeated.incident == receiver.sent[0].incident
+    assert repeated.incident == start.incident
 
     scene.acknowledge(*SEGMENTS)
     scene.deliver()
-    assert receiver.sent[-1].status == "acknowledged"
+    assert scene.receiver.sent[-1].status == "acknowledged"
     scene.clock.pass_by(7200)
-    assert told.repeat_due() == 0
+    assert scene.outlet().repeat_due() == 0
 
 
 def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(scene: Scene) -> None:
@@ -378,31 +372,33 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(scen
 
 
 def test_what_joins_an_incident_is_no_message_of_its_own_and_ends_with_it(scene: Scene) -> None:
-    pager, to = FakeReceiver("pager", treatment=Treatment(updates=Updates.UNPAGED)), ("fake", "pager")
-    scene.fire(watched=EACH, to=to)
+    pager = FakeReceiver("pager", treatment=Treatment(updates=Updates.UNPAGED))
+    both: dict[str, Any] = {"watched": EACH, "to": ("fake", "pager")}
+    scene.fire(**both)
     scene.deliver(scene.receiver, pager)
-    scene.fire(HOUR, watched=EACH, segments=SEGMENTS, to=to)
+    scene.fire(HOUR, segments=SEGMENTS, **both)
     scene.deliver(scene.receiver, pager)
     scene.clock.pass_by(60)
     scene.store.alerts.resolve("home-feed", [("SimilarityLow", "all")], reason="closed", at=scene.clock.at)
     assert scene.deliver(scene.receiver, pager).held == 1
-    scene.end(DAY, watched=EACH, segments=SEGMENTS, to=to)
+    scene.end(DAY, segments=SEGMENTS, **both)
     scene.deliver(scene.receiver, pager)
 
     begins, over = scene.receiver.sent
     assert [(each.is_update, len(each.changes)) for each in pager.sent] == [(False, 1), (True, 2), (False, 3)]
     assert scene.receiver.segments == [STARTS, ENDS, ("ends", "a=1"), ("ends", "a=2")]
-    assert {each.incident for each in (begins, over, *pager.sent)} == {begins.incident}
+    assert {each.incident for each in (over, *pager.sent)} == {begins.incident}
     assert (over.status, over.firing, scene.held()) == ("resolved", (), 0)
 
 
 def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was_sent(scene: Scene) -> None:
     calm, loud = rule(alert="Calm", for_runs=1, severity=Severity.WARNING), rule(alert="Loud", for_runs=1)
+    sent = scene.receiver.sent
     scene.fire(watched=comparison(rules=(calm,)))
     scene.deliver()
     scene.fire(HOUR, watched=comparison(rules=(calm, loud)))
     scene.deliver()
-    assert [(each.pages, each.severity, each.worse) for each in scene.receiver.sent] == [
+    assert [(each.pages, each.severity, each.worse) for each in sent] == [
         (1, Severity.WARNING, None),
         (2, Severity.CRITICAL, "its severity rose from warning to critical"),
     ]
@@ -410,31 +406,15 @@ def test_an_incident_pages_again_when_it_becomes_worse_and_anew_once_its_end_was
     silence = scene.silence("segment=a=1")
     scene.fire(HOUR, watched=comparison(rules=(calm, loud, *EACH.judging.rules)), segments=("all", "a=1"))
     scene.deliver()
-    for alert in ("Calm", "Loud", "SimilarityLow"):
-        scene.store.alerts.resolve("home-feed", [(alert, "all")], reason="closed", at=scene.clock.at)
+    closed = [(alert, "all") for alert in ("Calm", "Loud", "SimilarityLow")]
+    scene.store.alerts.resolve("home-feed", closed, reason="closed", at=scene.clock.at)
     scene.deliver(after=MINUTE)
-    assert (scene.receiver.sent[-1].status, scene.held()) == ("resolved", 1)
+    assert (sent[-1].status, scene.held()) == ("resolved", 1)
     scene.store.alerts.expire_silence(silence.id, now=scene.clock.at)
     scene.deliver(after=MINUTE)
-    assert [(each.status, each.is_update, each.pages) for each in scene.receiver.sent[2:]] == [
-        ("resolved", False, 2),
-        ("firing", False, 1),
-    ]
-    assert [[start.alert for start in each.first] for each in scene.receiver.sent[:3]] == [["Calm"]] * 3
-
-
-def test_what_joined_an_incident_is_repeated_with_it(scene: Scene) -> None:
-    scene.receiver.treatment = Treatment(repeat_every_s=3600)
-    scene.fire(watched=EACH)
-    scene.deliver()
-    scene.fire(HOUR / 2, watched=EACH, segments=SEGMENTS)
-    scene.deliver()
-    repeated = []
-    for _ in range(4):
-        scene.clock.pass_by(1800)
-        repeated.append(scene.outlet().repeat_due())
-    assert repeated == [3, 0, 3, 0]
-    assert [len(message.firing) for message in scene.receiver.sent] == [1, 3, 3]
+    ended = [(each.status, each.is_update, each.pages) for each in sent[2:]]
+    assert ended == [("resolved", False, 2), ("firing", False, 1)]
+    assert [[start.alert for start in each.first] for each in sent[:3]] == [["Calm"]] * 3
 
 
 def drained(scene: Scene, *receivers: Any, budget_s: float = 30) -> None:

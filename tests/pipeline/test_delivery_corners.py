@@ -7,7 +7,7 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
 from monitor.alerts.machine import retire_alerts
-from monitor.alerts.notification_policy import Matcher, NotificationPolicy, Route
+from monitor.alerts.notification_policy import NotificationPolicy, Route
 from monitor.errors import DeliveryError
 from monitor.model.notifications import MessageStatus, Treatment, Updates
 from monitor.pipeline.delivery import RECHECK_AFTER, next_attempt
@@ -118,26 +118,20 @@ def test_an_end_carries_the_labels_under_which_its_start_is_known(scene: Scene) 
     assert [change.labels for change in scene.receiver.told] == [{"team": "search"}] * 2
 
 
-@pytest.mark.parametrize(
-    ("error", "too_soon_s", "later_s"),
-    [(REFUSED, 60, 3600), (DeliveryError("busy", permanent=False, retry_after_s=300), 290, 60)],
-    ids=["refused", "busy"],
-)
-def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(
-    scene: Scene, error: DeliveryError, too_soon_s: float, later_s: float
-) -> None:
+def test_a_repetition_that_failed_waits_for_its_time_or_as_long_as_its_receiver_asks(scene: Scene) -> None:
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire()
     scene.deliver()
-    told = scene.outlet()
-    scene.clock.pass_by(3600)
-    scene.receiver.errors = [error]
-    with pytest.raises(DeliveryError):
-        told.repeat_due()
-    scene.clock.pass_by(too_soon_s)
-    assert told.repeat_due() == 0
-    scene.clock.pass_by(later_s)
-    assert told.repeat_due() == 1
+    told, busy = scene.outlet(), DeliveryError("busy", permanent=False, retry_after_s=300)
+    for error, too_soon_s, later_s in ((REFUSED, 60, 3600), (busy, 290, 60)):
+        scene.clock.pass_by(3600)
+        scene.receiver.errors = [error]
+        with pytest.raises(DeliveryError):
+            told.repeat_due()
+        scene.clock.pass_by(too_soon_s)
+        assert told.repeat_due() == 0
+        scene.clock.pass_by(later_s)
+        assert told.repeat_due() == 1
 
 
 def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scene: Scene) -> None:
@@ -154,9 +148,8 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(scen
 def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(scene: Scene) -> None:
     pager, chat = FakeReceiver("pager"), FakeReceiver("chat")
     scene.fire(to=("pager", "chat"))
-    to_chat = (Route(matchers=(Matcher.parse("severity=critical"),), receivers=frozenset({"chat"})),)
-    for routes in (ONLY_PAGER, to_chat):
-        scene.policy = NotificationPolicy(routes=routes)
+    for receiver in ("pager", "chat"):
+        scene.policy = NotificationPolicy(routes=(Route(matchers=(), receivers=frozenset({receiver})),))
         scene.retry_refused("pager", "chat")
         scene.deliver(pager, chat)
     scene.end(DAY)
@@ -185,31 +178,27 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_goes_on_
     scene.fire()
     scene.deliver()
     alerts = scene.store.alerts
-    alerts.retire(
-        retire_alerts(alerts.states(), alerts.firing(), [comparison(rules=())], at=SLOT + MINUTE), receivers=("fake",)
-    )
+    ends = retire_alerts(alerts.states(), alerts.firing(), [comparison(rules=())], at=SLOT + MINUTE)
+    alerts.retire(ends, receivers=("fake",))
     scene.fire()
     scene.deliver(after=2 * MINUTE)
     assert (scene.receiver.segments, scene.held(), len(alerts.firing())) == ([STARTS], 0, 1)
     scene.end(DAY)
     scene.deliver()
-    assert scene.receiver.segments == [STARTS, ENDS, ENDS]
     first, end, second = scene.receiver.told
+    assert scene.receiver.segments == [STARTS, ENDS, ENDS]
     assert first.dedup_key == end.dedup_key != second.dedup_key
     assert (scene.receiver.sent[1].status, scene.owed()) == ("resolved", 0)
 
 
-@pytest.mark.parametrize(
-    ("attempts", "draw", "asked", "seconds"),
-    [
+def test_the_next_attempt_is_so_many_seconds_away() -> None:
+    for attempts, draw, asked, seconds in (
         (5, 0.5, None, 32.0),
         (8, 0.5, None, 150.0),
         (10_000, 0.5, None, 150.0),
         (0, 0.0, None, 0.0),
         (0, 0.0, 86_400.0, 3600.0),
         (0, 0.0, -5.0, 0.0),
-    ],
-)
-def test_the_next_attempt_is_so_many_seconds_away(attempts: int, draw: float, asked: float | None, seconds: float) -> None:
-    again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
-    assert (again - SLOT).total_seconds() == pytest.approx(seconds)
+    ):
+        again = next_attempt(attempts, now=SLOT, draw=draw, retry_after_s=asked)
+        assert (again - SLOT).total_seconds() == pytest.approx(seconds)

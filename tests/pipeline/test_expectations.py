@@ -33,19 +33,17 @@ def measured(mean: float | None, **changes: Any) -> Summary:
     return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
 
 
-def history(means: Sequence[float]) -> list[PastRun]:
-    return taught(measured(mean) for mean in means)
-
-
-def taught(found: Iterable[Summary]) -> list[PastRun]:
+def history(found: Iterable[Summary | float]) -> list[PastRun]:
     """A run a day, of which nothing was told."""
-    return [PastRun(slot=SLOT + day * DAY, summaries=(each,), states={}) for day, each in enumerate(found)]
+    runs = (measured(each) if isinstance(each, float) else each for each in found)
+    return [PastRun(slot=SLOT + day * DAY, summaries=(each,), states={}) for day, each in enumerate(runs)]
 
 
-def look(past: Sequence[PastRun], mean: float, what: Comparison | None = None) -> Expectation:
-    slot = SLOT + len(past) * DAY
-    (found,) = expect(what or watched(), slot, [measured(mean)], past, ())
-    return found
+def look(past: Sequence[PastRun], now: Summary | float, what: Comparison | None = None, **more: Any) -> Expectation:
+    """What is expected of the day after these runs."""
+    found = measured(now) if isinstance(now, float) else now
+    (expected, *_) = expect(what or watched(), SLOT + len(past) * DAY, [found], past, **more)
+    return expected
 
 
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
@@ -67,47 +65,41 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
 
 def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not() -> None:
     two = watched(drop(), drop(alert="Other"), rule(alert="Absolute"))
-    past = history([*MEANS, 0.1])
-    other = [*past[:-1], replace(past[-1], states={("Other", "all"): State.FIRING})]
-    absolute = [*past[:-1], replace(past[-1], states={("Absolute", "all"): State.FIRING})]
-    slot = SLOT + len(past) * DAY
-
-    assert expect(two, slot, [measured(0.5)], other, ())[0].runs == len(MEANS)
-    assert expect(two, slot, [measured(0.5)], absolute, ())[0].runs >= len(MEANS)
+    *past, last = history([*MEANS, 0.5])
+    for alert, taught in (("Other", len(MEANS)), ("Absolute", len(MEANS) + 1)):
+        assert look([*past, replace(last, states={(alert, "all"): State.FIRING})], 0.5, two).runs == taught
 
 
 def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone() -> None:
     each = watched(drop(segments="each"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE))
-    seen = [measured(0.5), measured(0.5, segment="country=DE")]
-    past = [PastRun(slot=SLOT + day * DAY, summaries=tuple(seen), states={}) for day in range(8)]
+    seen = (measured(0.5), measured(0.5, segment="country=DE"))
+    *past, last = (PastRun(slot=SLOT + day * DAY, summaries=seen, states={}) for day in range(8))
+    for alert, segment, state, taught in (
+        ("SimilarityLow", "all", State.FIRING, [7, 7]),
+        ("SimilarityLow", "all", State.PENDING, [7, 7]),
+        ("SimilarityLow", "country=DE", State.FIRING, [8, 7]),
+        ("Frozen", "all", State.FIRING, [7, 7]),
+    ):
+        alarmed = [*past, replace(last, states={(alert, segment): state})]
+        assert [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed)] == taught
 
-    def count(alert: str, segment: str, state: State = State.FIRING) -> list[int]:
-        alarmed = [*past[:-1], replace(past[-1], states={(alert, segment): state})]
-        return [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed, ())]
 
-    assert count("SimilarityLow", "all") == count("SimilarityLow", "all", State.PENDING) == [7, 7]
-    assert count("SimilarityLow", "country=DE") == [8, 7]
-    assert count("Frozen", "all") == [7, 7]
+FAR = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0)
+
+
+def below(share: float, n: int = N) -> Summary:
+    return measured(0.5, n=n, statistics={"share_below(0)": share})
 
 
 def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
-    far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
-    none = {"statistics": {"share_below(0)": 0.0}}
-    past = taught(measured(0.5, n=700 + day, **none) for day in range(7))
-    (found,) = expect(watched(far), SLOT + 7 * DAY, [measured(0.5, n=690, **none)], past, ())
-
-    assert found.expected == 0.0
+    found = look(history(below(0.0, 700 + day) for day in range(7)), below(0.0, 690), watched(FAR))
     assert found.limit is not None
     assert 0 < found.limit < 0.03
-    assert found.opposite == 0.0
+    assert (found.expected, found.opposite) == (0.0, 0.0)
 
 
 def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
-    far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
-    shares = [0.06, 0.08, 0.07, 0.05, 0.06, 0.07]
-    past = taught(measured(0.5, statistics={"share_below(0)": each}) for each in shares)
-    (found,) = expect(watched(far), SLOT + 6 * DAY, [measured(0.5, statistics={"share_below(0)": 0.2})], past, ())
-
+    found = look(history(map(below, (0.06, 0.08, 0.07, 0.05, 0.06, 0.07))), below(0.2), watched(FAR))
     assert found.expected == pytest.approx(0.065, abs=2e-3)
     assert found.limit is not None
     assert 0.08 < found.limit < 0.2
@@ -116,8 +108,7 @@ def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
 
 
 def test_too_few_users_neither_teach_nor_are_judged() -> None:
-    past = taught(measured(mean, n=20) for mean in MEANS)
-
+    past = history(measured(mean, n=20) for mean in MEANS)
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
 
@@ -144,23 +135,18 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
 
 
-@pytest.mark.parametrize(("users", "least", "most"), [(7, 3, 3), (4, 4, 8)])
-def test_few_of_700_users_with_one_list_add_up_to_a_trend_after_nine_runs_in_which_hardly_two_had_it(
-    users: int, least: int, most: int
-) -> None:
+def test_few_of_700_users_with_one_list_add_up_to_a_trend_after_nine_runs_in_which_hardly_two_had_it() -> None:
     trend = coverage_rule("shared_list", alert="Trend", learned=Learning.TREND, direction=Direction.ABOVE)
-    what, past, first = watched(trend, runs_a_false_page=4000.0), list[PastRun](), 0
-    for day, count in enumerate([1, 1, 2, 1, 1, 1, 1, 2, 1, *[users] * most]):
-        slot, found = (
-            SLOT + day * DAY,
-            ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shared_list", value=count / 700, n=700),
-        )
-        (seen,) = expect(what, slot, [measured(0.5)], past, (), arm_scores=[found])
-        assert seen.evidence_limit == pytest.approx(SAFETY * 4000.0)
-        if day >= 9 and not first and (seen.evidence or 0) >= SAFETY * 4000.0:
-            first = day - 8
-        past.append(PastRun(slot=slot, states={}, lessons=to_lessons([seen])))
-    assert least <= first <= most
+    what = watched(trend, runs_a_false_page=4000.0)
+    for users, least, most in ((7, 3, 3), (4, 4, 8)):
+        past, found = list[PastRun](), list[bool]()
+        for day, count in enumerate([1, 1, 2, 1, 1, 1, 1, 2, 1, *[users] * most]):
+            score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shared_list", value=count / 700, n=700)
+            seen = look(past, 0.5, what, arm_scores=[score])
+            assert seen.evidence_limit == pytest.approx(SAFETY * 4000.0)
+            found.append((seen.evidence or 0) >= SAFETY * 4000.0)
+            past.append(PastRun(slot=SLOT + day * DAY, states={}, lessons=to_lessons([seen])))
+        assert least <= found.index(True, 9) - 8 <= most
 
 
 def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
@@ -176,31 +162,24 @@ def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_make
 
 def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:
     what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
-    past = told([*MEANS * 2, 0.41], what)[0]
-    lessons = past[-1].lessons["SimilarityLow"]
-    assert NEAR_DROP_Z < lessons.numbers[2, 0] < 6
-
-    seen = []
-    for day in range(5):
-        (found,) = expect(what, SLOT + (len(MEANS) * 2 + 1 + day) * DAY, [measured(MEANS[0])], past, ())
-        seen.append(found.runs)
-        past.append(PastRun(slot=SLOT + (len(MEANS) * 2 + 1 + day) * DAY, states={}, lessons=to_lessons([found])))
+    past, expected = told([*MEANS * 2, 0.41, *MEANS[:1] * 5], what)
     first = 2 * len(MEANS)
-    assert seen[:3] == [first, first + 1, first + 2]
-    assert seen[3] >= first + 3
+    assert NEAR_DROP_Z < past[first].lessons["SimilarityLow"].numbers[2, 0] < 6
+    *seen, after_three, _ = (found.runs for (found,) in expected[first + 1 :])
+    assert seen == [first, first + 1, first + 2]
+    assert after_three >= first + 3
 
 
 def test_a_drift_is_not_taken_for_normal_before_it_is_told_nor_while_it_fires() -> None:
     rng = np.random.default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
-    past = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)[0]
-    firing = [replace(run, states={("Trend", "all"): State.FIRING} if day >= 35 else {}) for day, run in enumerate(past)]
+    *past, last = told([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)[0]
 
-    (found,) = expect(what, SLOT + 36 * DAY, [measured(0.4)], firing, ())
+    found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
     assert found.evidence is not None
     assert found.evidence < 100
-    assert found.fault == past[35].lessons["Trend"].numbers[2, 0]
+    assert found.fault == last.lessons["Trend"].numbers[2, 0]
 
 
 def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summary]:
@@ -209,26 +188,25 @@ def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summar
     for segment in segments:
         n = int(rng.integers(1, 3000))
         value = None if rng.random() < 0.1 else float(rng.normal(0.5, 0.05))
-        quantiles = {name: float(rng.normal(level, 0.02)) for name, level in (("p01", -0.5), ("p05", -0.2), ("p10", 0.0))}
-        shares = {"share_below(0)": float(rng.integers(0, n + 1) / n)}
+        statistics = {name: float(rng.normal(level, 0.02)) for name, level in (("p01", -0.5), ("p05", -0.2), ("p10", 0.0))}
+        statistics["share_below(0)"] = float(rng.integers(0, n + 1) / n)
         error = None if rng.random() < 0.1 else 0.3 / n**0.5
         if rng.random() > 0.1:
-            found.append(measured(value, segment=segment, n=n, standard_error=error, statistics={**quantiles, **shares}))
+            found.append(measured(value, segment=segment, n=n, standard_error=error, statistics=statistics))
     return found
 
 
 def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> None:
     """The slow reference: every value measured anew from every summary of every past run."""
     rng = np.random.default_rng(11)
-    watches = [drop(alert="Mean"), drop(alert="Tail", statistic="p05"), drop(alert="Trend", learned=Learning.TREND)]
-    far = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
-    what = watched(*(replace(each, segments="each", min_users=30) for each in (*watches, far)))
-    fast: list[PastRun] = []
-    slow: list[PastRun] = []
-    for day in range(45):
+    trend = drop(alert="Trend", learned=Learning.TREND)
+    watches = (drop(alert="Mean"), drop(alert="Tail", statistic="p05"), trend, FAR)
+    what = watched(*(replace(each, segments="each", min_users=30) for each in watches))
+    fast, slow = list[PastRun](), list[PastRun]()
+    for day in range(30):
         slot, run = SLOT + day * DAY, random_run(rng, ["all", "x=1", "x=2", f"x={day // 20 + 3}"])
-        found, expected = expect(what, slot, run, fast, ()), expect(what, slot, run, slow, ())
-        assert found == expected
+        found = expect(what, slot, run, fast)
+        assert found == expect(what, slot, run, slow)
         states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
         lessons = to_lessons(found)
         fast.append(PastRun(slot=slot, states=states, lessons=lessons))
@@ -238,11 +216,9 @@ def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> No
 
 
 def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries() -> None:
-    past = told(MEANS, watched())[0]
-    changed = watched(drop(statistic="p50"))
+    past, other = told(MEANS, watched())[0], watched(drop(statistic="p50"))
     quantiles = [measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1}) for mean in MEANS]
 
-    bare = look(past, 0.5, changed)
-    full = look([replace(run, summaries=(each,)) for run, each in zip(past, quantiles, strict=True)], 0.5, changed)
-    assert (bare.runs, full.runs) == (0, len(MEANS))
+    full = look([replace(run, summaries=(each,)) for run, each in zip(past, quantiles, strict=True)], 0.5, other)
+    assert (look(past, 0.5, other).runs, full.runs) == (0, len(MEANS))
     assert full.expected == pytest.approx(np.mean(MEANS), abs=1e-3)

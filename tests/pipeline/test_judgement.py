@@ -1,8 +1,10 @@
 """Runs judged by rules that learn, whole histories of them: what fires, what ends, and what is said beside a value."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from datetime import datetime
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from factories import DAY, HOUR, SLOT, changed, comparison, rule, summary, trans
 from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition, accepted_level
 from monitor.model.comparison import Comparison
 from monitor.model.memory import PastRun
-from monitor.model.rankings import Coverage, CoverageRow
+from monitor.model.model_versions import follow, write_models
+from monitor.model.rankings import Arm, Coverage, CoverageRow
 from monitor.model.rules import Learning, Rule
 from monitor.model.runs import RunRecord, RunStatus, Summary
 from monitor.pipeline.judgement import RECENT, ChangeScales, Rejudgement
@@ -53,72 +56,54 @@ def days(means: Sequence[float | None], **changes: Any) -> list[RunRecord]:
     return [record(day, measured(mean, **changes)) for day, mean in enumerate(means)]
 
 
-def test_identical_arms_stay_ok_and_the_first_change_is_a_drop() -> None:
+def test_identical_arms_stay_ok_and_the_first_change_is_a_drop_also_after_a_gap_of_months() -> None:
     same = days([1.0] * 8, standard_error=0.0)
-
     assert state(same).outcome is Outcome.OK
-    changed = state([*same, record(8, measured(0.999, standard_error=0.0))])
-    assert (changed.state, changed.outcome) == (State.FIRING, Outcome.BREACH)
-    assert "1 was expected after 8 healthy runs" in changed.reason
+    dropped = state([*same, record(200.25, measured(0.999, standard_error=0.0))])
+    assert (dropped.state, dropped.outcome, dropped.since) == (State.FIRING, Outcome.BREACH, SLOT + 200.25 * DAY)
+    assert "1 was expected after 8 healthy runs" in dropped.reason
 
 
-@pytest.mark.parametrize("mean", [None, float("nan")])
-def test_a_summary_without_a_number_is_no_data_and_teaches_nothing(mean: float | None) -> None:
-    found = state([*days(MEANS), record(7, measured(mean))])
-    assert (found.state, found.outcome, found.reason) == (
-        State.QUIET,
-        Outcome.NO_DATA,
-        "mean of extended_tau has no value over 1,000 users",
-    )
-
-    gap = judged([*days(MEANS), record(7, measured(mean)), record(8, measured(0.1))]).states[WATCH]
-    assert "after 7 healthy runs" in gap.reason
+def test_a_summary_without_a_number_is_no_data_and_teaches_nothing() -> None:
+    for mean in (None, float("nan")):
+        gap = [*days(MEANS), record(7, measured(mean))]
+        found = state(gap)
+        assert (found.state, found.outcome) == (State.QUIET, Outcome.NO_DATA)
+        assert found.reason == "mean of extended_tau has no value over 1,000 users"
+        assert "after 7 healthy runs" in state([*gap, record(8, measured(0.1))]).reason
 
 
-@pytest.mark.parametrize("users", [1, 2, 10, 5_000, 10**7])
-def test_any_number_of_users_is_judged_by_what_it_can_tell(users: int) -> None:
+def test_any_number_of_users_is_judged_by_what_it_can_tell() -> None:
     """A day of two users lies low by chance; one of ten million does not, nor one of none."""
-    error = None if users == 1 else 0.31 / np.sqrt(users)
-    found = state([*days(MEANS, n=5_000, standard_error=0.0044), record(7, measured(0.3, n=users, standard_error=error))])
-
-    assert (found.outcome is Outcome.BREACH) == (users >= 5_000)
-    assert found.outcome is not Outcome.ERROR
-
-
-def test_histories_from_one_user_to_ten_million_are_learned_from_alike() -> None:
-    sizes = [1, 2, 30, 1_000, 10**5, 10**6, 10**7]
-    records = [
-        record(day, measured(mean, n=n, standard_error=None if n == 1 else 0.31 / n**0.5))
-        for day, (mean, n) in enumerate(zip(MEANS, sizes, strict=True))
-    ]
-
-    assert state([*records, record(7, measured(0.52))]).outcome is Outcome.OK
-    assert "after 6 healthy runs" in state([*records, record(7, measured(0.52))]).reason
+    for users in (1, 2, 10, 5_000, 10**7):
+        error = None if users == 1 else 0.31 / np.sqrt(users)
+        found = state([*days(MEANS, n=5_000, standard_error=0.0044), record(7, measured(0.3, n=users, standard_error=error))])
+        assert (found.outcome is Outcome.BREACH) == (users >= 5_000)
+        assert found.outcome is not Outcome.ERROR
 
 
-def with_segment(day: int, mean: float, segment: str = "x=new") -> RunRecord:
-    return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment=segment))
+def with_segment(day: int, mean: float) -> RunRecord:
+    return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment="x=new"))
 
 
 def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_data() -> None:
-    each = watched(replace(DROP, segments="each"))
-    start = days(MEANS)
-    appeared = judged([*start, with_segment(7, 0.4)], each).states["SimilarityLow", "x=new"]
-    assert appeared.reason == "learning what is normal: 0 of 5 healthy runs"
+    def judged_new(*records: RunRecord) -> AlertState:
+        each = watched(replace(DROP, segments="each"))
+        return judged([*days(MEANS), *records], each).states["SimilarityLow", "x=new"]
 
-    vanished = judged([*start, with_segment(7, 0.4), record(8, measured(0.5))], each).states["SimilarityLow", "x=new"]
+    assert judged_new(with_segment(7, 0.4)).reason == "learning what is normal: 0 of 5 healthy runs"
+    vanished = judged_new(with_segment(7, 0.4), record(8, measured(0.5)))
     assert (vanished.outcome, vanished.state) == (Outcome.NO_DATA, State.QUIET)
     assert "belongs to x=new" in vanished.reason
-
     later = [with_segment(day, 0.4 + 0.01 * (day % 2)) for day in range(7, 13)]
-    assert judged([*start, *later, with_segment(13, 0.1)], each).states["SimilarityLow", "x=new"].state is State.FIRING
+    assert judged_new(*later, with_segment(13, 0.1)).state is State.FIRING
 
 
 def test_a_metric_that_appears_or_vanishes_is_told_and_learned_from_its_first_run_on() -> None:
     other = watched(replace(DROP, metric="overlap"))
     assert state(days(MEANS), other).reason == "no user has a value of overlap"
 
-    both = [record(7 + day, measured(0.5), measured(mean, metric="overlap")) for day, mean in enumerate(MEANS)]
+    both = [record(day, measured(0.5), measured(mean, metric="overlap")) for day, mean in enumerate(MEANS, 7)]
     assert "after 6 healthy runs" in state([*days(MEANS), *both], other).reason
     gone = state([*days(MEANS), *both, record(14, measured(0.5))], other)
     assert (gone.outcome, gone.state) == (Outcome.NO_DATA, State.QUIET)
@@ -134,68 +119,61 @@ def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_
     assert "0.52 was expected after 7 healthy runs" in back.reason
 
 
-def test_a_gap_of_months_changes_nothing_but_the_dates() -> None:
-    gap = state([*days(MEANS), record(200.25, measured(0.1))])
+@pytest.mark.parametrize(
+    ("status", "outcome", "found"),
+    [(RunStatus.FAILED, Outcome.ERROR, ()), (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),))],
+)
+def test_a_week_of_runs_that_are_not_ok_holds_every_state_with_its_reason_and_teaches_nothing(
+    status: RunStatus, outcome: Outcome, found: tuple[Summary, ...]
+) -> None:
+    def week(first: int) -> list[RunRecord]:
+        return [record(day, *found, status=status, reason="connection refused") for day in range(first, first + 7)]
 
-    assert gap.state is State.FIRING
-    assert "after 7 healthy runs" in gap.reason
-    assert gap.since == SLOT + 200.25 * DAY
+    held = [*days(MEANS), *week(7)]
+    quiet = state(held)
+    assert (quiet.state, quiet.outcome, quiet.reason) == (State.QUIET, outcome, "connection refused")
+    abandoned = record(14, status=RunStatus.ABANDONED)
+    assert state([*held, abandoned]) == quiet  # it does not even tell
+    assert "after 7 healthy runs" in state([*held, abandoned, record(15, measured(0.5))]).reason
 
-
-def failed(day: int) -> RunRecord:
-    return record(day, status=RunStatus.FAILED, reason="candidate: connection refused")
-
-
-def test_a_week_of_failed_runs_holds_every_state_with_its_reason_and_teaches_nothing() -> None:
-    week = [failed(day) for day in range(7, 14)]
-    quiet = state([*days(MEANS), *week])
-    assert (quiet.state, quiet.outcome) == (State.QUIET, Outcome.ERROR)
-    assert quiet.reason == "candidate: connection refused"
-    assert "after 7 healthy runs" in state([*days(MEANS), *week, record(14, measured(0.5))]).reason
-
-    firing = [*days(MEANS), record(7, measured(0.1)), *(failed(day) for day in range(8, 15))]
+    firing = [*days(MEANS), record(7, measured(0.1)), *week(8)]
     assert state(firing).state is State.FIRING
     assert state([*firing, record(15, measured(0.52))]).state is State.QUIET
 
 
-def test_insufficient_runs_hold_the_state_and_teach_nothing_and_abandoned_ones_do_not_even_tell() -> None:
-    thin = record(7, measured(0.1), status=RunStatus.INSUFFICIENT, reason="only 3 of 1,000 users")
-    found = state([*days(MEANS), thin])
-    assert (found.state, found.outcome) == (State.QUIET, Outcome.NO_DATA)
-
-    abandoned = record(8, status=RunStatus.ABANDONED)
-    assert state([*days(MEANS), abandoned]) == state(days(MEANS))
-    assert "after 7 healthy runs" in state([*days(MEANS), thin, abandoned, record(9, measured(0.5))]).reason
-
-
-def changes(records: Sequence[RunRecord], what: Comparison) -> list[tuple[datetime, str, State]]:
-    rejudging = Rejudgement(comparison=what)
-    found: list[Transition] = [change for each in records for change in rejudging.judge(each)]
-    return [(each.slot, each.alert, each.to_state) for each in found]
-
-
-def test_the_fold_of_the_parts_is_the_fold_of_the_whole_and_a_slot_judged_before_moves_nothing() -> None:
+def test_a_slot_that_was_judged_before_moves_nothing() -> None:
     rng = np.random.default_rng(9)
-    what = watched(DROP, TREND)
     records = days([*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5])
-    whole = changes(records, what)
-    assert {alert for _, alert, _ in whole} == {"SimilarityLow", "Trend"}
-
-    rejudging = Rejudgement(comparison=what)
-    again = [change for each in (*records[:20], records[19], *records[20:]) for change in rejudging.judge(each)]
-    assert [(each.slot, each.alert, each.to_state) for each in again] == whole
+    whole, again = (
+        [change for each in given for change in rejudging.judge(each)]
+        for given, rejudging in (
+            (records, Rejudgement(comparison=watched(DROP, TREND))),
+            ([*records[:20], records[19], *records[20:]], Rejudgement(comparison=watched(DROP, TREND))),
+        )
+    )
+    assert {change.alert for change in whole} == {"SimilarityLow", "Trend"}
+    assert again == whole
 
 
 HEALTHY = list(0.5 + 0.02 * np.random.default_rng(5).normal(size=40))
 ILL = [mean - 0.3 for mean in HEALTHY]
 
 
+@cache
+def after_healthy() -> Rejudgement:
+    """Twenty healthy days were judged."""
+    return judged(days(HEALTHY[:20]), watched(DROP, TREND))
+
+
 def judge(means: Sequence[float], accepted: dict[int, int] | None = None) -> tuple[list[bool], list[str]]:
-    """Whether anything fires after each day, and the reasons of the ends; ``accepted`` the level of one day after another."""
+    """Whether anything fires after each day, and the reasons of the ends, where these days follow on twenty healthy ones.
+
+    ``accepted``: the level of one day after another.
+    """
     levels = [accepted_level("home-feed", SLOT + day * DAY, "", SLOT + at * DAY + HOUR) for day, at in (accepted or {}).items()]
-    rejudging = Rejudgement(comparison=watched(DROP, TREND), accepted=tuple(levels))
-    fires, ends = [], []
-    for record in days(means):
+    rejudging = replace(deepcopy(after_healthy()), accepted=tuple(levels))
+    fires, ends = [False] * 20, []
+    for record in days([*HEALTHY[:20], *means])[20:]:
         ends += [change.reason for change in rejudging.judge(record) if change.is_end]
         fires.append(any(state.state is State.FIRING for state in rejudging.states.values()))
     return fires, ends
@@ -205,54 +183,51 @@ def starts(fires: Sequence[bool]) -> list[int]:
     return [day for day in range(1, len(fires)) if fires[day] and not fires[day - 1]]
 
 
-@pytest.mark.parametrize("moved", [0.0, -0.06])
-def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then(moved: float) -> None:
-    fires, _ = judge(HEALTHY[:20] + ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
-    assert all(fires[20:30])
-    assert not any(fires[32:])
+def test_a_fault_of_ten_days_ends_within_three_runs_of_healing_also_where_healthy_runs_lie_elsewhere_then() -> None:
+    for moved in (0.0, -0.06):
+        fires, _ = judge(ILL[:10] + [mean + moved for mean in HEALTHY[20:]])
+        assert all(fires[20:30])
+        assert not any(fires[32:])
 
 
-def test_twelve_equal_days_after_a_trend_do_not_fire_for_rounding() -> None:
-    fires, _ = judge([0.5] * 20 + [0.4] * 10 + [0.5 - 1e-17] * 12)
-    assert not any(fires[30:])
+def test_a_slow_loss_goes_on_firing_and_equal_days_after_a_trend_do_not_fire_for_rounding() -> None:
+    assert all(judge([0.42 - 0.02 * day for day in range(20)])[0][20:])
+    equal = days([0.5] * 20 + [0.4] * 10 + [0.5 - 1e-17] * 12)
+    rejudging = judged(equal[:30], watched(DROP, TREND))
+    for record in equal[30:]:
+        rejudging.judge(record)
+        assert {state.state for state in rejudging.states.values()} == {State.QUIET}
 
 
 def test_a_level_that_stays_ends_as_the_new_normal_is_said_once_and_pages_again_when_it_becomes_worse() -> None:
-    fires, ends = judge(HEALTHY[:20] + ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
-
+    fires, (end, *_) = judge(ILL[:25] + [mean - 0.2 for mean in ILL[:2]])
     assert (starts(fires), fires[20:34]) == ([20, 45], [True] * 13 + [False])
-    assert ends[0].endswith(
+    assert end.endswith(
         "after 13 healthy runs; new normal since 2024-01-28T00:00:00Z: accept it "
         "(rankwatch accept home-feed --from 2024-01-28T00:00:00Z) or roll back"
     )
 
 
 def test_an_accepted_level_ends_with_the_next_run_and_is_normal_for_good_and_no_other() -> None:
-    fires, ends = judge(HEALTHY[:20] + ILL[:25], {20: 23})
+    fires, ends = judge(ILL[:25], {20: 23})
 
     assert (starts(fires), fires.index(False, 20)) == ([20], 24)
     assert "new normal" not in ends[0]
     for accepted, days_told in (({20: 23}, [20]), (None, [20, 46])):  # once it was left and comes back
-        assert starts(judge(HEALTHY[:20] + ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
+        assert starts(judge(ILL[:16] + HEALTHY[20:30] + ILL[:3], accepted)[0]) == days_told
 
 
 def test_runs_of_holidays_are_not_judged_and_teach_nothing_and_what_fires_goes_on() -> None:
     what = changed(watched(DROP, TREND), holidays=((SLOT + 20 * DAY, SLOT + 23 * DAY), (SLOT + 31 * DAY, SLOT + 32 * DAY)))
-    means = HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]
     rejudging, said = Rejudgement(comparison=what), []
-    for record in days(means):
+    for record in days(HEALTHY[:20] + ILL[:3] + HEALTHY[23:30] + ILL[:1] + HEALTHY[:1] + HEALTHY[:1]):
         rejudging.judge(record)
-        said.append(rejudging.states["SimilarityLow", "all"])
+        said.append(rejudging.states[WATCH])
 
     assert [day for day, each in enumerate(said) if each.state is State.FIRING] == [30, 31]
     assert said[20].reason == "not judged by what is normal: the day is one of the holidays of the comparison"
     assert "was expected after 20 healthy runs" in said[23].reason
     assert "was expected after 27 healthy runs" in said[32].reason
-
-
-def test_a_slow_loss_that_goes_on_goes_on_firing() -> None:
-    fires, _ = judge(HEALTHY[:20] + [0.42 - 0.02 * day for day in range(20)])
-    assert all(fires[20:])
 
 
 SCORES = (-1.0, 1.0)
@@ -269,38 +244,30 @@ def past(*means: float, alarmed: bool = False) -> tuple[PastRun, ...]:
     return tuple(PastRun(slot=SLOT - n * DAY, states=states, summaries=(summary(mean=mean),)) for n, mean in enumerate(means))
 
 
-def test_a_value_has_its_interval_over_users() -> None:
-    (told,) = scales().complete([transition()])
-    assert told.interval == pytest.approx((0.254 - 0.0196, 0.254 + 0.0196), abs=1e-4)
-    assert told.normal is None
+def expected(alert: str, level: float, segment: str = "all") -> Expectation:
+    return Expectation(alert=alert, segment=segment, runs=9, expected=level)
 
 
-def test_a_share_of_coverage_has_one_of_the_users_asked() -> None:
+def test_a_value_has_its_interval_over_users_a_share_that_of_the_users_asked_and_what_has_no_value_neither() -> None:
     """Of 20 in 100: arcsin sqrt(20.375 / 100.75) = 0.466423, -+ 1.959964 / (2 sqrt(100.5)) = 0.097755."""
-    (told,) = scales().complete([transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)])
-    assert told.interval == pytest.approx((0.12710, 0.28433), abs=5e-5)
+    share = transition(metric="coverage", statistic="missing(candidate)", value=0.2, users=100)
+    nothing = transition(metric="condition", statistic="no_data", value=None)
+    mean, of_asked, neither = scales().complete([transition(), share, nothing])
+    assert mean.interval == pytest.approx((0.254 - 0.0196, 0.254 + 0.0196), abs=1e-4)
+    assert mean.normal is None
+    assert of_asked.interval == pytest.approx((0.12710, 0.28433), abs=5e-5)
+    assert scales(past=past(0.5)).complete([nothing]) == (neither,) == (nothing,)
 
 
-def test_what_has_no_value_has_neither() -> None:
-    change = transition(metric="condition", statistic="no_data", value=None)
-    assert scales(past=past(0.5)).complete([change]) == (change,)
-
-
-def test_normal_is_what_the_rule_expected() -> None:
-    expected = Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.51)
+def test_normal_is_what_the_rule_expected_and_of_a_threshold_what_another_expected_of_the_same_series() -> None:
     learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
-    (told,) = scales(comparison=learned, expectations=(expected,), past=past(0.9)).complete([transition()])
+    (told,) = scales(comparison=learned, expectations=(expected("SimilarityLow", 0.51),), past=past(0.9)).complete(
+        [transition()]
+    )
     assert told.normal == 0.51
-
-
-def test_normal_of_a_threshold_is_what_another_rule_expected_of_the_same_series() -> None:
     rules = (LOW, rule(alert="Dropped", learned=Learning.DROP), rule(alert="Tail", statistic="p05"))
-    expected = [
-        Expectation(alert="Tail", segment="all", runs=9, expected=-0.2),
-        Expectation(alert="Dropped", segment="country=UK", runs=9, expected=0.7),
-        Expectation(alert="Dropped", segment="all", runs=9, expected=0.52),
-    ]
-    (told,) = scales(comparison=comparison(rules=rules), expectations=expected).complete([transition()])
+    several = expected("Tail", -0.2), expected("Dropped", 0.7, segment="country=UK"), expected("Dropped", 0.52)
+    (told,) = scales(comparison=comparison(rules=rules), expectations=several).complete([transition()])
     assert told.normal == 0.52
 
 
@@ -308,3 +275,111 @@ def test_normal_where_nothing_learns_is_the_mean_of_the_newest_runs_without_the_
     before = (*past(*[0.9] * 5), *past(0.1, alarmed=True), *past(*[0.4, 0.6] * (RECENT // 2 - 1), 0.5))
     (told,) = scales(past=before).complete([transition()])
     assert told.normal == pytest.approx(0.5)
+
+
+BY_MODEL = comparison(rules=(DROP, TREND), by_model=True)
+Versions = str | Mapping[str, int] | None
+
+
+def days_of(versions: Sequence[Versions], means: Sequence[float]) -> list[RunRecord]:
+    """Runs in which the candidate answered by these versions, each of 100 users where it is one alone."""
+    found, models = list[RunRecord](), None
+    for day, (version, mean) in enumerate(zip(versions, means, strict=True)):
+        users = {version: 100} if isinstance(version, str) else version or {}
+        models = follow(models, {Arm.CANDIDATE: users}, SLOT + day * DAY)
+        found.append(record(day, measured(mean), models=models))
+    return found
+
+
+def judged_by(versions: Sequence[Versions], means: Sequence[float]) -> tuple[AlertState, list[Transition]]:
+    rejudging = Rejudgement(comparison=BY_MODEL)
+    changes = [change for each in days_of(versions, means) for change in rejudging.judge(each)]
+    return rejudging.states[WATCH], changes
+
+
+OLD: list[Versions] = ["v12"] * 7
+HALF = {"v12": 49, "v13": 51}
+
+
+@pytest.mark.parametrize(
+    ("versions", "now", "before", "since"),
+    [
+        (["v12", "v13"], "v13", "v12", 1),
+        (["v12", HALF, {"v12": 51, "v13": 49}], "v12", None, None),
+        (["v12", HALF, {"v12": 20, "v13": 80}, {"v12": 60, "v13": 40}], "v13", "v12", 2),
+        (["v12", None, {}, "v12"], "v12", None, None),
+        ([None, "v12", "v13", "v12"], "v12", "v13", 3),
+        ([{f"request-{number}": 1 for number in range(9)}], None, None, None),
+    ],
+)
+def test_the_model_is_what_two_thirds_of_the_users_were_answered_by_last(
+    versions: list[Versions], now: str | None, before: str | None, since: int | None
+) -> None:
+    (found,) = (days_of(versions, [0.5] * len(versions))[-1].run.models or {}).values()
+    assert (found.now, found.before, found.since) == (now, before, None if since is None else SLOT + since * DAY)
+
+
+def test_the_first_run_of_a_model_is_not_judged_the_second_one_is_by_its_level() -> None:
+    first, _ = judged_by([*OLD, "v13"], [*MEANS, 0.30])
+    assert (first.state, first.outcome) == (State.QUIET, Outcome.TOO_FEW)
+    assert first.reason == "not judged by what was normal before: the candidate's model changed with this run, v12 → v13"
+    second, _ = judged_by([*OLD, "v13", "v13"], [*MEANS, 0.30, 0.31])
+    assert second.outcome is Outcome.OK
+    assert second.reason.endswith(
+        "2024-01-15T00:00:00Z: the candidate's model changed with the run of 2024-01-15T00:00:00Z, v12 → v13"
+    )
+    assert judged_by([*OLD, "v13", "v13"], [*MEANS, 0.30, 0.10])[0].state is State.FIRING
+    later, _ = judged_by([*OLD, *["v13"] * 20], [*MEANS, *[0.30 + mean / 10 for mean in MEANS * 3][:20]])
+    assert (later.outcome, "new normal" in later.reason) == (Outcome.OK, False)
+
+
+def test_what_fires_when_the_model_changes_ends_as_the_new_normal() -> None:
+    means = [*MEANS, 0.30, 0.30, 0.31]
+    assert judged_by([*OLD, "v12", "v13"], means[:-1])[0].state is State.FIRING
+    ended, changes = judged_by([*OLD, "v12", "v13", "v13"], means)
+    assert ended.state is State.QUIET
+    start, end = (each for each in changes if each.alert == WATCH[0])
+    assert (start.slot, start.is_start, start.is_new_normal) == (SLOT + 7 * DAY, True, False)
+    assert (end.slot, end.is_start, end.is_new_normal) == (SLOT + 9 * DAY, False, True)
+
+
+def test_a_model_that_comes_back_is_judged_at_once_by_what_was_normal_of_it() -> None:
+    for mean, state in ((0.52, State.QUIET), (0.30, State.FIRING)):
+        back, _ = judged_by([*OLD, *["v13"] * 3, "v12"], [*MEANS, 0.30, 0.31, 0.29, mean])
+        assert back.state is state
+        assert "0.52 was expected after 7 healthy runs" in back.reason
+
+
+def test_of_models_that_change_with_every_run_each_second_one_at_least_is_judged() -> None:
+    means = [*MEANS, 0.52, 0.51]
+    assert judged_by([*OLD, "v13", "v14"], means)[0].outcome is Outcome.OK
+    assert judged_by([*OLD, "v13", "v14"], [*means[:-1], 0.10])[0].state is State.FIRING
+
+
+def test_a_deployment_under_way_and_an_unknown_version_change_nothing_until_it_is_done() -> None:
+    for unclear in (HALF, None):
+        assert judged_by([*OLD, unclear], [*MEANS, 0.30])[0].state is State.FIRING
+    assert judged_by([None, None, *OLD[2:], HALF, "v12"], [*MEANS, 0.50, 0.52])[0].outcome is Outcome.OK
+    assert judged_by([*OLD, HALF, "v13"], [*MEANS, 0.50, 0.30])[0].outcome is Outcome.TOO_FEW
+
+
+def test_evidence_of_a_trend_begins_anew_with_a_model() -> None:
+    falling = [0.515, 0.509, 0.503, 0.497, 0.491]
+    for version, least, most in (("v12", 2, 9), ("v13", 0, 1)):
+        rejudging = Rejudgement(comparison=BY_MODEL)
+        for each in days_of([*OLD, *["v12"] * 5, *[version] * 3], [*MEANS, *falling, 0.515, 0.50, 0.51]):
+            rejudging.judge(each)
+        evidence = re.search(r"no lasting fall so far \(evidence ([0-9.]+),", rejudging.states["Trend", "all"].reason)
+        assert evidence is not None
+        assert least < float(evidence[1]) < most
+
+
+def test_a_change_is_told_in_messages_for_a_week() -> None:
+    models = days_of(["v12", "v13"], [0.5] * 2)[-1].run.models
+    told = [write_models(models, SLOT + later * DAY) for later in (1, 7, 8)]
+    assert told == [
+        ("The candidate's model changed with this run, v12 → v13.",),
+        ("The candidate's model changed with the run of 2024-01-09T00:00:00Z, v12 → v13.",),
+        (),
+    ]
+    assert write_models(None, SLOT) == ()

@@ -1,49 +1,47 @@
 """What a run measures beyond its pairs: how similar the baseline is to itself, each arm as a whole, weights, relevance."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
+from math import nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from factories import SLOT, changed, claim, comparison, pull, rankings, rule
+from factories import SLOT, changed, comparison, pull, rule
 from monitor import compare
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
-from monitor.model.alerts import State
+from monitor.model.alerts import Outcome, State
 from monitor.model.comparison import Keep
 from monitor.model.memory import Memory
+from monitor.model.rankings import Pull, Traces
 from monitor.model.rules import Direction
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline import pull as pulling
-from monitor.pipeline.run import execute
-from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
+from pipeline.canned import Canned, CannedRelevance, CannedTitles, CannedWeights, ran, users
 
 OVERLAP = "overlap"
 FLOORED = comparison(
     k=4, metrics=(OVERLAP, "footrule_normalized"), rules=(rule(metric=OVERLAP, min_users=1),), noise_floor=NoiseFloor.RETRAIN
 )
+FLOORS = ([1, 2, 3, 4], [4, 3, 2, 1]), ([5, 6, 7, 8], [5, 6, 7, 13])
+"""Both answers of the baseline for a and b."""
 
 
 def means(result: RunResult) -> dict[tuple[str, str], Any]:
     return {(each.segment, each.metric): each.mean for each in result.summaries}
 
 
-def measured(a: list[int], b: list[int]) -> float:
-    return compare(a, b, metrics="footrule_normalized")["footrule_normalized"]
-
-
 def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user() -> None:
-    baseline = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8], "c": [1, 2, 3, 4]}
-    candidate = {"a": [1, 2, 3, 9], "b": [6, 5, 10, 11], "c": [1, 2, 3, 4]}
-    again = {"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]}  # nothing of c, whose excess is not known
+    asked = users("a", "b", "c", country=["UK", "DE", "UK"])
+    again = Canned(pull({"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]}))  # nothing of c, whose excess is not known
+    candidate = pull({"a": [1, 2, 3, 9], "b": [6, 5, 10, 11], "c": [1, 2, 3, 4]})
 
-    result = ran(
-        FLOORED, pull(baseline), pull(candidate), users("a", "b", "c", country=["UK", "DE", "UK"]), again=Canned(pull(again))
-    )
+    result = ran(FLOORED, "a:1234 b:5678 c:1234", candidate, asked, again=again)
 
     found = means(result)
     assert (result.status, result.reason) == (RunStatus.OK, None)
@@ -51,81 +49,86 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     assert found["all", "floor(overlap)"] == pytest.approx((1 + 0.75) / 2)
     assert found["all", "over_floor(overlap)"] == pytest.approx((0.25 + 0.25) / 2)
     assert found["country=UK", "over_floor(overlap)"] == pytest.approx(0.25)
-    # Where less is more alike the excess is the score less the floor.
-    far, near = ([measured(baseline[user], lists[user]) for user in "ab"] for lists in (candidate, again))
-    excess = [over - under for over, under in zip(far, near, strict=True)]
-    assert found["all", "over_floor(footrule_normalized)"] == pytest.approx(sum(excess) / 2)
-    counted = {each.metric: (each.n, each.n_undefined) for each in result.summaries if each.segment == "all"}
-    assert (counted["overlap"], counted["over_floor(overlap)"]) == ((3, 0), (2, 1))
-    (told,) = (each for each in result.summaries if (each.segment, each.metric) == ("all", "over_floor(overlap)"))
-    assert (told.histogram.low, told.histogram.high) == (-1.0, 1.0)
     (scores,) = result.scores or ()  # the floor's own scores need no room: score and excess tell them
-    assert set(scores.by_metric) == {
-        "overlap",
-        "footrule_normalized",
-        "over_floor(overlap)",
-        "over_floor(footrule_normalized)",
-    }
+    names = {"overlap", "footrule_normalized", "over_floor(overlap)", "over_floor(footrule_normalized)"}
+    assert set(scores.by_metric) == names
     np.testing.assert_allclose(scores.by_metric["over_floor(overlap)"], [0.25, 0.25, np.nan])
+    # Where less is more alike the excess is the score less the floor: of 12 each, 2 less 8 of a and 10 less 2 of b.
+    excess = scores.by_metric["over_floor(footrule_normalized)"]
+    floor = [compare(*lists, metrics="footrule_normalized")["footrule_normalized"] for lists in FLOORS]
+    np.testing.assert_allclose(excess[:2], scores.by_metric["footrule_normalized"][:2] - floor)
+    assert found["all", "over_floor(footrule_normalized)"] == pytest.approx(excess[:2].mean())
+    (told,) = (each for each in result.summaries if (each.segment, each.metric) == ("all", "over_floor(overlap)"))
+    assert (told.n, told.n_undefined, told.histogram.low, told.histogram.high) == (2, 1, -1.0, 1.0)
 
 
-def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            SourceError("no such file"),
+            "item_weights: no such file; noise_floor: no such file; item_titles: no such file",
+        ),
+        (
+            threading.Event(),
+            (
+                "item_weights: no answer when the run's deadline passed after 1.0 s; "
+                "noise_floor: no answer when the run's deadline passed after 1.0 s; "
+                "item_titles: no answer within 1 s: items go by their ids"
+            ),
+        ),
+    ],
+    ids=["unreadable", "hung"],
+)
+def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, reason: str
+) -> None:
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    lists = pull({"a": [1, 2, 3, 4]})
-    broken = SourceError("file: again.parquet is not there", permanent=True)
-    hung = threading.Event()
-
-    for answer, why in (
-        (broken, "noise_floor: file: again.parquet is not there"),
-        (hung, "noise_floor: no answer when the run's deadline passed"),
-    ):
-        slow = StillClock()
-        watched = changed(FLOORED, rules=(), noise_floor=NoiseFloor.SERVE, deadline=timedelta(seconds=1), metrics=(OVERLAP,))
-        result = execute(watched, arms(lists, lists, users("a"), again=Canned(answer)), claim(), Memory(), slow)
-        assert result.status is RunStatus.OK
-        assert why in str(result.reason)
-        assert set(means(result)) == {("all", "overlap")}
-    hung.set()
+    watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1))
+    more: dict[str, Any] = {"again": Canned(answer), "weights": CannedWeights(answer), "titles": CannedTitles(answer)}
+    result = ran(watched, "a:1234", "a:1234", **more)
+    if isinstance(answer, threading.Event):
+        answer.set()
+    assert result.status is RunStatus.OK
+    assert result.reason == reason
+    assert set(means(result)) == {("all", "overlap")}
+    assert arm_values(result)["mean_popularity", "baseline"] == (None, 0)
+    assert result.explanation is not None
+    assert {item.title for item in result.explanation.gained} <= {None}
 
 
 def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run() -> None:
     watched = comparison(k=4, metrics=(OVERLAP,), rules=(), noise_floor=NoiseFloor.TEMPORAL)
-    now = arms(pull({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4]}), pull({"a": [1, 2, 3, 4], "b": [1, 2, 3, 4]}), users("a", "b"))
+    now = "a:1234 b:1234"
     last = KeptLists(
-        baseline=rankings({"a": [1, 2, 8, 9], "gone": [1, 2, 3, 4]}),
-        candidate=rankings({"a": [7, 8, 9, 10], "gone": [1, 2, 3, 4]}),
+        baseline=pull("a:1289 gone:1234").rankings,
+        candidate=pull("a:7890 gone:1234").rankings,
         segments={"all": np.array([0, 1])},
     )
 
-    first = execute(watched, now, claim(), Memory(), StillClock())
-    later = execute(watched, now, claim(), Memory(last_lists=last), StillClock())
+    first, later = ran(watched, now, now), ran(watched, now, now, memory=Memory(last_lists=last))
 
-    assert first.reason == "noise_floor: no earlier run kept its lists"
-    assert later.reason is None
-    assert means(later)["all", "floor(overlap)"] == 0.5
-    assert means(later)["all", "over_floor(overlap)"] == -0.5  # the candidate is nearer than the baseline's last lists
+    assert (first.reason, later.reason) == ("noise_floor: no earlier run kept its lists", None)
+    # The candidate is nearer than the baseline's last lists.
+    assert (means(later)["all", "floor(overlap)"], means(later)["all", "over_floor(overlap)"]) == (0.5, -0.5)
     assert {each.n for each in later.summaries if each.metric != "overlap"} == {1}
 
 
 def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline() -> None:
-    text = {"a": ["x", "y", "z", "w"]}
-    asked = arms(pull(text), pull({"a": ["x", "y", "q", "r"]}), users("a"), again=Canned(pull({"a": ["w", "x", "y", "k"]})))
+    first, candidate, again = (pull({"a": list(items)}) for items in ("xyzw", "xyqr", "wxyk"))
 
-    found = means(execute(FLOORED, asked, claim(), Memory(), StillClock()))
+    found = means(ran(FLOORED, first, candidate, again=Canned(again)))
 
     assert (found["all", "overlap"], found["all", "floor(overlap)"]) == (0.5, 0.75)
-    assert isinstance(asked.baseline, Canned)
-    assert pd.api.types.is_string_dtype(asked.baseline.answer.rankings.items.dtype)
+    assert pd.api.types.is_string_dtype(first.rankings.items.dtype)
 
 
 def test_a_rule_on_the_excess_breaches_above_its_margin() -> None:
-    lists = {name: [1, 2, 3, 4] for name in "abc"}
-    over = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, resolve_at=0.2, for_runs=1, min_users=1)
+    over = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, for_runs=1, min_users=1)
     watched = comparison(k=4, metrics=(OVERLAP,), rules=(over,), noise_floor=NoiseFloor.SERVE)
+    same = "a:1234 b:1234 c:1234"
 
-    (transition,) = ran(
-        watched, pull(lists), pull({name: [1, 2, 3, 9] for name in "abc"}), users(*"abc"), again=Canned(pull(lists))
-    ).transitions
+    (transition,) = ran(watched, same, "a:1239 b:1239 c:1239", again=Canned(pull(same))).transitions
 
     assert transition.to_state is State.FIRING
     assert transition.reason == "mean of over_floor(overlap) is 0.25 over 3 users, above 0.2"
@@ -142,71 +145,48 @@ def arm_values(result: RunResult, segment: str = "all") -> dict[tuple[str, str],
 
 
 def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
-    result = ran(
-        WIDE,
-        pull({"a": [1, 2], "b": [1, 2]}),
-        pull({"a": [1, 2], "b": [3, 4]}),
-        users(*NAMES, country=["UK", "DE"]),
-        weights=CannedWeights({1: 8.0, 2: 4.0, 3: 2.0, 4: 1.0}),
+    asked, weights = users(*NAMES, country=["UK", "DE"]), CannedWeights({1: 8.0, 2: 4.0, 3: 2.0})
+    result, sized = (
+        ran(changed(WIDE, catalogue_size=size), "a:12 b:12", "a:12 b:34", asked, weights=weights) for size in (None, 100)
     )
-    assert result.catalogue_size == 4
-    assert arm_values(result)["catalogue_coverage", "baseline"] == (0.5, 2)
-    assert arm_values(result)["catalogue_coverage", "candidate"] == (1.0, 2)
+    assert (result.catalogue_size, sized.catalogue_size) == (4, 100)
+    assert str(result.reason).startswith("item_weights: 1 of 4 listed items have no weight, so 1 of 2 users are left out")
+    found = arm_values(result)
+    assert found["catalogue_coverage", "baseline"] == (0.5, 2)
+    assert found["catalogue_coverage", "candidate"] == (1.0, 2)
     assert arm_values(result, "country=DE")["catalogue_coverage", "candidate"] == (0.5, 1)
-    assert arm_values(result)["mean_popularity", "baseline"][0] == pytest.approx(6.0)
-    assert arm_values(result)["self_churn", "candidate"] == (None, 0)
-
-
-def test_a_configured_catalogue_size_is_what_coverage_is_of() -> None:
-    result = ran(changed(WIDE, catalogue_size=100), pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"))
-    assert result.catalogue_size == 100
-    assert arm_values(result)["catalogue_coverage", "baseline"] == (0.02, 1)
+    assert arm_values(sized)["catalogue_coverage", "baseline"] == (0.02, 2)
+    assert found["mean_popularity", "baseline"][0] == pytest.approx(6.0)
+    assert found["self_churn", "candidate"] == (None, 0)
 
 
 def test_the_last_runs_lists_give_churn_and_novelty() -> None:
-    before = ran(WIDE, pull({"a": [1, 2], "b": ["x", "y"]}), pull({"a": [1, 2], "b": ["x", "y"]}), users(*NAMES)).lists
-    result = ran(
-        WIDE,
-        pull({"a": ["2", "7"], "c": ["1", "9"]}),
-        pull({"a": [1, 2], "c": [2, 1]}),
-        users("a", "c"),
-        memory=Memory(last_lists=before),
-    )
-    assert arm_values(result)["self_churn", "baseline"] == (0.5, 1)
-    assert arm_values(result)["self_churn", "candidate"] == (0.0, 1)
-    assert arm_values(result)["novelty", "baseline"] == (0.5, 2)  # 7 and 9 of 2, 7, 1, 9
-    assert arm_values(result)["novelty", "candidate"] == (0.0, 2)
+    before = pull({"a": [1, 2], "b": ["x", "y"]})
+    memory = Memory(last_lists=ran(WIDE, before, before).lists)
+    result = ran(WIDE, pull({"a": ["2", "7"], "c": ["1", "9"]}), "a:12 c:21", users("a", "c"), memory=memory)
+    found = arm_values(result)
+    assert (found["self_churn", "baseline"], found["self_churn", "candidate"]) == ((0.5, 1), (0.0, 1))
+    # 7 and 9 of 2, 7, 1, 9.
+    assert (found["novelty", "baseline"], found["novelty", "candidate"]) == ((0.5, 2), (0.0, 2))
 
 
-@pytest.mark.parametrize("items", [[1, 2, 3], ["x", "y", "z"], [2**40, 5, 7]])
-def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
+@pytest.mark.parametrize("items", [(1, 2, 3), ("x", "y", "z"), (2**40, 5, 7)])
+def test_lists_are_kept_as_they_were_compared(items: tuple[Any, Any, Any]) -> None:
     x, y, z = items
-    kept = ran(
-        changed(WIDE, min_paired_share=0.4),
-        pull({"a": [x, x, y, z], "b": [z], "c": []}),
-        pull({"a": [z], "b": [y, x], "c": [x]}),
-        users("a", "b", "c", country=["UK", "DE", "DE"]),
-    ).lists
+    baseline, candidate = pull({"a": [x, x, y, z], "b": [z], "c": []}), pull({"a": [z], "b": [y, x], "c": [x]})
+    asked = users("a", "b", "c", country=["UK", "DE", "DE"])
+    kept = ran(changed(WIDE, min_paired_share=0.4), baseline, candidate, asked).lists
     assert kept is not None
     assert list(kept.baseline.users) == list(kept.candidate.users) == ["a", "b"]
     assert [list(kept.baseline.items), kept.baseline.offsets.tolist()] == [[x, z], [0, 1, 2]]
     assert [list(kept.candidate.items), kept.candidate.offsets.tolist()] == [[z, y, x], [0, 1, 3]]
-    assert {name: rows.tolist() for name, rows in kept.segments.items()} == {
-        "all": [0, 1],
-        "country=DE": [1],
-        "country=UK": [0],
-    }
+    segments = {name: rows.tolist() for name, rows in kept.segments.items()}
+    assert segments == {"all": [0, 1], "country=DE": [1], "country=UK": [0]}
 
 
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
-    baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [8, 9]})
-    assert ran(changed(WIDE, min_paired_share=0.9), baseline, half, users(*NAMES)).lists is None
-    assert ran(changed(WIDE, keep_lists=Keep.NONE), baseline, baseline, users(*NAMES)).lists is None
-
-
-def test_items_without_a_weight_are_told() -> None:
-    result = ran(WIDE, pull({"a": [1, 2]}), pull({"a": [1, 3]}), users("a"), weights=CannedWeights({1: 2.0, 2: 1.0}))
-    assert "1 of 3 listed items have no weight" in (result.reason or "")
+    assert ran(changed(WIDE, min_paired_share=0.9), "a:12 b:12", "a:89").lists is None
+    assert ran(changed(WIDE, keep_lists=Keep.NONE), "a:12", "a:12").lists is None
 
 
 NDCG = str(Ndcg(arm="candidate"))
@@ -218,9 +198,7 @@ def labelled(name: str) -> Any:
 
 def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
     known = CannedRelevance({SLOT: {"a": {2: 1.0}}})
-    result = ran(
-        labelled(NDCG), pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [2, 1], "b": [1, 2]}), users(*NAMES), relevance=known
-    )
+    result = ran(labelled(NDCG), "a:12 b:12", "a:21 b:12", relevance=known)
     found = {summary.metric: summary for summary in result.summaries}
     assert (found[NDCG].mean, found[NDCG].n, found[NDCG].n_undefined) == (1.0, 1, 1)
     assert (result.is_labelled, result.labels_until) == (True, SLOT + timedelta(days=7))
@@ -229,45 +207,82 @@ def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:
 
 
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -> None:
-    opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
-    result = execute(changed(labelled(NDCG), metrics=(NDCG,)), opened, claim(), Memory(), StillClock())
+    result = ran(changed(labelled(NDCG), metrics=(NDCG,)), "a:12", "a:21", relevance=CannedRelevance())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())
 
 
+def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for() -> None:
+    unreadable = SourceError("bought.parquet has no column 'grades'")
+    waits: list[tuple[Any, str | None]] = [({}, None), ({SLOT: unreadable}, f"relevance: {unreadable}")]
+    for known, reason in waits:
+        result = ran(labelled(NDCG), "a:12", "a:21", relevance=CannedRelevance(known))
+        assert (result.status, result.reason) == (RunStatus.OK, reason)
+        assert {summary.metric for summary in result.summaries} == {"overlap"}
+        assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
+        assert result.lists is not None
+
+
+COUNT = 500
+PLACES = np.arange(COUNT)
+MANY = [f"u{number:03}" for number in PLACES]
+OVER = rule(metric="over_floor(overlap)", direction=Direction.ABOVE, threshold=0.2, resolve_at=0.2, min_users=1)
+SERVED = comparison(k=4, metrics=("overlap",), rules=(OVER,), noise_floor=NoiseFloor.SERVE)
+FEW, ENOUGH = (np.where(count > PLACES, 0.0, nan) for count in (5, 6))
+
+
+def answers(*, last: int = 4, changed: int = 0, came: Any = PLACES, age: Any = nan, ids: Any = nan) -> Pull:
+    """Lists that end so, the ``changed`` first ones otherwise."""
+    found = pull({name: [1, 2, 3, last + (place < changed)] for place, name in enumerate(MANY)})
+    came_s, age_s, of_ids = (np.full(COUNT, each, dtype=float) for each in (came, age, ids))
+    traces = Traces(came_s=came_s, age_s=age_s, ids=of_ids, sign="Age: 3")
+    return replace(found, rankings=replace(found.rankings, traces=traces))
+
+
+def measured(first: Pull, second: Pull, candidate: Pull | None = None, overlaps: tuple[float, ...] = ()) -> RunResult:
+    asked, memory = candidate or answers(last=9), Memory(floor_overlaps=overlaps)
+    return ran(SERVED, first, asked, users(*MANY), memory=memory, again=Canned(second))
+
+
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("first", "second", "overlaps", "told"),
     [
-        (SourceError("prices.csv: no such file"), "item_weights: prices.csv: no such file"),
-        (threading.Event(), "item_weights: no answer when the run's deadline passed"),
+        ({}, {"age": 3.0}, (), "a cache gave one of both answers for 500 of 500 users (Age: 3)"),
+        ({}, {"age": ENOUGH}, (), "for 6 of 500 users"),
+        ({}, {"age": FEW}, (1.0,) * 20, None),
+        ({"came": PLACES + 0.5, "age": 0.0}, {}, (), "for 500 of 500 users (Age: 3)"),  # where the second one was stored
+        ({"came": PLACES + 0.5, "ids": PLACES}, {"ids": PLACES + 1}, (), None),
+        ({"ids": PLACES}, {"ids": PLACES}, (), "both answers have the same id for 500 of 500 users"),
+        ({"ids": 5}, {"ids": 5}, (), None),  # one for everybody
+        ({"ids": PLACES % 3}, {"ids": PLACES % 3}, (), None),  # that of the machine
+        ({}, {}, (0.91, 0.95, 0.9), "equal for all 500 users, which by the last runs happens once in 1e11"),
+        ({}, {"changed": 1}, (0.9, 0.9, 0.9), None),
+        ({}, {}, (0.9, 0.9), None),  # of two runs one does not know
+        ({}, {}, (0.91, 0.95, 0.97), None),  # by chance once in 4 million runs
     ],
-    ids=["unreadable", "hung"],
 )
-def test_weights_that_cannot_be_had_cost_what_needs_them_and_not_the_run_which_says_so(
-    monkeypatch: pytest.MonkeyPatch, answer: Any, why: str
+def test_a_floor_whose_second_answers_are_the_first_ones_is_not_judged_and_one_without_chance_in_it_is(
+    first: dict[str, Any], second: dict[str, Any], overlaps: tuple[float, ...], told: str | None
 ) -> None:
-    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
-    lists, quick = pull({"a": [1, 2]}), changed(WIDE, deadline=timedelta(seconds=1))
-    result = ran(
-        quick if isinstance(answer, threading.Event) else WIDE, lists, lists, users("a"), weights=CannedWeights(answer)
-    )
-    if isinstance(answer, threading.Event):
-        answer.set()
-    assert result.status is RunStatus.OK
-    assert (result.reason or "").startswith(why)
-    assert arm_values(result)["mean_popularity", "baseline"] == (None, 0)
-    assert {summary.metric for summary in result.summaries} == {"extended_tau", "rbo(p=0.9)"}
+    result = measured(answers(**first), answers(**second), overlaps=overlaps)
+    (state,), reason = result.states, str(result.reason)
+    if told is None:
+        assert (result.reason, state.outcome) == (None, Outcome.BREACH)
+    else:
+        assert reason.startswith("noise_floor is untrusted: ")
+        assert told in reason
+        assert (state.outcome, {each.metric for each in result.summaries}) == (Outcome.NO_DATA, {"overlap"})
+        assert reason.startswith(str(state.reason))
 
 
-@pytest.mark.parametrize(
-    ("known", "reason"),
-    [
-        ({}, None),
-        ({SLOT: SourceError("bought.parquet has no column 'grades'")}, "relevance: bought.parquet has no column 'grades'"),
-    ],
-)
-def test_relevance_that_has_not_arrived_or_cannot_be_read_is_left_out_and_waited_for(known: Any, reason: str | None) -> None:
-    result = ran(labelled(NDCG), pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance(known))
-    assert (result.status, result.reason) == (RunStatus.OK, reason)
-    assert {summary.metric for summary in result.summaries} == {"overlap"}
-    assert (result.is_labelled, result.labels_until) == (False, SLOT + timedelta(days=7))
-    assert result.lists is not None
+def test_an_arm_that_answers_from_a_cache_is_told_and_leaves_the_floor_be() -> None:
+    before = measured(answers(age=300.0), answers(came=PLACES + 9))
+    assert before.reason == "the baseline answered 500 of 500 users from a cache, up to 300 s old (Age: 3)"
+    assert {each.metric for each in before.summaries} > {"over_floor(overlap)"}
+    candidate = measured(answers(), answers(), answers(last=9, age=ENOUGH))
+    assert candidate.reason == "the candidate answered 6 of 500 users from a cache (Age: 3)"
+
+
+def test_gaps_are_those_between_the_answers_of_each_user_who_has_both() -> None:
+    result = measured(answers(), answers(came=PLACES - np.where(PLACES < 400, 0.25, 3.0)), answers(came=PLACES + 0.5))
+    assert result.gap_seconds == {"candidate": {"0.5": 0.5, "0.99": 0.5}, "noise_floor": {"0.5": 0.25, "0.99": 3.0}}
+    assert not measured(pull("u001:1"), answers()).gap_seconds

@@ -15,11 +15,13 @@ from pandas.api.extensions import ExtensionArray
 
 from factories import SLOT, changed, comparison, pull, rule
 from monitor import summaries
-from monitor.model.comparison import Comparison, Keep
+from monitor.errors import SourceError, UserDataError
+from monitor.model.comparison import Comparison, Keep, SampleSize
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, CoverageReason, Pull
 from monitor.model.runs import EvidenceKind, JoinRequest, MeasuredRun
-from monitor.model.statistics import TRAITS, NoiseFloor, Statistic
+from monitor.model.statistics import TRAITS, NoiseFloor
+from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run import _kept_scores
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
@@ -33,12 +35,7 @@ EVERYTHING = comparison(
     k=5,
     metrics=("extended_tau", "rbo(p=0.9)", "kendall_distance", "weighted_tau", "ndcg"),
     arm_metrics=(
-        "catalogue_coverage",
-        "exposure_gini",
-        "mean_popularity",
-        "novelty",
-        "self_churn",
-        "score_shift",
+        *("catalogue_coverage", "exposure_gini", "mean_popularity", "novelty", "self_churn", "score_shift"),
         *sorted(TRAITS),
     ),
     rules=(rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"), rule(metric="extended_tau", statistic="p33")),
@@ -107,23 +104,24 @@ def plain(value: Any) -> Any:
 NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_seconds"}
 
 
+def require_same(found: Measurement, whole: Measurement, *but: str) -> None:
+    assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
+    for each in fields(MeasuredRun):
+        if each.name not in {*NOT_FOUND, *but}:
+            assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
+
+
 NUMBERS, TEXTS, NUMBERS_AS_TEXT = int, "item-{}".format, "{}".format
 
 
 @pytest.mark.parametrize(
     ("parts", "floor", "spell"),
-    [(2, NoiseFloor.SERVE, NUMBERS), (7, NoiseFloor.TEMPORAL, TEXTS), (64, NoiseFloor.SERVE, NUMBERS_AS_TEXT)],
+    [(20, NoiseFloor.TEMPORAL, TEXTS), (7, NoiseFloor.SERVE, NUMBERS_AS_TEXT)],
 )
 def test_one_batch_and_many_find_the_same_to_the_last_bit(parts: int, floor: NoiseFloor, spell: Any) -> None:
     whole = measure(len(ASKED), len(ASKED), spell, floor)
-    found = measure(-(-len(ASKED) // parts), len(ASKED), spell, floor)
-
-    assert found.left_out == whole.left_out
-    assert found.notes == whole.notes
     assert whole.run.models is not None
-    for each in fields(MeasuredRun):
-        if each.name not in NOT_FOUND:
-            assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
+    require_same(measure(-(-len(ASKED) // parts), len(ASKED), spell, floor), whole)
 
 
 class MeasuredThere:
@@ -146,66 +144,123 @@ class MeasuredThere:
 
 
 @pytest.mark.parametrize(
-    ("keep", "exact", "spell"), [(Keep.ALL, 10**6, TEXTS), (Keep.NONE, 60, NUMBERS_AS_TEXT), (7, 60, NUMBERS)]
+    ("keep", "exact", "spell", "most_kept"),
+    [(Keep.ALL, 10**6, TEXTS, 300), (7, 60, NUMBERS, 7 * 8 // 2)],  # of seven parts one comes back alone
 )
 def test_parts_that_come_from_elsewhere_add_up_to_the_same(
-    keep: Keep | int, exact: int, spell: Any, monkeypatch: pytest.MonkeyPatch
+    keep: Keep | int, exact: int, spell: Any, most_kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summaries, "EXACT", exact)
     asked, memory = world(spell)
     plan = changed(EVERYTHING, keep_scores=keep, keep_lists=keep, arm_metrics=("exposure_gini", "novelty"))
 
-    def run(joined: JoinedSource | None, parts: int) -> Measurement:
-        watch, size = Stopwatch(StillClock()), -(-len(ASKED) // parts)
+    def run(joined: JoinedSource | None, size: int) -> Measurement:
+        watch = Stopwatch(StillClock())
         return measure_slot(plan, replace(asked, joined=joined), SLOT, memory, watch, batch_users=size, sampled_users=120)
 
-    whole = run(None, 1)
-    for parts in (7, 64):  # of seven one comes back alone
-        found = run(MeasuredThere(asked, plan), parts)
-        assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
-        for each in fields(MeasuredRun):
-            if each.name not in {*NOT_FOUND, "scores"}:
-                assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
-        scores = [_kept_scores(plan, each.run.scores) for each in (found, whole)]
-        assert plain(scores[0]) == plain(scores[1])
-        # All that came back, not only what is stored of it.
-        count = 0 if found.run.scores is None else sum(len(each.users) for each in found.run.scores)
-        assert count <= (0 if keep is Keep.NONE else 300 if keep is Keep.ALL else 7 * (parts + 1) // 2)
+    whole, found = run(None, len(ASKED)), run(MeasuredThere(asked, plan), -(-len(ASKED) // 7))
+    require_same(found, whole, "scores")
+    assert plain(_kept_scores(plan, found.run.scores)) == plain(_kept_scores(plan, whole.run.scores))
+    # All that came back, not only what is stored of it.
+    assert sum(len(each.users) for each in found.run.scores or ()) <= most_kept
 
 
-@pytest.mark.parametrize("data", [b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)])
-def test_bytes_that_hold_no_part_are_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        unpack_part(data)
+def test_bytes_that_hold_no_part_are_refused() -> None:
+    for data in (b"", b"no part", zlib.compress(b"\0" * 7 + b"\x02[]"), zlib.compress(b"\0" * 99)):
+        with pytest.raises(ValueError, match=r"."):
+            unpack_part(data)
 
 
-@pytest.mark.parametrize("parts", [1, 7])
-def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(parts: int) -> None:
-    whole = measure(len(ASKED), len(ASKED), int)
-    found = measure(-(-len(ASKED) // parts), 100, int)
-    again = measure(50, 100, int)
+def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so() -> None:
+    whole, found, again = (measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100)))
 
     assert found.run.summaries == whole.run.summaries == again.run.summaries
     assert found.coverage == whole.coverage == again.coverage
-    assert found.run.explanation is not None
-    assert found.run.explanation == again.run.explanation
+    explained, seen = found.run.explanation, whole.run.explanation
+    assert explained is not None
+    assert seen is not None
     assert found.run.split is not None
+    assert explained == again.run.explanation
     count = found.run.split.asked
     assert 70 < count < 130
-    assert found.run.explanation.sentence.endswith(f"(seen in a sample of {count} of 300 users)")
-    assert whole.run.explanation is not None
-    assert "sample" not in whole.run.explanation.sentence
-    (arm,) = (
-        each for each in found.run.arm_scores if (each.segment, each.arm, each.metric) == (ALL, Arm.BASELINE, "exposure_gini")
-    )
-    assert 50 < arm.n < 130
+    assert explained.sentence.endswith(f"(seen in a sample of {count} of 300 users)")
+    assert "sample" not in seen.sentence
+    (gini,) = {
+        each.n for each in found.run.arm_scores if (each.segment, each.arm, each.metric) == (ALL, Arm.BASELINE, "exposure_gini")
+    }
+    assert 50 < gini < 130
     worst = [[each.user for each in run.evidence if each.kind is EvidenceKind.WORST] for run in (found.run, whole.run)]
     assert worst[0] == worst[1]
     assert sum(each.kind is EvidenceKind.REPRESENTATIVE for each in found.run.evidence) == 4
+    for each in found.run.summaries:  # the statistics of rules are there in every segment
+        assert each.metric != "rbo(p=0.9)" or each.value("share_below(0.4)") is not None, each.segment
 
 
-def test_statistics_of_rules_are_there_in_every_segment() -> None:
-    found = measure(31, 300, int).run.summaries
-    for each in found:
-        if each.metric == "rbo(p=0.9)":
-            assert each.value(str(Statistic.parse("share_below(0.4)"))) is not None, each.segment
+HIDING = Pseudonyms(b"k" * 32)
+
+
+def hidden(asked: Arms) -> Arms:
+    assert asked.relevance is not None
+    return replace(asked, relevance=HiddenRelevance(asked.relevance, HIDING), pseudonyms=HIDING)
+
+
+def measured(asked: Arms, memory: Memory, *, batch_users: int | None = None, **changes: Any) -> Measurement:
+    watch = Stopwatch(StillClock())
+    return measure_slot(changed(EVERYTHING, **changes), asked, SLOT, memory, watch, batch_users=batch_users)
+
+
+def test_a_pseudonym_is_the_first_half_of_the_hmac_as_rfc_4231_has_it() -> None:
+    told = Pseudonyms(b"Jefe").find("what do ya want for nothing?")
+    assert told == "hmac-5bdcc146bf60754e6a042426089575c7"
+    assert Pseudonyms(b"Jefe").find(told) == told
+    assert "Jefe" not in repr(Pseudonyms(b"Jefe"))
+
+
+def test_every_id_has_a_pseudonym_of_one_shape_and_of_its_own() -> None:
+    for user in ("", "<b>", "\u202e\u0007", "a/b%2f", "x" * 10_000, "hmac-5", "\ud800", "ü"):
+        assert HIDING.find(user) == HIDING.hide([user, "other"])[0] != HIDING.hide(["other"])[0]
+        assert HIDING.find(user) != Pseudonyms(b"l" * 32).find(user)
+
+
+def test_under_pseudonyms_the_same_is_measured_and_no_id_is_left() -> None:
+    asked, memory = world(TEXTS)
+    lists = memory.last_lists
+    assert lists is not None
+    kept = {
+        arm: replace(getattr(lists, arm), users=HIDING.hide(getattr(lists, arm).users)) for arm in ("baseline", "candidate")
+    }
+    known = measured(asked, memory, noise_floor=NoiseFloor.TEMPORAL)
+    found = measured(hidden(asked), replace(memory, last_lists=replace(lists, **kept)), noise_floor=NoiseFloor.TEMPORAL)
+    for name in ("coverage", "summaries", "arm_scores", "catalogue_size", "is_labelled"):
+        assert plain(getattr(found.run, name)) == plain(getattr(known.run, name)), name
+    assert {each.user for each in found.run.evidence if each.kind == "worst"} <= set(HIDING.hide(ASKED))
+    assert found.notes.keys() == known.notes.keys()
+    assert "user-" not in repr((plain(found.run), found.notes, found.left_out))
+    assert "user-" in repr((plain(known.run), known.notes, known.left_out))
+
+
+def test_lists_that_are_measured_elsewhere_are_hidden_there() -> None:
+    asked, memory = world(TEXTS)
+    there = replace(hidden(asked), joined=MeasuredThere(asked, EVERYTHING))
+    found = measured(there, memory, batch_users=70)
+    assert found.run.summaries == measured(hidden(asked), memory, batch_users=70).run.summaries
+    assert "user-" not in repr((plain(found.run), found.notes))
+
+
+def test_scores_of_the_panel_are_those_of_its_fixed_users_in_every_run() -> None:
+    asked = hidden(world(TEXTS)[0])
+
+    def users_kept(size: SampleSize) -> set[str]:
+        scores = measured(asked, Memory(), sample=size, keep_scores=Keep.PANEL).run.scores
+        return {user for batch in scores or () for user in batch.users}
+
+    fixed, more = users_kept(SampleSize(fixed=60)), users_kept(SampleSize(fixed=60, rotating=150))
+    assert set() != fixed <= more  # a rotating user takes the place of a fixed one without a list
+    assert len(more) <= 60
+
+
+def test_an_error_about_one_users_relevance_names_the_pseudonym() -> None:
+    odd = CannedRelevance({SLOT: UserDataError("kim", "of labels.csv stands in two rows")})
+    with pytest.raises(SourceError) as caught:
+        HiddenRelevance(odd, HIDING).relevance(SLOT)
+    assert str(caught.value) == f"user '{HIDING.find('kim')}' of labels.csv stands in two rows"

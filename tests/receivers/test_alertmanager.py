@@ -1,12 +1,11 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from factories import SLOT, transition
-from messages import LABELS, end, message, opened, send
+from messages import LABELS, URL, end, message, opened, send
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.alertmanager import AlertmanagerServer
@@ -14,14 +13,17 @@ from servers.daemon import wait_for
 from servers.webhook import Collector
 
 Make = Callable[..., AlertmanagerServer]
+FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
+"""Later than the clock of a real Alertmanager; SLOT is earlier."""
 
 
 def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_annotations() -> None:
     why = "All of the drop: country=UK, items replaced."
-    plain, alert = (
-        alert_of(transition(explanation=told), SLOT + timedelta(minutes=9), "http://rankwatch.test") for told in (None, why)
-    )
-    assert plain["labels"] == alert["labels"] == LABELS
+    there = {"job": "rankwatch", "namespace": "recs", "team": "nobody"}
+    plain = alert_of(transition(explanation=None), SLOT + timedelta(minutes=9), URL, there)
+    alert = alert_of(transition(explanation=why), SLOT + timedelta(minutes=9), URL)
+    # Labels of the place stand beside those of the alert, which win.
+    assert (alert["labels"], plain["labels"]) == (LABELS, there | LABELS)
     annotations = alert["annotations"]
     assert isinstance(annotations, dict)
     assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")
@@ -29,19 +31,11 @@ def test_an_alert_carries_stable_labels_and_its_figures_and_what_explains_it_in_
     assert (annotations["explanation"], "explanation" in str(plain)) == (why, False)
     assert f"Why: {why}" in annotations["description"]
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:05Z", "2024-01-08T00:09:00Z")
-    assert alert["generatorURL"] == "http://rankwatch.test/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
-
-
-def test_labels_of_the_place_stand_beside_those_of_the_alert_which_win() -> None:
-    there = {"job": "rankwatch", "namespace": "recs", "team": "nobody"}
-    alert = alert_of(transition(), SLOT, "http://rankwatch.test", there)
-    labels = alert["labels"]
-    assert isinstance(labels, dict)
-    assert (labels["job"], labels["namespace"], labels["team"]) == ("rankwatch", "recs", "ranking")
+    assert alert["generatorURL"] == f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
 
 
 def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:
-    alert = alert_of(end(at=SLOT + timedelta(days=2), since=SLOT, incident=None), SLOT, "http://rankwatch.test")
+    alert = alert_of(end(at=SLOT + timedelta(days=2), since=SLOT, incident=None), SLOT, URL)
     assert alert["labels"] == alert_labels(transition())
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:00Z", "2024-01-10T00:00:00Z")
 
@@ -60,57 +54,48 @@ def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_min
         assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
 
 
-@pytest.mark.parametrize(
-    ("options", "header"),
-    [
+def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector: Collector) -> None:
+    for options, header in (
         ({"basic_auth": {"username": "me", "password": "pä"}}, "Basic bWU6cMOk"),
         ({"bearer_token": "abc"}, "Bearer abc"),
-    ],
-)
-def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(
-    collector: Collector, options: dict[str, Any], header: str
-) -> None:
-    send(message(transition()), alertmanager={"urls": [f"{collector.url}/prefix/"], **options})
-    (request,) = collector.requests
-    assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)
+    ):
+        send(message(transition()), alertmanager={"urls": [f"{collector.url}/prefix/"], **options})
+        request = collector.requests[-1]
+        assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)
 
 
+@pytest.mark.integration
 def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(
     make_alertmanager: Make, collector: Collector
 ) -> None:
     server = make_alertmanager(collector.url)
     server.start()
-    now = datetime.now(UTC).replace(microsecond=0)
-    firing = transition(at=now - timedelta(minutes=3), slot=now - timedelta(minutes=4), segment="country=UK")
+    firing = transition(segment="country=UK")
     receiver = opened(alertmanager={"urls": [server.url]})
     for _ in range(3):
-        receiver.send(message(firing), now=datetime.now(UTC))
+        receiver.send(message(firing), now=FUTURE)
     (held,) = server.alerts()
-    assert held["labels"] == alert_labels(firing)
-    assert held["status"]["state"] == "active"
+    assert (held["labels"], held["status"]["state"]) == (alert_labels(firing), "active")
     assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
     assert datetime.fromisoformat(held["startsAt"]) == firing.at
-    assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
+    assert datetime.fromisoformat(held["endsAt"]) > FUTURE
     collector.wait_for(1)
 
-    receiver.send(
-        message(end(at=datetime.now(UTC), since=firing.slot, segment=firing.segment, incident=None)), now=datetime.now(UTC)
-    )
+    ended = end(at=SLOT + timedelta(days=2), since=firing.slot, segment=firing.segment, incident=None)
+    receiver.send(message(ended), now=FUTURE)
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
     statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
     assert statuses == ["firing", "resolved"]
 
 
+@pytest.mark.integration
 def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
     server = make_alertmanager()
     server.start()
     hostile = "{{ .Evil }}<!channel>\r\n\x00\u202e" + "x" * 100_000
-    firing = transition(
-        at=datetime.now(UTC), segment=hostile, alert=hostile, reason=hostile, labels={hostile[:50]: hostile, "empty": ""}
-    )
-    receiver = opened(alertmanager={"urls": [server.url]})
-    receiver.send(message(firing), now=datetime.now(UTC))
+    names = {"segment": hostile, "alert": hostile, "reason": hostile, "labels": {hostile[:50]: hostile, "empty": ""}}
+    opened(alertmanager={"urls": [server.url]}).send(message(firing := transition(**names)), now=FUTURE)
     (held,) = server.alerts()
     assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256

@@ -18,8 +18,7 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
 
 
 def notifying(*urls: str, **options: Any) -> Receiver:
-    named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
-    return opened(apprise={"urls": named, **options})
+    return opened(apprise={"urls": {f"service-{number}": url for number, url in enumerate(urls, start=1)}, **options})
 
 
 def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector: Collector) -> None:
@@ -34,18 +33,18 @@ def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the
     assert not start["message"].startswith(start["title"])
 
 
-@pytest.mark.parametrize(
-    ("reply", "outcome"), [(answer(500), "failure"), (answer(404), "failure"), (disconnect, "failure"), (hang, "timeout")]
-)
-def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector, reply: Any, outcome: str) -> None:
-    collector.default = reply
+def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not_followed(collector: Collector) -> None:
     receiver = notifying(url_of(collector), timeout="500ms")
-    with pytest.raises(DeliveryError) as caught:
-        receiver.send(START, now=SLOT)
-    assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
-    assert str(caught.value) == (
-        f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
-    )
+    moved = answer(307, {"Location": f"{collector.url}/elsewhere"})
+    for reply in (answer(500), answer(404), moved, disconnect, hang):
+        collector.replies.append(reply)
+        with pytest.raises(DeliveryError) as caught:
+            receiver.send(START, now=SLOT)
+        assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
+        outcome = "timeout" if reply is hang else "failure"
+        said = f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
+        assert str(caught.value) == said
+    assert {request.path for request in collector.requests} == {"/canary-token"}
 
 
 def test_no_service_to_notify_is_no_success() -> None:
@@ -65,21 +64,11 @@ def test_only_the_service_that_did_not_accept_it_is_notified_again(collector: Co
         assert caught.value.may_be_known
 
 
-def test_redirects_are_not_followed(collector: Collector) -> None:
-    collector.replies.append(answer(307, {"Location": f"{collector.url}/elsewhere"}))
-    receiver = notifying(url_of(collector))
-    with pytest.raises(DeliveryError):
-        receiver.send(START, now=SLOT)
-    assert [request.path for request in collector.requests] == ["/canary-token"]
-
-
-@pytest.mark.parametrize(
-    "url", ["file:///etc/canary", "canary", "nosuch://canary", "http://canary", "json://", "json://a,json://b"]
-)
-def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught:
-        AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
-    assert "canary" not in str(caught.value) + caplog.text
+def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(caplog: pytest.LogCaptureFixture) -> None:
+    for url in ("file:///etc/canary", "canary", "nosuch://canary", "http://canary", "json://", "json://a,json://b"):
+        with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught:
+            AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
+        assert "canary" not in str(caught.value) + caplog.text
 
 
 def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-import time
+from dataclasses import replace
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, transition
-from messages import ENDED, FIRING, OTHER, SEEN, START, message, opened, send
+from factories import SLOT
+from messages import BRITISH, ENDED, FIRING, SEEN, START, URL, message, opened, send
 from monitor.errors import ConfigError, DeliveryError
 from monitor.receivers.email import LEGEND, EmailOptions
 from servers import free_port
 from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 
+pytestmark = pytest.mark.integration
+"""The server shows a certificate, which is made by openssl."""
 TO = ["kim@example.com", "lee@example.com"]
+PASSWORD = {"username": LOGIN[0], "password": LOGIN[1]}
 
 
 @pytest.fixture
@@ -61,13 +64,15 @@ def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: Mai
 
 
 def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
-    send(START, email=options)
+    change = replace(FIRING, reason="." * 200)  # a line of a single dot ends nothing
+    send(message(change), email=options)
     text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
-    for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z", LEGEND):
+    for said in (change.reason, "0.24 to 0.268", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z", LEGEND):
         assert said in text
         assert said in page
-    assert "dashboard: http://rankwatch.test:29108/c/home-feed/runs/" in text
-    assert '<a href="http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all">dashboard</a>' in page
+    link = f"{URL}/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all"
+    assert f"dashboard: {link}" in text
+    assert f'<a href="{link}">dashboard</a>' in page
     for loading in ("src=", "<img", "<script", "url(", "<link", "@import"):
         assert loading not in page
 
@@ -75,17 +80,13 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
 def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_id(
     mail_server: MailServer, options: dict[str, Any]
 ) -> None:
-    other = message(OTHER, firing=(OTHER,), incident="incident-2")
+    other = message(BRITISH, firing=(BRITISH,), incident="incident-2")
     send(START, *(message(each, first=(FIRING,)) for each in (SEEN, ENDED)), other, START, email=options)
     *mails, again = [read(mail) for mail in mail_server.mails]
-    assert [str(mail["Subject"]).partition(" ")[0] for mail in mails] == [
-        "[FIRING]",
-        "[ACKNOWLEDGED]",
-        "[RESOLVED]",
-        "[FIRING]",
-    ]
-    for of_one in (lambda mail: mail["References"], lambda mail: str(mail["Subject"]).partition(" ")[2]):
-        assert of_one(mails[0]) == of_one(mails[1]) == of_one(mails[2]) != of_one(mails[3])
+    subjects = [str(mail["Subject"]).partition(" ") for mail in mails]
+    assert [status for status, *_ in subjects] == ["[FIRING]", "[ACKNOWLEDGED]", "[RESOLVED]", "[FIRING]"]
+    for thread in ([rest for *_, rest in subjects], [mail["References"] for mail in mails]):
+        assert thread[0] == thread[1] == thread[2] != thread[3]
     assert len({mail["Message-ID"] for mail in mails}) == 4
     assert again["Message-ID"] == mails[0]["Message-ID"]
     assert all(mail["In-Reply-To"] == mail["References"] != mail["Message-ID"] for mail in mails)
@@ -94,9 +95,13 @@ def test_mails_of_one_incident_are_one_thread_and_the_same_message_has_the_same_
 def test_a_login_is_sent_under_tls_only(mail_server: MailServer, options: dict[str, Any]) -> None:
     for offer in ("AUTH PLAIN", "AUTH LOGIN"):
         mail_server.offers = ("STARTTLS", offer)
-        send(START, email={**options, "username": LOGIN[0], "password": LOGIN[1]})
+        send(START, email={**options, **PASSWORD})
     assert [mail.is_known for mail in mail_server.mails] == [True, True]
     assert mail_server.steps[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
+    mail_server.offers, mail_server.steps = (), []
+    error = failure(options, **PASSWORD)
+    assert (error.permanent, mail_server.steps) == (True, ["EHLO", "QUIT"])
+    assert "does not offer STARTTLS" in str(error)
 
 
 def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server: MailServer, options: dict[str, Any]) -> None:
@@ -107,20 +112,12 @@ def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server:
     assert [mail.is_secure for mail in mail_server.mails] == [False, True]
 
 
-def test_without_starttls_on_offer_nothing_is_sent(mail_server: MailServer, options: dict[str, Any]) -> None:
-    mail_server.offers = ()
-    error = failure(options, username=LOGIN[0], password=LOGIN[1])
-    assert error.permanent
-    assert "does not offer STARTTLS" in str(error)
-    assert mail_server.steps == ["EHLO", "QUIT"]
-
-
-@pytest.mark.parametrize("tls", ["starttls", "implicit"])
-def test_a_certificate_nobody_vouches_for_is_refused(mail_server: MailServer, options: dict[str, Any], tls: str) -> None:
-    mail_server.is_implicit = tls == "implicit"
-    error = failure({**options, "ca_file": None}, tls=tls)
-    assert "has no certificate that can be trusted" in str(error)
-    assert not error.may_be_known
+def test_a_certificate_nobody_vouches_for_is_refused(mail_server: MailServer, options: dict[str, Any]) -> None:
+    for tls in ("starttls", "implicit"):
+        mail_server.is_implicit = tls == "implicit"
+        error = failure({**options, "ca_file": None}, tls=tls)
+        assert "has no certificate that can be trusted" in str(error)
+        assert not error.may_be_known
 
 
 def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opened(
@@ -133,101 +130,90 @@ def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opene
             opened(email={**options, "ca_file": str(path)})
 
 
-STEPS = ["EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
+STEPS = ["CONNECT", "EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("code", [421, 451])
-def test_a_4xx_at_any_step_may_pass(mail_server: MailServer, options: dict[str, Any], step: str, code: int) -> None:
-    mail_server.plan(step, *[f"{code} 4.3.0 canary"] * 2)
-    mail_server.plan("HELO", f"{code} 4.3.0 canary")
+def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(
+    mail_server: MailServer, options: dict[str, Any], step: str
+) -> None:
+    if step != "CONNECT":
+        for code in (421, 451):
+            mail_server.plan(step, *[f"{code} 4.3.0 canary"] * 2)
+            mail_server.plan("HELO", *[f"{code} 4.3.0 canary"] * (step == "EHLO"))
+            error = failure(options)
+            assert (error.permanent, error.may_be_known, error.of_message) == (False, False, False)
+            assert f"{code} 4.3.0: it will be tried again" in str(error)
+            assert "canary" not in str(error)
+            mail_server.answers.clear()
+    mail_server.plan(step, cut)
+    mail_server.plan("HELO", *[cut] * (step == "EHLO"))
     error = failure(options)
-    assert (error.permanent, error.may_be_known, error.of_message) == (False, False, False)
-    assert f"{code} 4.3.0: it will be tried again" in str(error)
-    assert "canary" not in str(error)
+    assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
+    assert "broke the connection or did not speak SMTP" in str(error)
     assert mail_server.mails == []
 
 
 @pytest.mark.parametrize(
-    ("step", "said", "of_message"),
+    ("step", "said"),
     [
-        ("MAIL", "refused the sender with 550 5.7.1: check `sender`, and that this host or login may use it", False),
-        ("RCPT", "refused all recipients with 550 5.7.1: check `to`", False),
-        ("DATA", "refused the message with 550 5.7.1: it refuses this message", True),
-        ("CONTENT", "refused the message with 550 5.7.1: it refuses this message", True),
+        ("MAIL", "the sender with {}: check `sender`, and that this host or login may use it"),
+        ("RCPT", "all recipients with {}: check `to`"),
+        ("DATA", "the message with {}: it refuses this message"),
+        ("CONTENT", "the message with {}: it refuses this message"),
     ],
 )
-@pytest.mark.parametrize("code", [550, 554])
 def test_a_5xx_is_permanent_and_says_at_which_step(
-    mail_server: MailServer, options: dict[str, Any], code: int, step: str, said: str, of_message: bool
+    mail_server: MailServer, options: dict[str, Any], step: str, said: str
 ) -> None:
-    mail_server.plan(step, *[f"{code} 5.7.1 canary <script>"] * 2)
-    error = failure(options)
-    assert (error.permanent, error.may_be_known, error.of_message) == (True, False, of_message)
-    assert str(error) == f"email at 127.0.0.1:{mail_server.port} {said.replace('550', str(code))}"
+    for code in ("550 5.7.1", "554 5.7.1"):
+        mail_server.plan(step, *[f"{code} canary <script>"] * 2)
+        error = failure(options)
+        is_of_message = step in {"DATA", "CONTENT"}
+        assert (error.permanent, error.may_be_known, error.of_message) == (True, False, is_of_message)
+        assert str(error) == f"email at 127.0.0.1:{mail_server.port} refused {said.format(code)}"
+        mail_server.answers.clear()
 
 
-@pytest.mark.parametrize(("code", "is_permanent"), [(454, False), (535, True), (534, True)])
 def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(
-    mail_server: MailServer, options: dict[str, Any], code: int, is_permanent: bool
+    mail_server: MailServer, options: dict[str, Any]
 ) -> None:
-    mail_server.plan("AUTH", f"{code} canary-password")
-    error = failure(options, username=LOGIN[0], password=LOGIN[1])
-    assert error.permanent is is_permanent
-    assert f"refused the login with {code}: " in str(error)
-    assert "canary" not in str(error)
-
-
-def test_a_server_that_takes_no_login_says_so(mail_server: MailServer, options: dict[str, Any]) -> None:
+    for code, is_permanent in ((454, False), (535, True), (534, True)):
+        mail_server.plan("AUTH", f"{code} canary-password")
+        error = failure(options, **PASSWORD)
+        assert error.permanent is is_permanent
+        assert f"refused the login with {code}: " in str(error)
+        assert "canary" not in str(error)
     for offers in (("STARTTLS",), ("STARTTLS", "AUTH GSSAPI")):
         mail_server.offers = offers
-        error = failure(options, username=LOGIN[0], password=LOGIN[1])
+        error = failure(options, **PASSWORD)
         assert error.permanent
         assert "takes no login by any way known here" in str(error)
 
 
-@pytest.mark.parametrize(
-    ("step", "act"), [*((step, hang) for step in ["CONNECT", *STEPS]), ("EHLO", trickle), ("CONTENT", trickle)]
-)
+@pytest.mark.parametrize(("step", "act"), [*((step, hang) for step in STEPS), ("EHLO", trickle), ("CONTENT", trickle)])
 def test_silence_and_drops_at_any_step_end_at_the_deadline(
     mail_server: MailServer, options: dict[str, Any], step: str, act: Act
 ) -> None:
     mail_server.plan(step, act)
     may_be_known = step in {"DATA", "CONTENT"}
     timeout_s = 2 if may_be_known else 0.3  # to come so far
-    started = time.monotonic()
     error = failure(options, timeout=f"{timeout_s * 1000:.0f}ms")
-    assert time.monotonic() - started < 20
     assert str(error) == f"email at 127.0.0.1:{mail_server.port} did not answer within {timeout_s} s"
     assert (error.permanent, error.may_be_known) == (False, may_be_known)
 
 
-@pytest.mark.parametrize("step", ["CONNECT", *STEPS])
-def test_a_connection_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(
-    mail_server: MailServer, options: dict[str, Any], step: str
-) -> None:
-    mail_server.plan(step, cut)
-    mail_server.plan("HELO", cut)
-    error = failure(options)
-    assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
-    assert "broke the connection or did not speak SMTP" in str(error)
-
-
-@pytest.mark.parametrize("act", [flood, talk_nonsense])
 @pytest.mark.parametrize("step", ["CONNECT", "MAIL", "CONTENT"])
-def test_what_is_no_answer_is_never_a_refusal_for_good(
-    mail_server: MailServer, options: dict[str, Any], step: str, act: Act
-) -> None:
-    mail_server.plan(step, act)
-    assert not failure(options).permanent
+def test_what_is_no_answer_is_never_a_refusal_for_good(mail_server: MailServer, options: dict[str, Any], step: str) -> None:
+    for act in (flood, talk_nonsense):
+        mail_server.plan(step, act)
+        assert not failure(options).permanent
 
 
 def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server: MailServer, options: dict[str, Any]) -> None:
     mail_server.plan("QUIT", hang)
-    started = time.monotonic()
     send(START, email={**options, "timeout": "30s"})
     assert len(mail_server.mails) == 1
-    assert time.monotonic() - started < 25
 
 
 def test_nobody_at_the_port_and_no_such_host_say_so(options: dict[str, Any]) -> None:
@@ -235,35 +221,25 @@ def test_nobody_at_the_port_and_no_such_host_say_so(options: dict[str, Any]) -> 
     assert "has a host name that cannot be resolved" in str(failure({**options, "host": "nowhere.invalid"}))
 
 
-def test_those_refused_for_good_are_named_once_the_others_have_the_mail(
+def test_those_refused_for_good_are_named_once_the_others_have_the_mail_and_for_now_tried_again_alone(
     mail_server: MailServer, options: dict[str, Any]
 ) -> None:
     mail_server.by_recipient = {"lee@example.com": "550 5.1.1 who?"}
     error = failure(options)
-    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)]
     assert (error.permanent, error.may_be_known) == (True, True)
     assert str(error).endswith("refused lee@example.com with 550 5.1.1: check these addresses; 1 of 2 recipients have the mail")
-
-
-def test_those_refused_for_now_are_tried_again_alone(mail_server: MailServer, options: dict[str, Any]) -> None:
-    mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
     receiver = opened(email=options)
+    mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
     for _ in range(2):
         with pytest.raises(DeliveryError) as caught:
             receiver.send(START, now=SLOT)
         assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
     mail_server.by_recipient = {}
     receiver.send(START, now=SLOT)
-    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",), ("lee@example.com",)]
+    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)] * 2 + [("lee@example.com",)]
 
 
-def test_a_line_of_a_single_dot_ends_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
-    change = transition(reason="." * 200)
-    send(message(change, firing=(change,)), email=options)
-    assert "." * 200 in part(mail_server.mails[0], "plain")
-
-
-@pytest.mark.parametrize(("tls", "port"), [("starttls", 587), ("implicit", 465), ("none", 25)])
-def test_the_usual_port_goes_with_the_kind_of_tls(tls: str, port: int) -> None:
+def test_the_usual_port_goes_with_the_kind_of_tls() -> None:
     base = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": TO}
-    assert EmailOptions.model_validate({**base, "tls": tls}).port_in_use == port
+    ports = {tls: EmailOptions.model_validate({**base, "tls": tls}).port_in_use for tls in ("starttls", "implicit", "none")}
+    assert ports == {"starttls": 587, "implicit": 465, "none": 25}

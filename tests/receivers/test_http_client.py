@@ -1,11 +1,8 @@
 import gc
 import socket
 import threading
-import time
 import tracemalloc
 from collections.abc import Iterator
-from datetime import timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import Any
@@ -60,7 +57,10 @@ def trickle_chunk_size(collector: webhook.Collector, sock: socket.socket) -> Non
         collector.rest(0.02)
 
 
-def wait_for_the_end_of_its_threads() -> None:
+@pytest.fixture(autouse=True)
+def end_of_threads() -> Iterator[None]:
+    """No thread of the client outlives its request for long."""
+    yield
     wait_for(lambda: not [each for each in threading.enumerate() if each.name == "http"], "its threads' end")
 
 
@@ -70,19 +70,16 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
     )
     answers = [post(collector.url) for _ in range(3)]
     collector.replies.extend([webhook.trickle_body, trickle_chunk_size])
-    started = time.monotonic()
-    answers += [post(collector.url, timeout_s=1.5) for _ in range(2)]
-    assert 2.95 < time.monotonic() - started < 20
+    answers += [post(collector.url, timeout_s=1) for _ in range(2)]
     assert [(each.status, each.body) for each in answers] == [
         *((400, b"invalid"), (200, b"x" * MAX_BODY_BYTES), (200, None), (200, None), (200, None))
     ]
-    wait_for_the_end_of_its_threads()
 
 
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        *((reply, "did not answer within 1 s") for reply in (webhook.hang, webhook.trickle_headers, webhook.flood_headers)),
+        *((reply, "did not answer within 0.5 s") for reply in (webhook.hang, webhook.trickle_headers)),
         (webhook.disconnect, "broke the connection or did not speak HTTP"),
     ],
 )
@@ -90,18 +87,14 @@ def test_what_was_sent_and_not_answered_may_be_known_and_is_given_up(
     collector: webhook.Collector, reply: webhook.Reply, said: str
 ) -> None:
     collector.default = reply
-    started = time.monotonic()
-    error = failure(collector.url, timeout_s=1)
-    assert time.monotonic() - started < 20
+    error = failure(collector.url, timeout_s=0.5)
     assert (str(error), error.may_be_known) == (f"hook at {collector.url} {said}", True)
-    wait_for_the_end_of_its_threads()
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        *((host, "has a host name that cannot be resolved: check it") for host in ("nowhere.invalid", "a..b:9")),
-        (f"{'x' * 64}.internal:9", "has a host name that cannot be resolved: check it"),
+        *((host, "has a host name that cannot be resolved: check it") for host in ("a..b:9", f"{'x' * 64}.invalid:9")),
         # Nobody listens at a port that only root may take.
         ("127.0.0.1:1", "refused the connection: check that it runs and listens there"),
     ],
@@ -111,40 +104,33 @@ def test_what_was_not_sent_is_not_known_and_its_error_does_not_show_the_path(pla
     assert (str(error), error.may_be_known) == (f"hook at http://{place} {said}", False)
 
 
-def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: webhook.Collector) -> None:
-    started = time.monotonic()
+def test_a_handshake_a_reader_or_a_resolver_that_hangs_is_cut_at_the_deadline(collector: webhook.Collector) -> None:
     assert not failure(collector.url.replace("http:", "https:"), timeout_s=0.3).may_be_known
-    assert time.monotonic() - started < 20
-
-
-def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        started = time.monotonic()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert not failure(url, bytes(64 * 1024 * 1024), timeout_s=0.5).may_be_known
-        assert 0.45 < time.monotonic() - started < 20
+        assert not failure(url, bytes(64 * 1024 * 1024), timeout_s=0.3).may_be_known
+    with hanging_name() as name:
+        assert "did not answer within" in str(failure(f"http://{name}:1/", timeout_s=0.3))
 
 
 @pytest.mark.parametrize(
     ("reply", "is_taken"),
     [(webhook.gzip_bomb, True), (webhook.flood_chunk_size, True), (webhook.flood_headers, False)],
 )
-def test_an_answer_of_any_size_costs_little_memory_and_little_time(
-    collector: webhook.Collector, reply: webhook.Reply, is_taken: bool
+def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(
+    collector: webhook.Collector, reply: webhook.Reply, *, is_taken: bool
 ) -> None:
     collector.default = reply
     webhook.bomb()  # what is made to be sent is not counted
     gc.collect()
     tracemalloc.start()
-    started = time.monotonic()
     if is_taken:
-        assert post(collector.url, timeout_s=2).status == 200
+        assert post(collector.url, timeout_s=0.5).status == 200
     else:
-        failure(collector.url, timeout_s=2)
+        assert failure(collector.url, timeout_s=0.5).may_be_known
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * 1024 * 1024
-    assert time.monotonic() - started < 20
 
 
 def test_the_environment_s_proxies_are_not_used(collector: webhook.Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +148,7 @@ def tls_collector(certificate: Path) -> Iterator[webhook.Collector]:
     yield from webhook.serve(context)
 
 
+@pytest.mark.integration
 def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_unless_its_authority_is_given(
     tls_collector: webhook.Collector, certificate: Path
 ) -> None:
@@ -169,15 +156,7 @@ def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_
     assert tls_collector.requests == []
     assert post(tls_collector.url, b"hi", ca_file=str(certificate)).status == 200
     tls_collector.default = webhook.trickle_headers
-    error = failure(tls_collector.url, timeout_s=1, ca_file=str(certificate))
-    assert "did not answer within 1 s" in str(error)
-
-
-def test_a_resolver_that_hangs_is_cut_at_the_deadline() -> None:
-    started = time.monotonic()
-    with hanging_name() as name:
-        assert "did not answer within" in str(failure(f"http://{name}:1/", timeout_s=0.3))
-    assert time.monotonic() - started < 20
+    assert "did not answer within 1 s" in str(failure(tls_collector.url, timeout_s=1, ca_file=str(certificate)))
 
 
 def test_a_name_with_a_dead_address_before_a_live_one_is_reached(
@@ -193,52 +172,38 @@ def test_a_name_with_a_dead_address_before_a_live_one_is_reached(
         assert post("http://two.test/").status == 204
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("https://user:pw@Hooks.test/secret?x=1", "https://hooks.test"),
-        ("http://[::1]:9093/x", "http://[::1]:9093"),
-        ("http://am:9093", "http://am:9093"),
-    ],
-)
-def test_an_origin_holds_no_secret(url: str, shown: str) -> None:
-    assert origin(url) == shown
+def test_an_origin_holds_no_secret() -> None:
+    assert origin("https://user:pw@Hooks.test/secret?x=1") == "https://hooks.test"
+    assert origin("http://[::1]:9093/x") == "http://[::1]:9093"
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204])
-def test_2xx_is_taken(status: int) -> None:
-    require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT)
+PERMANENT, PASSING = "400 401 402 403 404 405 410 413 414 422", "301 302 307 308 408 425 429 500 502 503 504 599"
 
 
-PERMANENT = dict.fromkeys([400, 401, 402, 403, 404, 405, 410, 413, 414, 422], True)
-PASSING = dict.fromkeys([301, 302, 307, 308, 408, 425, 429, 500, 502, 503, 504, 599], False)
+def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass() -> None:
+    for status in (200, 201, 202, 204):
+        require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT)
+    for status in map(int, f"{PERMANENT} {PASSING}".split()):
+        with pytest.raises(DeliveryError) as caught:
+            require_accepted(HttpAnswer(status=status, headers={"Retry-After": "7"}), who="hook", now=SLOT)
+        assert (caught.value.permanent, caught.value.retry_after_s) == (str(status) in PERMANENT, 7.0)
+        assert (caught.value.may_be_known, caught.value.of_message) == (status >= 500, status in {400, 413, 422})
 
 
-@pytest.mark.parametrize(("status", "is_permanent"), [*PERMANENT.items(), *PASSING.items()])
-def test_each_other_status_is_permanent_or_may_pass(status: int, is_permanent: bool) -> None:
-    with pytest.raises(DeliveryError) as caught:
-        require_accepted(HttpAnswer(status=status, headers={"Retry-After": "7"}), who="hook", now=SLOT)
-    assert (caught.value.permanent, caught.value.retry_after_s) == (is_permanent, 7.0)
-    assert (caught.value.may_be_known, caught.value.of_message) == (status >= 500, status in {400, 413, 422})
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
+def test_retry_after_is_seconds_or_a_date_or_nothing() -> None:
+    for text, seconds in (
         ("120", 120.0),
         (" 1.5 ", 1.5),
         ("-3", 0.0),
-        (format_datetime(SLOT + timedelta(seconds=90), usegmt=True), 90.0),
-        (format_datetime(SLOT - timedelta(days=1), usegmt=True), 0.0),
+        ("Mon, 08 Jan 2024 00:01:30 GMT", 90.0),
+        ("Sun, 07 Jan 2024 00:00:00 GMT", 0.0),
         *((text, None) for text in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None)),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date_or_nothing(text: str | None, seconds: float | None) -> None:
-    assert retry_after_s(text, SLOT) == seconds
+    ):
+        assert retry_after_s(text, SLOT) == seconds, text
 
 
-@pytest.mark.parametrize(("status", "said"), [(404, "404 Not Found: check its URL"), (599, "599: it will be tried again")])
-def test_the_message_says_what_to_do_and_behind_it_what_the_body_says(status: int, said: str) -> None:
-    with pytest.raises(DeliveryError) as caught:
-        require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service")
-    assert (str(caught.value), caught.value.retry_after_s) == (f"hook answered {said} (no_service)", None)
+def test_the_message_says_what_to_do_and_behind_it_what_the_body_says() -> None:
+    for status, said in ((404, "404 Not Found: check its URL"), (599, "599: it will be tried again")):
+        with pytest.raises(DeliveryError) as caught:
+            require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT, reason="no_service")
+        assert (str(caught.value), caught.value.retry_after_s) == (f"hook answered {said} (no_service)", None)

@@ -1,18 +1,20 @@
 import shlex
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from factories import SLOT
+from factories import SLOT, transition
 from messages import (
     BRITISH,
     EVERYBODY,
     HOSTILE,
     URL,
-    WHY,
     acknowledgement,
     briefing,
     end,
@@ -26,12 +28,14 @@ from messages import (
 from monitor.alerts.verdicts import BOTH_FAILED
 from monitor.cli.main import app
 from monitor.cli.parameters import DEFAULT_CONFIG
+from monitor.model.alerts import State
 from monitor.model.explanation import Cause, Part
 from monitor.model.notifications import Briefing, Message, MessageStatus
-from monitor.receivers.email import mail_subject
-from monitor.receivers.message.content import MessageContent, content_of
-from monitor.receivers.message.identity import summary_of
+from monitor.receivers.email import mail_page, mail_subject
+from monitor.receivers.message.content import MessageContent, SideBySide, content_of
+from monitor.receivers.message.identity import description_of, summary_of
 from monitor.receivers.message.plain_text import plain_text
+from monitor.receivers.message.safe_text import clean, page_url
 
 
 def content(sent: Message) -> MessageContent:
@@ -44,10 +48,6 @@ def texts(found: MessageContent) -> list[str]:
     examples = ([example.user, *chain(*example.rows)] for example in found.examples)
     lists = (found.why, found.more, found.entered, found.left, chain(*found.shares))
     return [found.title, *chain(*changes, *examples, *lists)]
-
-
-def test_without_the_run_the_change_itself_says_why() -> None:
-    assert content(message(EVERYBODY)).why == (WHY,)
 
 
 def test_shares_that_cancel_out_are_given_as_amounts() -> None:
@@ -104,18 +104,15 @@ def test_no_more_than_four_alerts_are_named() -> None:
     assert found.more == (f"And 9 more: {named} and 5 other alerts.",)
 
 
-def test_an_end_says_what_goes_on_firing() -> None:
+def test_an_end_says_what_goes_on_firing_and_stands_behind_a_start() -> None:
     found = content(message(end(), firing=(BRITISH,)))
     assert found.status is MessageStatus.FIRING
     assert found.title == "SimilarityLow resolved on home-feed; 1 still firing"
     assert found.more == ("Still firing: SimilarityLow in country=UK.",)
     assert ("had been firing since", "2024-01-07T00:00:00Z") in found.changes[0].facts
-
-
-def test_a_start_beside_an_end_leads() -> None:
-    found = content(message(end(), BRITISH))
-    assert found.title == f"SimilarityLow firing on home-feed (country=UK): {BRITISH.reason}; 1 resolved"
-    assert [change.heading for change in found.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
+    both = content(message(end(), BRITISH))
+    assert both.title == f"SimilarityLow firing on home-feed (country=UK): {BRITISH.reason}; 1 resolved"
+    assert [change.heading for change in both.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
 
 
 def test_an_end_at_a_new_level_leads_the_others_and_says_so() -> None:
@@ -168,11 +165,10 @@ def test_the_headline_names_the_cause(said: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_names_are_short_printable_lines(text: str) -> None:
     found = content(hostile_message(text))
-    for line in texts(found):
-        assert line.replace("\u200e", "").isprintable()
-        assert len(line) <= 1200
-    assert sum(map(len, texts(found))) < 10_000
-    assert all(name == "dashboard" and url.startswith(f"{URL}") and len(url) <= 1500 for name, url in found.links)
+    lines = texts(found)
+    assert all(line.replace("\u200e", "").isprintable() and len(line) <= 1200 for line in lines)
+    assert sum(map(len, lines)) < 10_000
+    assert all(name == "dashboard" and url.startswith(URL) and len(url) <= 1500 for name, url in found.links)
     assert all("\n" not in command and len(command) < 2000 for command in found.commands)
 
 
@@ -191,8 +187,115 @@ def test_the_commands_are_understood() -> None:
         assert "home-feed" in found.params.values()
 
 
-@pytest.mark.parametrize(
-    "url", ["javascript:alert(1)", "https://", "https://a b", "https://x/<y>", "http://[x", "https://\u202e.test"]
-)
-def test_a_runbook_that_cannot_be_opened_is_no_link(url: str) -> None:
-    assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["dashboard"]
+def test_a_runbook_that_cannot_be_opened_is_no_link() -> None:
+    for url in ("javascript:alert(1)", "https://", "https://a b", "https://x/<y>", "http://[x", "https://\u202e.test"):
+        assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["dashboard"]
+
+
+TEXT = """SimilarityLow firing on home-feed: mean of extended_tau is 0.254 over 1,874 users, below 0.35
+
+Why:
+  No clear cause. Similarity fell by 0.2500: items replaced 62 %, items moved 38 %.
+  14 items entered the lists, 1 item left them.
+
+SimilarityLow firing
+  mean of extended_tau is 0.254 over 1,874 users, below 0.35
+  segment: all users
+  mean of extended_tau: 0.254 (95 % interval 0.24 to 0.268)
+  users: 1,874
+  threshold: below 0.35
+  normal before: 0.61
+  in breach since: 2024-01-07T00:00:00Z
+  run: 2024-01-08T00:00:00Z
+
+And 1 more: SimilarityLow in country=UK.
+
+What the drop is made of:
+  items replaced: 62 %
+  items moved: 38 %
+
+Items that gained most:
+  Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists
+
+Items that lost most:
+  sku-2: in 70 % of baseline lists, 0 % of candidate lists
+
+Lists of u-17:
+     baseline      candidate
+  1  sku-2 (gone)  Red shoes (new)
+  2  sku-3         sku-3
+  3  sku-5         sku-4 (was 4)
+  4  sku-4         sku-5 (was 3)
+  5  sku-6 (gone)
+
+Links:
+  dashboard: http://rankwatch.test:29108/c/home-feed/runs/2024-01-08T00:00:00Z?segment=all
+  runbook: https://runbooks.test/similarity
+
+Commands:
+  rankwatch show home-feed --slot 2024-01-08T00:00:00Z
+  rankwatch runs home-feed
+"""
+
+
+def test_text_has_its_parts_in_order_and_lists_side_by_side() -> None:
+    examples = briefing().examples[:1]
+    assert plain_text(content(message(EVERYBODY, BRITISH, briefing=briefing(examples=examples)))) == TEXT
+
+
+def test_what_is_empty_is_left_out() -> None:
+    found = content(message(EVERYBODY))
+    parts = plain_text(found, has_title=False).split("\n\n")
+    assert [part.partition("\n")[0] for part in parts] == ["Why:", "SimilarityLow firing", "Links:", "Commands:"]
+    assert "<h4>" not in mail_page(replace(found, why=(), links=(), commands=()))
+
+
+def test_a_long_item_is_cut_so_that_columns_stay() -> None:
+    example = SideBySide(user="u", rows=(("1", "x" * 100, "y"),))
+    assert f"  1  {'x' * 23}…{'x' * 10}  y" in plain_text(replace(content(message(EVERYBODY)), examples=(example,)))
+
+
+def test_a_page_escapes_its_links_and_the_rest_by_name_and_links_only_to_the_web() -> None:
+    links = ("<img>", "javascript:x"), ("<img>", 'https://x.test/"><script>')
+    page = mail_page(replace(content(message(EVERYBODY)), more=("<img>",), links=links))
+    assert not any(tag in page for tag in ("<img", "<script", 'href="javascript'))
+    assert 'href="https://x.test/&#34;&gt;&lt;script&gt;"' in page
+
+
+def test_the_summary_of_an_end_names_alert_place_and_reason() -> None:
+    ended = transition(segment="country=UK", from_state=State.FIRING, to_state=State.QUIET, reason="it is over")
+    assert summary_of(ended) == "SimilarityLow resolved on home-feed (country=UK): it is over"
+
+
+def test_the_description_has_the_reason_since_when_and_what_to_run() -> None:
+    assert description_of(transition()) == (
+        "mean of extended_tau is 0.254 over 1,874 users, below 0.35\n"
+        "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z\n"
+        "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch runs home-feed"
+    )
+    told = end(since=SLOT - timedelta(days=2), explanation="Everywhere, items moved.\n\x1b[31mx", comparison="a; rm -rf /")
+    _, why, since, commands = description_of(told).splitlines()
+    assert why == "Why: Everywhere, items moved.  [31mx"
+    assert since == "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-09T00:00:00Z"
+    assert "rankwatch show 'a; rm -rf /' --slot " in commands
+    assert commands.endswith("rankwatch runs 'a; rm -rf /'")
+
+
+def test_a_link_is_escaped() -> None:
+    link = page_url(transition(comparison="home feed/1", segment="a=b&c"), "http://rw.test/")
+    assert link == "http://rw.test/c/home%20feed%2F1/runs/2024-01-08T00:00:00Z?segment=a%3Db%26c"
+
+
+def test_cut_texts_that_differ_only_beyond_the_cut_stay_different() -> None:
+    one, two = clean("x" * 500 + "1", 256), clean("x" * 500 + "2", 256)
+    assert one != two
+    assert len(one) == 256
+
+
+@given(st.text(st.characters(codec=None), max_size=400), st.integers(20, 300))  # surrogates too
+def test_cleaned_text_is_short_printable_utf8(text: str, limit: int) -> None:
+    cleaned = clean(text, limit)
+    assert len(cleaned) <= limit
+    assert cleaned.isprintable()
+    assert cleaned.encode("utf-8").decode("utf-8") == cleaned
+    assert clean(cleaned, limit) == cleaned

@@ -1,7 +1,7 @@
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -26,9 +26,9 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
 
 
 @contextmanager
-def pinging(url: str, **options: Any) -> Iterator[RunPings]:
+def pinging(url: str, on_outcome: Callable[[str, str], None] = lambda *_: None, **options: Any) -> Iterator[RunPings]:
     """Rests take no time."""
-    man = RunPings(PingOptions.model_validate({"url": url, **options}), rest=lambda _: False)
+    man = RunPings(PingOptions.model_validate({"url": url, **options}), rest=lambda _: False, on_outcome=on_outcome)
     yield man
     man.close(CLOSING_S)
 
@@ -43,20 +43,16 @@ def held_until(go_on: threading.Event) -> Reply:
     return reply
 
 
-def test_a_run_that_is_well_pings_its_start_and_its_end_under_one_uuid(collector: Collector) -> None:
+def test_a_run_pings_its_start_and_its_end_under_one_uuid_and_a_failure_with_its_reason_short_and_on_one_line(
+    collector: Collector,
+) -> None:
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
         man.run_finished(claim(), None)
-    start, end = signals_of(collector.requests)
-    assert (start.kind, end.kind, end.body) == ("start", "success", "")
-    assert start.rid == end.rid
-
-
-def test_a_failure_gives_its_reason_short_and_on_one_line(collector: Collector) -> None:
-    with pinging(collector.url + CHECK) as man:
         man.run_finished(claim(), "failed: no such\nfile " + "x" * 1_000_000)
-    (failed,) = signals_of(collector.requests)
-    assert failed.kind == "fail"
+    start, end, failed = signals_of(collector.requests)
+    assert (start.kind, end.kind, end.body, failed.kind) == ("start", "success", "", "fail")
+    assert start.rid == end.rid
     assert failed.body.startswith("failed: no such file xxx")
     assert len(failed.body) <= 1000
 
@@ -69,35 +65,26 @@ def test_each_attempt_slot_and_comparison_has_a_uuid_of_its_own(collector: Colle
     assert len({signal.rid for signal in signals_of(collector.requests)}) == 4
 
 
-def test_only_the_named_comparisons_are_pinged(collector: Collector) -> None:
-    with pinging(collector.url + CHECK, comparisons=["other"]) as man:
+def test_only_the_named_comparisons_are_pinged_and_a_query_of_the_url_is_kept(collector: Collector) -> None:
+    with pinging(f"{collector.url}{CHECK}/?create=1", comparisons=["other"]) as man:
         man.run_started(claim())
         man.run_started(claim(comparison="other"))
-    assert len(collector.requests) == 1
+    (request,) = collector.requests
+    assert request.path.startswith(f"{CHECK}/start?create=1&rid=")
 
 
-def test_a_query_of_the_url_is_kept(collector: Collector) -> None:
-    with pinging(f"{collector.url}{CHECK}/?create=1") as man:
-        man.run_started(claim())
-    assert collector.requests[0].path.startswith(f"{CHECK}/start?create=1&rid=")
-
-
-@pytest.mark.parametrize(
-    ("replies", "logged_as"),
-    [
-        *(([each] * 3, [("ping not sent", "ping", "warning")]) for each in (answer(500), answer(429), disconnect)),
-        ([answer(503), disconnect], []),
-    ],
-)
+@pytest.mark.parametrize("reply", [answer(500), answer(429), disconnect])
 def test_a_ping_is_tried_three_times_and_logged_without_the_url_where_it_did_not_get_through(
-    collector: Collector, replies: list[Reply], logged_as: list[Any], logged: LogCapture
+    collector: Collector, reply: Reply, logged: LogCapture
 ) -> None:
-    collector.replies.extend(replies)
+    collector.replies.extend([reply] * 5)  # the second one gets through
     with pinging(collector.url + CHECK) as man:
         man.run_started(claim())
-    assert len(collector.requests) == 3
-    assert [(entry["event"], entry["ping"], entry["log_level"]) for entry in logged.entries] == logged_as
-    assert CHECK.rpartition("/")[2] not in str(logged.entries)
+        man.run_finished(claim(), None)
+    assert len(collector.requests) == 6
+    (entry,) = logged.entries
+    assert (entry["event"], entry["ping"], entry["log_level"]) == ("ping not sent", "ping", "warning")
+    assert CHECK.rpartition("/")[2] not in str(entry)
 
 
 def test_a_url_that_is_wrong_is_not_tried_again(collector: Collector, logged: LogCapture) -> None:
@@ -114,15 +101,13 @@ def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcom
     heard: list[tuple[str, str]] = []
     go_on = threading.Event()
     collector.replies.extend([answer(200), answer(404), held_until(go_on)])
-    options = PingOptions.model_validate({"url": collector.url + CHECK, "name": "hc"})
-    man = RunPings(options, rest=lambda _: False, on_outcome=lambda *outcome: heard.append(outcome))
-    for attempt in range(3):
-        man.run_started(claim(attempt=attempt))
-    collector.wait_for(3)
-    for attempt in range(3, 103):
-        man.run_finished(claim(attempt=attempt), None)
-    go_on.set()
-    man.close(CLOSING_S)
+    with pinging(collector.url + CHECK, name="hc", on_outcome=lambda *outcome: heard.append(outcome)) as man:
+        for attempt in range(3):
+            man.run_started(claim(attempt=attempt))
+        collector.wait_for(3)
+        for attempt in range(3, 103):
+            man.run_finished(claim(attempt=attempt), None)
+        go_on.set()
     assert [signal.kind for signal in signals_of(collector.requests)[3:]] == ["success"] * 64
     assert [entry["event"] for entry in logged.entries].count("ping dropped: too many wait") == 36
     assert heard[:2] == [("hc", "sent"), ("hc", "failed")]
@@ -132,19 +117,21 @@ def test_a_server_that_hangs_holds_up_no_run_the_newest_pings_win_and_the_outcom
 def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(collector: Collector) -> None:
     go_on = threading.Event()
     collector.default = held_until(go_on)
-    man = RunPings(PingOptions.model_validate({"url": collector.url + CHECK}))
-    man.run_started(claim())
-    collector.wait_for(1)
-    man.close(0.0)
-    man.run_finished(claim(), None)
-    go_on.set()
-    man.close(CLOSING_S)
+    with pinging(collector.url + CHECK) as man:
+        man.run_started(claim())
+        collector.wait_for(1)
+        man.close(0.0)
+        man.run_finished(claim(), None)
+        go_on.set()
     assert len(collector.requests) == 1
-    assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
+    assert not threads()
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
 
 
 def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
-    man = RunPings(PingOptions.model_validate({"url": "https://hc.test/canary"}))
-    assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
-    assert "canary" not in repr(man)
-    man.close(0.0)
+    with pinging("https://hc.test/canary") as man:
+        assert not threads()
+        assert "canary" not in repr(man)

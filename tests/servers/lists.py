@@ -10,8 +10,10 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import sqlalchemy as sa
 
+from monitor.model.rankings import Pull
 from monitor.ports import Source
 from monitor.sources import SourceOptions, open_source
 from monitor.testing.contracts import SLOT, as_lists, request
@@ -27,6 +29,11 @@ Given = dict[str, dict[str, Any]]
 
 def source_of(**options: Any) -> Source:
     return open_source(SourceOptions.model_validate(options))
+
+
+def pull_of(*users: str, k: int = 10, timeout_s: float = 120, **options: Any) -> Pull:
+    """The lists of these users from a source with these options, {kind: options}."""
+    return source_of(**options).pull(request(*users, k=k, timeout_s=timeout_s))
 
 
 def long_rows(lists: Lists) -> Rows:
@@ -149,15 +156,11 @@ def _redis(**keys: str) -> Callable[[Lists, Path], AbstractContextManager[Given]
     return opened
 
 
-# What puts lists somewhere and gives the options that read them there, {kind: options}. Every kind has at least one; its name
-# begins with the kind, and ends with "long" where an empty list cannot be told from none.
+# Puts lists somewhere and yields the options that read them there, {kind: options}. A name begins with the kind.
 SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
     "file parquet wide": _file("wide.parquet"),
-    "file parquet long": _file("long.parquet"),
-    "file csv wide": _file("wide.csv"),
     "file csv long": _file("long.csv.gz"),
     "file jsonl wide": _file("wide.jsonl.gz"),
-    "file jsonl long": _file("long.jsonl"),
     "sql table wide": _sqlite("sql table wide"),
     "sql table long": _sqlite("sql table long"),
     "sql query long": _sqlite("sql query long"),
@@ -168,4 +171,9 @@ SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
 }
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
-TEXTS = frozenset({"file csv long", "sql table long", "sql query long", "redis list long"})  # those that hold every id as text
+"""Kinds with one item a row. They hold every id as text, and cannot tell an empty list from none."""
+FIRST_RING = {"file parquet wide", "sql table wide", "sql query long", "http"}
+BY_RING: list[Any] = [
+    pytest.param(name, id=name, marks=[] if name in FIRST_RING else pytest.mark.integration) for name in SOURCES
+]
+"""All names. Redis is a server. Files of text and tables of single items differ too little to be tried in both rings."""

@@ -4,20 +4,19 @@ https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../r
 """
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 
 from servers.webhook import Collector, Reply, Request, answer, serve
 
 PATH = "/services/T000/B000/canarycanarycanary"
-_BODY = {"text", "blocks", "unfurl_links", "unfurl_media"}
-_SECTION = {"type", "text", "fields"}
-_TEXT = {"type", "text", "verbatim"}
-_ANGLES = re.compile(r"<([^>]*)>")
+_MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
 
 
 @dataclass(slots=True)
@@ -54,46 +53,7 @@ def _errors(request: Request) -> Iterator[str]:
 
 def find_errors(body: dict[str, Any]) -> Iterator[str]:
     """What Slack would refuse in a message, or take for more than text."""
-    yield from (f"unknown key {name}" for name in body.keys() - _BODY)
-    if not 0 < len(body.get("text", "")) <= 4000:
-        yield "no text"
-    yield from _mentions(body.get("text", ""))
-    if len(body.get("blocks", [])) > 50:
-        yield "more than 50 blocks"
-    for place, block in enumerate(body.get("blocks", [])):
-        yield from (f"blocks/{place}: {error}" for error in _block_errors(block))
-
-
-def _block_errors(block: dict[str, Any]) -> Iterator[str]:
-    if block.get("type") != "section":
-        yield f"type {block.get('type')} is not one that is known here"
-    yield from (f"unknown key {name}" for name in block.keys() - _SECTION)
-    if "text" not in block and not block.get("fields"):
-        yield "neither text nor fields"
-    if "text" in block:
-        yield from _text_errors(block["text"], 3000)
-    if "fields" in block and not 0 < len(block["fields"]) <= 10:
-        yield "1 to 10 fields"
-    for text in block.get("fields", []):
-        yield from _text_errors(text, 2000)
-
-
-def _text_errors(text: dict[str, Any], limit: int) -> Iterator[str]:
-    yield from (f"unknown key {name}" for name in text.keys() - _TEXT)
-    if text.get("type") != "mrkdwn":
-        yield f"text of type {text.get('type')}"
-    if not 0 < len(text.get("text", "")) <= limit:
-        yield f"must have 1 to {limit} characters"
-    yield from _mentions(text.get("text", ""))
-
-
-def _mentions(mrkdwn: str) -> Iterator[str]:
-    """Whatever Slack would take for more than text: only links to web pages may stand in angle brackets."""
-    for inner in _ANGLES.findall(mrkdwn):
-        if not re.fullmatch(r"https?://[^\s|<>]+\|[^|<>]+", inner):
-            yield f"markup <{inner}>"
-    if "<" in _ANGLES.sub("", mrkdwn) or ">" in _ANGLES.sub("", mrkdwn):
-        yield "a bracket that is not escaped"
+    yield from (error.message for error in _MESSAGE.iter_errors(body))
 
 
 @pytest.fixture

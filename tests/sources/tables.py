@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import sqlalchemy as sa
 
 from servers.lists import as_text, write_csv, write_jsonl
@@ -22,6 +23,11 @@ Row = dict[str, Any]
 def parquet(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
     pq.write_table(pa.Table.from_pylist(rows), folder / "table.parquet", row_group_size=2)
     return {"file": {"path": str(folder / "table.parquet"), **columns}}
+
+
+def parsed(lines: str) -> list[Any]:
+    """Values of lines of JSON."""
+    return [json.loads(line) for line in lines.strip().splitlines()]
 
 
 def in_csv(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
@@ -46,7 +52,10 @@ def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
         connection.exec_driver_sql("DROP TABLE IF EXISTS filled")
         connection.exec_driver_sql(f"CREATE TABLE filled ({', '.join(f'{name} {types[name]}' for name in names)})")
         for row in map(as_text, rows):
-            values = {name: str(value) if types[name] == "text" and value is not None else value for name, value in row.items()}
+            values = {
+                name: str(value) if isinstance(value, bool | int | float) and types[name] == "text" else value
+                for name, value in row.items()
+            }
             into = f"INSERT INTO filled VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - names of the tests
             connection.execute(sa.text(into), values)
     engine.dispose()
@@ -93,3 +102,8 @@ def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, 
         return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)
 
     return of_tuples(parquet), of_tuples(in_csv), of_tuples(jsonl), of_tuples(sqlite)
+
+
+def case(kept: str, *values: Any) -> Any:
+    """A test's case for tables of this format. Odd rows of CSV and of JSON lines belong to the second ring."""
+    return pytest.param(*values, marks=[] if kept in {"parquet", "sqlite"} else pytest.mark.integration)

@@ -4,73 +4,53 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from monitor.model.rankings import CoverageReason
-from monitor.sources.file import FileSourceOptions
 from monitor.sources.id_forms import speller
-from servers.lists import SOURCES, Given, as_lists, request, source_of, write_csv
+from servers.lists import BY_RING, SOURCES, Given, as_lists, request, source_of
+from sources.tables import parsed
+
+FORMS = parsed(r"""
+    [["string"], " A1", " A1"]
+    [["strip"], "\t a b ", "a b"]
+    [["strip"], "  ", "  "]
+    [["lower"], "ÄB-1", "äb-1"]
+    [["int"], "007", "7"]
+    [["int"], "-07.00", "-7"]
+    [["int"], "7.5", "7.5"]
+    [[{"prefix": "item:"}], "item:item:7", "item:7"]
+    [[{"prefix": "item:"}], "item:", "item:"]
+    [[{"prefix": "item:"}, "int"], "item:007", "7"]
+    [["int", {"prefix": "item:"}], "item:007", "007"]
+    [[{"regex": "sku-([0-9]+)(-[a-z]+)?"}], "sku-12-red", "12"]
+    [[{"regex": "sku-([0-9]+)"}], "sku-12-red", "sku-12-red"]
+    [[{"regex": "sku-([0-9]+)?"}], "sku-", "sku-"]
+""")
 
 
-@pytest.mark.parametrize(
-    ("forms", "given", "spelled"),
-    [
-        (["string"], " A1", " A1"),
-        (["strip"], "\t a b ", "a b"),
-        (["strip"], "  ", "  "),
-        (["lower"], "ÄB-1", "äb-1"),
-        (["int"], "007", "7"),
-        (["int"], "-07.00", "-7"),
-        (["int"], "7.5", "7.5"),
-        ([{"prefix": "item:"}], "item:item:7", "item:7"),
-        ([{"prefix": "item:"}], "item:", "item:"),
-        ([{"prefix": "item:"}, "int"], "item:007", "7"),
-        (["int", {"prefix": "item:"}], "item:007", "007"),
-        ([{"regex": "sku-([0-9]+)(-[a-z]+)?"}], "sku-12-red", "12"),
-        ([{"regex": "sku-([0-9]+)"}], "sku-12-red", "sku-12-red"),
-        ([{"regex": "sku-([0-9]+)?"}], "sku-", "sku-"),
-    ],
-)
+@pytest.mark.parametrize(("forms", "given", "spelled"), FORMS)
 def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
     forms: list[str | dict[str, str]], given: str, spelled: str
 ) -> None:
     assert speller(forms)(given) == spelled
 
 
-@pytest.mark.parametrize(
-    ("form", "reason"),
-    [
-        ({"regex": "sku-("}, r"regex 'sku-\(' cannot be read, or"),
-        ({"regex": "sku-[0-9]+"}, "or has no group: put what is the id in parentheses"),
-        ({"prefix": "a", "regex": "(b)"}, "at most 1 item"),
-        ({"suffix": "a"}, "prefix"),
-        ("upper", "'string', 'int', 'lower' or 'strip'"),
-    ],
-)
-def test_a_form_that_cannot_be_used_is_told_in_the_configuration(form: Any, reason: str) -> None:
-    with pytest.raises(ValidationError, match=reason):
-        FileSourceOptions(path="a.csv", user="u", items="i", item_ids=(form,))
-
-
-FORMS: Any = {"item_ids": ["lower", {"prefix": "item:"}, "int"]}
-
-
 def spelled(given: Given, **forms: Any) -> Any:
     return source_of(**{kind: options | forms for kind, options in given.items()})
 
 
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("kind", BY_RING)
 def test_every_kind_hands_over_lists_as_they_are_spelled_then(kind: str, tmp_path: Path) -> None:
     users = {"user_ids": ["strip", "lower"]} if kind.startswith(("file", "sql table")) else {}
     lists = {" U1" if users else "u1": ["item:007", "ITEM:8", "x"], "u2": ["9"], "u3": ["Item:1"]}
     with SOURCES[kind](lists, tmp_path) as given:
-        pull = spelled(given, **FORMS, **users).pull(request("u1", "u2", k=3))
+        pull = spelled(given, item_ids=["lower", {"prefix": "item:"}, "int"], **users).pull(request("u1", "u2", k=3))
 
     assert as_lists(pull) == {"u1": ["7", "8", "x"], "u2": ["9"]}
     assert not pull.failures
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SOURCES if kind.startswith(("file", "sql table"))])
+@pytest.mark.parametrize("kind", [case for case in BY_RING if case.id.startswith(("file", "sql table"))])
 def test_users_who_become_one_have_no_list_and_a_reason(kind: str, tmp_path: Path) -> None:
     with SOURCES[kind]({"u1": [1], "U1": [2, 3], "u2": [4]}, tmp_path) as given:
         pull = spelled(given, user_ids=["lower"]).pull(request("u1", "u2"))
@@ -79,12 +59,8 @@ def test_users_who_become_one_have_no_list_and_a_reason(kind: str, tmp_path: Pat
 
 
 def test_items_that_become_one_are_noted(tmp_path: Path) -> None:
-    write_csv([{"who": "u1", "what": ["a", "A"]}], tmp_path / "lists.csv")
-    given = {"file": {"path": str(tmp_path / "lists.csv"), "user": "who", "items": "what"}}
+    with SOURCES["file jsonl wide"]({"u1": ["a", "A"]}, tmp_path) as given:
+        pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
 
-    pull = spelled(given, item_ids=["lower"]).pull(request("u1"))
-
-    assert (as_lists(pull), pull.notes) == (
-        {"u1": ["a", "a"]},
-        {CoverageReason.DUPLICATED: f"{tmp_path / 'lists.csv'}: item_ids make one of several items"},
-    )
+    assert as_lists(pull) == {"u1": ["a", "a"]}
+    assert pull.notes[CoverageReason.DUPLICATED].endswith("wide.jsonl.gz: item_ids make one of several items")

@@ -1,19 +1,18 @@
 """Answers of a pull that lasts, kept for the same run begun again: what counts of them, and that they are removed."""
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
+from clocks import set_clock
 from monitor.service.composition import wire
 from monitor.settings.configuration import Settings
-from monitor.sources import kept_answers
 from monitor.sources.http import source as http
 from monitor.sources.kept_answers import AnswerFile, AnswerFolder
 from monitor.sources.list_collector import ListCollector
@@ -65,15 +64,16 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], float, list[str]]] = {
 def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
     damage: Callable[[Path], object], later_s: float, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_clock(monkeypatch, SLOT)
     fill(tmp_path)
     damage(next(tmp_path.iterdir()))
-    now = time.time() + later_s
-    monkeypatch.setattr(kept_answers, "time", SimpleNamespace(time=lambda: now))
+    set_clock(monkeypatch, SLOT + timedelta(seconds=later_s))
     assert recall(tmp_path) == set(left)
     fill(tmp_path)  # behind half a line, too
     assert recall(tmp_path) == set()
 
 
+@pytest.mark.integration
 def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "8k") as disk:
         (disk / "other").write_bytes(b"x" * 8192)
@@ -96,27 +96,45 @@ def test_answers_to_another_question_are_none_to_this_one_and_who_had_none_is_as
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
 
 
-def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(tmp_path: Path) -> None:
+def test_a_file_goes_with_the_last_run_of_its_family_and_whatever_is_left_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_clock(monkeypatch, SLOT)
     slots, family, others = (SLOT, SLOT + timedelta(1)), AnswerFolder(tmp_path, "feed", 2), AnswerFolder(tmp_path, "mail", 1)
     places = [Path(each.place(slot, "baseline")) for each in (family, others) for slot in slots]
     for place, age_s in zip(places, (0, 0, 86_460, 3_600), strict=True):
         place.touch()
-        os.utime(place, (0, time.time() - age_s))
+        os.utime(place, (0, SLOT.timestamp() - age_s))
     for name, left in (("feed.b", {places[0], places[3]}), ("feed.c", {places[3]})):
         family.run_stored(SLOT, name)
         assert set(tmp_path.iterdir()) == left
 
 
-def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(tmp_path: Path) -> None:
+CONFIG = """
+comparisons:
+- name: feed
+  every: 1d
+  users: {file: {path: users.csv, user: user}}
+  baseline: &recs {http: {url: "http://recs/{user}"}}
+  candidate: *recs
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "folder"),
+    [
+        ("database: sqlite:////data/rankwatch.db", "/data/rankwatch.db-answers"),
+        ("{database: postgresql://db/rankwatch, answers_folder: /state}", "/state"),
+        ("database: postgresql://db/rankwatch", None),
+        ("{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", None),
+    ],
+)
+def test_answers_lie_where_the_configuration_says_and_nowhere_where_users_are_hidden(
+    settings: str, folder: str | None, tmp_path: Path
+) -> None:
     (tmp_path / "key").write_text("0123456789abcdef0123456789abcdef\n")
-    recs, users = {"http": {"url": "http://recs/{user}"}}, {"file": {"path": "users.csv", "user": "user"}}
-    feed = {"name": "feed", "every": "1d", "baseline": recs, "candidate": recs, "users": users}
-    hidden, postgres = {"users": "hmac", "key_file": str(tmp_path / "key")}, {"database": "postgresql://db/rankwatch"}
-    for more, where in (
-        ({"database": "sqlite:////data/rankwatch.db"}, "/data/rankwatch.db-answers"),
-        ({**postgres, "answers_folder": "/state"}, "/state"),
-        (postgres, None),
-        ({"answers_folder": "/state", "privacy": hidden}, None),
-    ):
-        found = wire(Settings.model_validate({"comparisons": [feed], **more})).watched["feed"].answers
-        assert where == (found and str(Path(found.place(SLOT, "baseline")).parent))
+    given = yaml.safe_load(CONFIG) | yaml.safe_load(settings.replace("FOLDER", str(tmp_path)))
+
+    answers = wire(Settings.model_validate(given)).watched["feed"].answers
+
+    assert folder == (answers and str(Path(answers.place(SLOT, "baseline")).parent))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from forking import rankwatch
 from monitor.model.rankings import CoverageReason
 from servers.buckets import running_buckets
 from servers.cooccurrence import USERS, recommend
-from servers.lists import request, source_of
+from servers.lists import pull_of
 from servers.mlserver import running_mlserver
-from servers.redis import emptied_redis, shared_redis
 
+pytestmark = pytest.mark.integration
 ARMS = ("baseline", "candidate")
 COLUMNS = {"user": "who", "item": "what", "rank": "place", "scores": "score"}
 POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
@@ -40,24 +40,18 @@ def mlserver() -> Iterator[Given]:
 
 
 @contextmanager
-def redis() -> Iterator[Given]:
-    server = {"url": f"redis://127.0.0.1:{shared_redis()}", "type": "zset", "scores": True}
-    with closing(emptied_redis()) as client:
-        for arm in ARMS:
-            for who, rows in rows_of(arm).groupby("who"):
-                client.zadd(f"{arm}:{who}", dict(zip(rows["what"].astype(str), rows["score"], strict=True)))
-        yield {arm: {"redis": {**server, "key": f"{arm}:{{user}}"}} for arm in ARMS}
-
-
-@contextmanager
 def buckets() -> Iterator[Given]:
     """The baseline a file, the candidate an object a user over HTTP; moto checks signatures, and whose keys they are."""
     with running_buckets() as url, pytest.MonkeyPatch.context() as patch:
         from moto.core import enable_iam_authentication  # noqa: PLC0415 - loaded by now
 
-        known = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-        for name, value in {**known, "AWS_ENDPOINT_URL": url}.items():
-            patch.setenv(name, value)
+        for name, value in (
+            ("DEFAULT_REGION", "eu-west-1"),
+            ("ACCESS_KEY_ID", "x"),
+            ("SECRET_ACCESS_KEY", "x"),
+            ("ENDPOINT_URL", url),
+        ):
+            patch.setenv(f"AWS_{name}", value)
         people, store = boto3.client("iam"), boto3.client("s3")
         people.create_user(UserName="rankwatch")
         people.put_user_policy(UserName="rankwatch", PolicyName="reads", PolicyDocument=POLICY)
@@ -72,7 +66,7 @@ def buckets() -> Iterator[Given]:
         signed = {"region": "eu-west-1", "service": "s3"}
         with enable_iam_authentication():
             wrong = {"aws": {**signed, "access_key": key["AccessKeyId"], "secret_key": "wrong"}}
-            assert source_of(http=asked | {"auth": wrong}).pull(request("u1")).failures == {"u1": CoverageReason.HTTP_ERROR}
+            assert pull_of("u1", http=asked | {"auth": wrong}).failures == {"u1": CoverageReason.HTTP_ERROR}
             yield {
                 "baseline": {"file": {"path": "s3://recs/baseline.csv", **COLUMNS}},
                 "candidate": {"http": asked | {"auth": {"aws": signed}}},
@@ -87,18 +81,27 @@ def fill_tables(url: str) -> Given:
     return {arm: {"sql": {"url": url, "table": arm, **COLUMNS}} for arm in ARMS}
 
 
+CONFIG = """
+database: sqlite:///rankwatch.db
+comparisons:
+- &files
+  name: files
+  every: 1d
+  k: 10
+  users: {file: {path: users.csv, user: user}}
+  baseline: {file: &lists {path: baseline.csv, user: who, item: what, rank: place, scores: score}}
+  candidate: {file: {<<: *lists, path: candidate.csv}}
+  scores_to: {file: {path: files.parquet}}
+- {<<: *files, name: served, scores_to: {file: {path: served.parquet}}, SERVED}
+"""
+
+
 def assert_scores_of_files(sources: Given, folder: Path) -> None:
     """`check` finds nothing wrong with these sources, and `run-once` the scores of the same lists in files."""
     for arm in ARMS:
         rows_of(arm).to_csv(folder / f"{arm}.csv", index=False)
     (folder / "users.csv").write_text("\n".join(["user", *USERS]))
-    in_files = {arm: {"file": {"path": f"{arm}.csv", **COLUMNS}} for arm in ARMS}
-    same = {"every": "1d", "k": 10, "users": {"file": {"path": "users.csv", "user": "user"}}}
-    comparisons = [
-        {"name": name, **same, **of, "scores_to": {"file": {"path": f"{name}.parquet"}}}
-        for name, of in (("files", in_files), ("served", sources))
-    ]
-    (folder / "rankwatch.yaml").write_text(json.dumps({"database": "sqlite:///rankwatch.db", "comparisons": comparisons}))
+    (folder / "rankwatch.yaml").write_text(CONFIG.replace("SERVED", json.dumps(sources)[1:-1]))
 
     for command in (["check"], ["run-once", "--slot", "2024-01-08"]):
         done = rankwatch(*command, cwd=folder)
@@ -109,7 +112,7 @@ def assert_scores_of_files(sources: Given, folder: Path) -> None:
     assert served.drop(columns="user").mean().between(0.05, 0.95).all(), "the arms differ, and not in all"
 
 
-@pytest.mark.parametrize("serve", [mlserver, redis, buckets], ids=lambda serve: str(serve.__name__))
+@pytest.mark.parametrize("serve", [mlserver, buckets], ids=lambda serve: str(serve.__name__))
 def test_what_is_served_has_the_scores_of_files(serve: Callable[[], AbstractContextManager[Given]], tmp_path: Path) -> None:
     with serve() as sources:
         assert_scores_of_files(sources, tmp_path)

@@ -13,11 +13,11 @@ from monitor.errors import SourceError
 from monitor.model.rankings import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
-from sources.tables import FORMATS, Write, writers
+from sources.tables import FORMATS, Write, case, parsed, writers
 
+NAMES = ("who", "what", "how")
 WIDE = {"user": "who", "items": "what", "grades": "how"}
 LONG = {"user": "who", "item": "what", "grade": "how"}
-
 Graded = list[tuple[Any, list[Any] | None, list[Any] | None]]
 
 
@@ -35,16 +35,9 @@ def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:
     found = {}
     for row, user in enumerate(table.users):
         part = slice(table.offsets[row], table.offsets[row + 1])
-        items = [str(item) for item in table.items[part]]
-        assert len(set(items)) == len(items)
-        found[user] = dict(zip(items, table.grades[part].tolist(), strict=True))
+        found[user] = dict(zip(map(str, table.items[part]), table.grades[part].tolist(), strict=True))
+        assert len(found[user]) == len(table.items[part]), "each item counts once"
     return found
-
-
-def on_its_day(options: dict[str, Any]) -> dict[str, Any]:
-    """The database's rows for one slot, and none for others."""
-    query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
-    return {"sql": LONG | {"url": options["sql"]["url"], "query": query}}
 
 
 def long(write: Write) -> Write:
@@ -57,121 +50,98 @@ def long(write: Write) -> Write:
     return written
 
 
-NAMES = ("who", "what", "how")
 OF_LISTS = dict(zip(FORMATS, writers(NAMES, **WIDE), strict=True))
 OF_ITEMS = dict(zip(FORMATS, map(long, writers(NAMES, **LONG)), strict=True))
-KINDS = {f"{name} {form}": write for form, of in (("wide", OF_LISTS), ("long", OF_ITEMS)) for name, write in of.items()}
-every_kind = pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
-every_wide = pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
+every_kind = pytest.mark.parametrize("write", [*OF_LISTS.values(), *OF_ITEMS.values()])
+either_form = pytest.mark.parametrize("write", [OF_LISTS["parquet"], OF_ITEMS["csv"]])
 
 
 @every_kind
 def test_users_grade_items_and_of_an_item_graded_twice_the_highest_grade_counts(write: Write, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
     rows: Graded = [("b", [3, 9, 1, 3, 3], [1, 0.5, 0, 3, 2]), ("a", [42, 42], [0.5, 0.5])]
+    expected = {"b": {"3": 3.0, "9": 0.5, "1": 0.0}, "a": {"42": 0.5}}
+    for user in map(str, range(20)):
+        items, grades = rng.permutation(9).tolist(), (rng.integers(0, 4, 9) / 2).tolist()
+        rows.append((user, items, grades))
+        expected[user] = dict(zip(map(str, items), grades, strict=True))
 
-    assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 3.0, "9": 0.5, "1": 0.0}, "a": {"42": 0.5}}
+    assert by_user(read(**write(rows, tmp_path))) == expected
 
 
-@every_kind
+@either_form
 def test_without_grades_each_item_has_grade_one(write: Write, tmp_path: Path) -> None:
-    ((place, options),) = write([("b", [3, 9], [5, 0])], tmp_path).items()
-    bare = {name: value for name, value in options.items() if name not in ("grades", "grade")}
+    (options,) = write([("b", [3, 9], [5, 0])], tmp_path).values()
 
-    bare_source: dict[str, Any] = {place: bare}
-    assert by_user(read(**bare_source)) == {"b": {"3": 1.0, "9": 1.0}}
+    assert by_user(read(file={name: options[name] for name in options if "grade" not in name})) == {"b": {"3": 1.0, "9": 1.0}}
 
 
 def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
     assert by_user(read(**OF_LISTS["jsonl"]([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
 
 
-@every_wide
-def test_a_user_who_stands_in_two_rows_of_lists_is_refused_by_name(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^user 'b' of .* stands in two rows: give each user one list$"):
-        read(**write([("b", [3], [1]), ("a", [3], [1]), ("c", [3], [1]), ("b", [4], [1])], tmp_path))
+REFUSED = parsed("""
+    ["either", ["b", [3, 4], [1, -1]], "has a grade that is no number from 0 up$"]
+    ["either", ["b", [3, 4], [1, null]], "has a grade that is no number from 0 up$"]
+    ["either", ["b", [3], [NaN]], "has a grade that is no number from 0 up$"]
+    ["either", ["b", [3], [Infinity]], "has a grade that is no number from 0 up$"]
+    ["wide", ["a", [3], [1]], "stands in two rows: give each user one list$"]
+    ["wide", ["b", [3, 4], [1]], "(another number of grades|as many numbers as grades)"]
+    ["wide", ["b", [3, 4], [1, 1, 1]], "(another number of grades|as many numbers as grades)"]
+    ["wide", ["b", [3, 4], null], "(another number of grades|as many numbers as grades)"]
+    ["wide", ["b", [3, null], [1, 1]], "has (an item that is no id|no list of ids)"]
+""")
+CASES = [case(kept, OF_LISTS[kept], *refused) for kept in ("parquet", "jsonl", "sqlite") for _, *refused in REFUSED]
+CASES += [case(kept, OF_ITEMS[kept], *refused) for kept in ("parquet", "csv") for form, *refused in REFUSED if form == "either"]
 
 
-IN_PARQUET = (OF_LISTS["parquet"], OF_ITEMS["parquet"])
-BAD_GRADES: list[tuple[float | None, Write]] = [*((grade, write) for grade in (-1, None) for write in KINDS.values())]
-BAD_GRADES += [(float(text), write) for text in ("nan", "inf") for write in IN_PARQUET]
+@pytest.mark.parametrize(("write", "row", "reason"), CASES)
+def test_an_odd_row_is_refused_with_its_user(write: Write, row: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=f"^user '{row[0]}' of .* {reason}"):
+        read(**write([("a", [1], [1]), ("c", [1], [1]), row], tmp_path))
 
 
-@pytest.mark.parametrize(("grade", "write"), BAD_GRADES)
-def test_a_grade_that_is_no_finite_number_from_0_up_is_refused_with_its_user(write: Write, grade: Any, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^user 'b' of .* has a grade that is no number from 0 up$"):
-        read(**write([("a", [1, 2], [1.0, 1.0]), ("b", [3, 4], [1.0, grade])], tmp_path))
-
-
-@every_wide
-@pytest.mark.parametrize("grades", [[1], [1, 1, 1], None], ids=["fewer", "more", "null"])
-def test_grades_that_are_not_as_many_as_items_are_refused(write: Write, grades: Any, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^user 'b' of .*(another number of grades|as many numbers as grades)"):
-        read(**write([("a", [1], [1]), ("b", [3, 4], grades)], tmp_path))
-
-
-@every_wide
-def test_an_item_that_is_no_id_is_refused_with_its_user(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^user 'b' of .* has (an item that is no id|no list of ids)"):
-        read(**write([("a", [1], [1]), ("b", [3, None], [1, 1])], tmp_path))
-
-
-def test_text_that_is_no_list_is_refused_with_its_user(tmp_path: Path) -> None:
-    (tmp_path / "wide.csv").write_text('who,what\na,"[1]"\nb,"[2"\n', encoding="utf-8")
-    with pytest.raises(SourceError, match=r"^user 'b' of .* has no list of ids"):
-        read(file={"path": str(tmp_path / "wide.csv"), "user": "who", "items": "what"})
-
-
-@every_wide
+@pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
 def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(write: Write, tmp_path: Path) -> None:
     rows: Graded = [("a", [1], [1]), (None, [2], [-1]), ("b", [], []), ("c", None, None)]
 
     assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}
 
 
-def test_a_file_without_a_row_has_arrived(tmp_path: Path) -> None:
-    (tmp_path / "long.csv").write_text("who,what,how\n", encoding="utf-8")
+def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_with_its_user(tmp_path: Path) -> None:
+    path = tmp_path / "lists.csv"
+    path.write_text("who,what,how\n", encoding="utf-8")
+    assert by_user(read(file=LONG | {"path": str(path)})) == {}
 
-    assert by_user(read(file=LONG | {"path": str(tmp_path / "long.csv")})) == {}
+    path.write_text('who,what\na,"[1]"\nb,"[2"\n', encoding="utf-8")
+    with pytest.raises(SourceError, match=r"^user 'b' of .* has no list of ids"):
+        read(file={"path": str(path), "user": "who", "items": "what"})
 
 
 def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
-    options = on_its_day(OF_ITEMS["sqlite"]([("a", [1], [1])], tmp_path))
+    (options,) = OF_ITEMS["sqlite"]([("a", [1], [1])], tmp_path).values()
+    query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
+    of_a_day: Any = {"sql": LONG | {"url": options["url"], "query": query}}
 
-    assert by_user(read(**options)) == {"a": {"1": 1.0}}
-    assert read(datetime(2024, 1, 9, tzinfo=UTC), **options) is None
+    assert by_user(read(**of_a_day)) == {"a": {"1": 1.0}}
+    assert read(datetime(2024, 1, 9, tzinfo=UTC), **of_a_day) is None
 
 
 @pytest.mark.parametrize(
-    ("items", "grades", "told"),
+    ("items", "grades", "reason"),
     [
         (1, pa.array([1]), "expected lists: for one item a row give item and grade"),
         ([1], pa.array([["1"]]), "column .* holds .*: it must hold lists of numbers"),
         ([1], pa.array([1.0]), "column .* holds .*: it must hold lists of numbers"),
     ],
 )
-def test_a_column_that_cannot_hold_lists_is_refused_with_advice(
-    items: Any, grades: pa.Array, told: str, tmp_path: Path
-) -> None:
+def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items: Any, grades: Any, reason: str, tmp_path: Path) -> None:
     pq.write_table(pa.table({"who": ["a"], "what": [items], "how": grades}), tmp_path / "x.parquet")
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=reason):
         read(file=WIDE | {"path": str(tmp_path / "x.parquet")})
 
 
 def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
-    options = OF_LISTS["parquet"]([(f"u{n}", list(range(50)), [1.0] * 50) for n in range(2000)], tmp_path)["file"]
+    (options,) = OF_LISTS["parquet"]([("u", list(range(100_000)), [1.0] * 100_000)], tmp_path).values()
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read(file=options | {"max_bytes": 2**20})
-
-
-def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    rows: Graded = [
-        (f"u{n}", rng.integers(0, 20, size).tolist(), (rng.integers(0, 4, size) / 2).tolist())
-        for n, size in enumerate(rng.integers(1, 30, 200))
-    ]
-    expected = {
-        user: {str(item): max(g for i, g in zip(items or [], grades or [], strict=True) if i == item) for item in items or []}
-        for user, items, grades in rows
-    }
-    for write in KINDS.values():
-        assert by_user(read(**write(rows, tmp_path))) == expected

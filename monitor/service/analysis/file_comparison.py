@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, chance_scores, typical_length
 from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.explanation import Change, PartMeans
+from monitor.model.instants import utc_now
 from monitor.model.rankings import Coverage, CoverageReason, CoverageRow, PairBatch, UserTable
 from monitor.model.runs import Evidence, Summary
 from monitor.pipeline.accumulator import RunAccumulator
@@ -80,7 +81,7 @@ def compare_files(  # noqa: PLR0913 - what the command is given
     ``users``: only these. ``by``: the column of segments in the users' file, else the baseline's. ``worst``: how many users the
     first metric finds least alike. InputError for an unreadable file, nobody with two lists, or too small a ``catalogue``.
     """
-    comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
+    comparison, slot = _comparison(metrics, k, worst), utc_now()
     shared = {"path", "user", "format", "max_bytes", "max_unreadable"}
     listed = [FileUsersOptions(**each.model_dump(include=shared)) for each in lists]
     arms = Arms(

@@ -137,7 +137,7 @@ class FileView:
             rows = _READERS[files.format](database, files, [each for each in columns if each != PLACE])
             if PLACE in columns:
                 rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"  # noqa: S608 - quoted names
-            database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
+            database.execute(f"CREATE TEMP VIEW {name} AS {_uuids_as_text(database, rows)}")
             empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
         self._empty = {each: empty[each].combine_chunks() for each in columns}
         self._halves = _half_floats(files, columns) if files.format == "parquet" else frozenset()
@@ -268,7 +268,7 @@ class FileView:
         # A text that stands once in a dictionary would be repeated in memory for each of its rows.
         texts = [name for name, column in self._empty.items() if is_text(column.type)]
         for name in texts:
-            query = f"SELECT max(strlen(CAST({sql_name(name)} AS VARCHAR))) FROM {self.name}"  # noqa: S608 - quoted
+            query = f"SELECT max(strlen({sql_name(name)})) FROM {self.name}"  # noqa: S608 - quoted
             ((longest,),) = self._database.execute(query).fetchall()
             if longest is not None and longest > _LONGEST_TEXT:
                 msg = f"column {name!r} of {self.where} holds a text of {longest} bytes: leave out those above {_LONGEST_TEXT}"
@@ -286,6 +286,7 @@ def _instant_sql(text: str) -> str:
 
 def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     first: dict[str, pa.DataType] = {}
+    how = "hive_partitioning = false"
     for path in files.paths:
         with source_errors(path), opened_parquet(files, path) as file:
             schema = file.schema_arrow
@@ -295,13 +296,24 @@ def _parquet(_: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str
             for name, root in roots.items():
                 kind = schema.field(root).type
                 same = first.setdefault(name, kind)
+                if same != kind:
+                    how = "hive_partitioning = false, union_by_name = true"  # takes more memory
                 if _family(same) != _family(kind) and _NULLS not in {_family(same), _family(kind)}:
                     held = f"holds {describe_type(kind)}, and that of {files.paths[0]} holds {describe_type(same)}"
                     raise SourceError(f"column {name!r} of {path} {held}: write all parts alike")
     taken = ", ".join(
         f"{_field_sql(name, roots[name], schema.field(roots[name]).type)} AS {sql_name(name)}" for name in columns
     )
-    return f"SELECT {taken} FROM read_parquet({_paths(files)}, hive_partitioning = false, union_by_name = true)"  # noqa: S608 - quoted
+    return f"SELECT {taken} FROM read_parquet({_paths(files)}, {how})"  # noqa: S608 - quoted
+
+
+def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
+    """The rows with UUIDs, alone and in lists, as text."""
+    found = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")  # noqa: S608 - quoted names
+    texts = {"UUID": "VARCHAR", "UUID[]": "VARCHAR[]"}
+    kinds = {name: texts[str(kind)] for name, kind in zip(found.columns, found.types, strict=True) if str(kind) in texts}
+    casts = ", ".join(f"CAST({sql_name(name)} AS {kind}) AS {sql_name(name)}" for name, kind in kinds.items())
+    return f"SELECT * REPLACE ({casts}) FROM ({rows})" if casts else rows  # noqa: S608
 
 
 def _half_floats(files: FileSet, columns: Sequence[str]) -> frozenset[str]:

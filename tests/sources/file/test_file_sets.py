@@ -19,7 +19,7 @@ def part(path: Path, users: list[Any], items: list[Any]) -> None:
     pq.write_table(pa.table({"user": users, "items": items}), path)
 
 
-@pytest.mark.parametrize("pattern", ["", "*.parquet", "**/*.parquet", "[ab].parquet"])
+@pytest.mark.parametrize("pattern", ["", "**/*.parquet", "[ab].parquet"])
 def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(pattern: str, tmp_path: Path) -> None:
     part(tmp_path / "a.parquet", ["u1", "twice"], [[1, 2], [3]])
     part(tmp_path / "b.parquet", ["u2", "null", "twice"], [list(range(10_000)), None, [3]])
@@ -34,18 +34,15 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (
-            lambda folder: part(folder / "b.parquet", [7], [[1]]),
-            r"b\.parquet holds int64, and that of .* holds string: write all",
-        ),
-        (lambda folder: pq.write_table(pa.table({"user": ["b"]}), folder / "b.parquet"), r"b\.parquet has no column 'items'"),
-        (lambda folder: (folder / "b.parquet").write_bytes((folder / "a.parquet").read_bytes()[:-9]), r"b\.parquet cannot be"),
-        (lambda folder: (folder / "b.csv").write_text("user,items\n"), r"files of several formats \(csv, parquet\)"),
+        (lambda path: part(path, [7], [[1]]), r"b\.parquet holds int64, and that of .* holds string: write all"),
+        (lambda path: pq.write_table(pa.table({"user": ["b"]}), path), r"b\.parquet has no column 'items'"),
+        (lambda path: path.write_bytes(path.with_stem("a").read_bytes()[:-9]), r"b\.parquet cannot be"),
+        (lambda path: path.with_suffix(".csv").touch(), r"files of several formats \(csv, parquet\)"),
     ],
 )
 def test_a_part_that_does_not_fit_is_named(damage: Callable[[Path], object], reason: str, tmp_path: Path) -> None:
     part(tmp_path / "a.parquet", ["a"], [[1]])
-    damage(tmp_path)
+    damage(tmp_path / "b.parquet")
 
     with pytest.raises(SourceError, match=reason) as caught:
         pull(tmp_path, "a")
@@ -66,16 +63,19 @@ def test_a_pattern_without_a_file_may_have_one_later(tmp_path: Path) -> None:
     assert not caught.value.permanent
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
-def test_a_column_that_stands_twice_is_an_error(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    twice = pa.table([pa.array(["a"]), pa.array([[1]]), pa.array([[2]])], names=["user", "items", "items"])
-    if path.suffix == ".parquet":
-        pq.write_table(twice, path)
-    else:
-        path.write_text(
-            "user,items,items\na,[1],[2]\n" if path.suffix == ".csv" else '{"user": "a", "items": [1], "items": [2]}\n'
-        )
+TWICE = pa.table([["a"], [[1]], [[2]]], names=["user", "items", "items"])
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("a.parquet", lambda path: pq.write_table(TWICE, path)),
+        ("a.csv", lambda path: path.write_text("user,items,items\na,[1],[2]\n")),
+        ("a.jsonl", lambda path: path.write_text('{"user": "a", "items": [1], "items": [2]}\n')),
+    ],
+)
+def test_a_column_that_stands_twice_is_an_error(name: str, write: Callable[[Path], object], tmp_path: Path) -> None:
+    write(tmp_path / name)
 
     with pytest.raises(SourceError, match=r"more than one column 'items'|an object with one key twice"):
-        pull(path, "a")
+        pull(tmp_path / name, "a")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,8 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from monitor.sources.file.database import MEMORY_MB
-from servers.lists import SLOT, request, source_of
+from servers.lists import SLOT, pull_of
+from sources.file.test_joined import second_ring
 
 LONG_TEXTS = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int32)), pa.array(["x" * 2**20]))
 MOST_MB = MEMORY_MB + 200
@@ -26,17 +28,11 @@ MOST_MB = MEMORY_MB + 200
 def long_lines(path: Path) -> None:
     line = b'{"user": "u", "items": [' + b"1, " * 200_000 + b"1]}\n"
     with gzip.open(path, "wb", compresslevel=1) as file:
-        file.writelines(line for _ in range(1000))
+        file.writelines(line for _ in range(700))
 
 
 def long_users(path: Path) -> None:
     pq.write_table(pa.table({"user": LONG_TEXTS, "items": [[1]] * len(LONG_TEXTS)}), path)
-
-
-def long_items(path: Path) -> None:
-    count = len(LONG_TEXTS)
-    lists = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), LONG_TEXTS)
-    pq.write_table(pa.table({"user": np.arange(count).astype(str), "items": lists}), path)
 
 
 def long_list(path: Path) -> None:
@@ -63,22 +59,21 @@ def said_of(read: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     ("name", "write", "lists", "users"),
     [
-        ("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
+        second_ring("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
         ("users.parquet", long_users, "'user' of .* holds a text of 1048576 bytes", "holds a text of 1048576 bytes"),
-        ("items.parquet", long_items, r"in \d+MB of memory", "UserTable"),
-        ("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
+        second_ring("list.parquet", long_list, "holds lists of 10000000 items", "UserTable"),
         ("columns.csv", many_columns, "begins with no header of 1 to 4000 columns", "begins with no header"),
-        ("rows.csv.gz", many_users, "Pull", "holds more than 16777216 bytes for the users asked"),
+        second_ring("rows.csv.gz", many_users, "2 of 2 rows cannot be read", "holds more than 16777216 bytes"),
     ],
 )
 def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str, users: str, tmp_path: Path) -> None:
     write(tmp_path / name)
     assert (tmp_path / name).stat().st_size < 2**24
 
-    given = {"file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}}
+    given: Any = {"file": {"path": str(tmp_path / name), "user": "user", "items": "items", "max_bytes": 2**24}}
     everybody = open_users(UsersOptions(all=True), SourceOptions.model_validate(given))
     for expected, read in (
-        (lists, lambda: source_of(**given).pull(request("1", "u"))),
+        (lists, lambda: pull_of("1", "u", **given)),
         (users, lambda: everybody.users(SLOT, ())),
     ):
         said, peak_mb = with_peak_mb(partial(said_of, read))
@@ -87,6 +82,7 @@ def test_memory_is_bounded(name: str, write: Callable[[Path], None], lists: str,
         assert "\n" not in said
 
 
+@pytest.mark.integration
 def test_a_reading_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     path = tmp_path / "lists.csv.gz"
     path.write_bytes(gzip.compress(b"user,items\n") + gzip.compress(b"\n" * 30_000_000) * 100)
@@ -96,7 +92,7 @@ def test_a_reading_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     call = BackgroundCall(lambda: users.users(SLOT, ()), name="users of a file")
     (reading,) = (each for each in threading.enumerate() if each.name == "users of a file")
     with pytest.raises(OverdueError):
-        call.wait(Deadline.after(1))
+        call.wait(Deadline.after(0.3))
 
     reading.join(60)
     assert not reading.is_alive()

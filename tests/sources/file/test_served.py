@@ -1,41 +1,38 @@
 """Logs of what was served: the newest list of each user and arm of the slot, while the log grows."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from monitor.errors import SourceError
-from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason, Pull
-from monitor.pipeline.run_measurement import Stopwatch, measure_slot
-from monitor.sources.file import FILE, FileSourceOptions, FileUsersOptions
+from monitor.sources.file import FILE, FileSourceOptions
 from monitor.sources.file.views import ListView
-from pipeline.canned import StillClock
-from servers.lists import SLOT, as_lists, request, source_of
-from sources.file.test_joined import PLAN, WRITERS, arms_of
+from servers.lists import SLOT, as_lists, pull_of
+from sources.file.test_joined import WRITERS, arms_of, measure, second_ring
 
-Row = dict[str, Any]
 # Minutes after the slot, the user, the arm, the items, and the request.
-LOG: list[tuple[float, str, str, list[str], int]] = [
-    (-60, "u1", "a", ["too", "early"], 1),
-    (-59, "u1", "a", ["older"], 2),
-    (-1, "u2", "a", ["2a", "x"], 3),
-    (0, "u1", "a", ["1a", "y"], 4),
-    (-30, "u1", "b", ["1b", "y"], 5),
-    (0.001, "u1", "b", ["too late"], 6),
-    (-2, "u3", "b", ["only", "b"], 7),
-    (-5, "u4", "a", ["tied"], 8),
-    (-5, "u4", "a", ["tied, later request", "z"], 9),
-]
-SERVED = {
+LOG: list[tuple[float, str, str, list[str], int]] = json.loads("""[
+    [-60, "u1", "a", ["too", "early"], 1],
+    [-59, "u1", "a", ["older"], 2],
+    [-1, "u2", "a", ["2a", "x"], 3],
+    [0, "u1", "a", ["1a", "y"], 4],
+    [-30, "u1", "b", ["1b", "y"], 5],
+    [0.001, "u1", "b", ["too late"], 6],
+    [-2, "u3", "b", ["only", "b"], 7],
+    [-5, "u4", "a", ["tied"], 8],
+    [-5, "u4", "a", ["tied, later request", "z"], 9]
+]""")
+SERVED = json.loads("""{
     "a": {"u1": ["1a", "y"], "u2": ["2a", "x"], "u4": ["tied, later request", "z"]},
-    "b": {"u1": ["1b", "y"], "u3": ["only", "b"]},
-}
+    "b": {"u1": ["1b", "y"], "u3": ["only", "b"]}
+}""")
 
 
 def iso(minutes: float) -> str:
@@ -45,7 +42,7 @@ def iso(minutes: float) -> str:
 TIMES: dict[str, Callable[[float], Any]] = {
     "iso": iso,
     "other zone": lambda minutes: iso(minutes + 120).replace("+00:00", "+02:00"),
-    "no zone": lambda minutes: iso(minutes).replace("+00:00", ""),
+    "no zone": lambda minutes: iso(minutes).removesuffix("+00:00"),
     "seconds": lambda minutes: SLOT.timestamp() + 60 * minutes,
     "milliseconds": lambda minutes: int(1000 * (SLOT.timestamp() + 60 * minutes)),
     "timestamp": lambda minutes: SLOT + timedelta(minutes=minutes),
@@ -55,8 +52,8 @@ TIMES: dict[str, Callable[[float], Any]] = {
 def write_log(folder: Path, kept: str = "jsonl", form: str = "wide", time: str = "iso") -> dict[str, Any]:
     """Options of the log but for the arm."""
     names = ("served_at", "user", "variant", "items", "request", "country", "tier")
-    rows: list[Row] = [dict(zip(names, (TIMES[time](row[0]), *row[1:], "DE", 1), strict=True)) for row in LOG]
-    columns: Row = {"items": "items"}
+    rows: list[dict[str, Any]] = [dict(zip(names, (TIMES[time](row[0]), *row[1:], "DE", 1), strict=True)) for row in LOG]
+    columns = {"items": "items"}
     if form == "long":
         columns = {"item": "item", "rank": "rank"}
         rows = [row | {"item": item, "rank": rank} for row in rows for rank, item in enumerate(row.pop("items"))]
@@ -73,54 +70,52 @@ def of_arm(log: dict[str, Any], arm: str) -> dict[str, Any]:
     ("kept", "form", "time"),
     [
         ("jsonl", "wide", "other zone"),
-        ("jsonl", "long", "milliseconds"),
+        second_ring("jsonl", "long", "milliseconds"),
         ("csv", "wide", "no zone"),
         ("csv", "long", "seconds"),
-        ("parquet", "wide", "timestamp"),
-        ("parquet", "long", "iso"),
+        second_ring("parquet", "wide", "timestamp"),
     ],
 )
 def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path: Path, kept: str, form: str, time: str) -> None:
     log = write_log(tmp_path, kept, form, time)
 
     for arm, lists in SERVED.items():
-        assert as_lists(source_of(file=of_arm(log, arm)).pull(request("u1", "u2", "u3", "u4"))) == lists
+        assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(log, arm))) == lists
 
 
 def test_users_whom_one_arm_alone_served_are_missing_in_the_other_pulled_and_joined(tmp_path: Path) -> None:
     log = write_log(tmp_path, form="long")
     baseline, candidate = (FileSourceOptions(**of_arm(log, arm)) for arm in "ab")
-    every = FILE.all_users
-    assert every is not None
-    arms = arms_of(baseline, candidate, cast("FileUsersOptions", every(baseline)))
+    arms = arms_of(baseline, candidate, FILE.all_users(baseline))  # type: ignore[misc, arg-type]
 
     for given in (arms, replace(arms, joined=None)):
-        found = measure_slot(PLAN, given, SLOT, Memory(), Stopwatch(StillClock()))
+        found = measure(given, slot=SLOT)
         assert (found.coverage.all.asked, found.coverage.all.paired) == (4, 1)
         assert [found.coverage.all.reasons[arm, CoverageReason.MISSING] for arm in Arm] == [1, 2]
 
 
-@pytest.mark.parametrize("form", ["wide", "long"])
 @pytest.mark.parametrize(
-    ("kept", "rest"), [("jsonl", '{"served_at": "2024-01-08T12:30:00Z", "user": "u1", "var'), ("csv", "2024-01-08")]
+    ("kept", "form", "rest"),
+    [("jsonl", "wide", '{"served_at": "2024-01-08T12:30:00Z", "user": "u1", "var'), ("csv", "long", "2024-01-08")],
 )
 def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, kept: str, rest: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, form: str, rest: str
 ) -> None:
     log = write_log(tmp_path, kept, form)
-    path = Path(log["path"])
     pull = ListView.pull_rows
 
+    def append(text: str) -> None:
+        with Path(log["path"]).open("a") as file:
+            file.write(text)
+
     def grow(*given: Any) -> Pull:
-        with path.open("a") as file:
-            file.write("more\n" + rest)
+        append("more\n" + rest)
         return pull(*given)
 
-    with path.open("a") as file:
-        file.write(rest)
+    append(rest)
     monkeypatch.setattr(ListView, "pull_rows", grow)
 
-    assert as_lists(source_of(file=of_arm(log, "a")).pull(request("u1", "u2", "u4"))) == SERVED["a"]
+    assert as_lists(pull_of("u1", "u2", "u4", file=of_arm(log, "a"))) == SERVED["a"]
 
 
 def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
@@ -129,12 +124,10 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
         file.write('{"user": "u')
 
     with pytest.raises(SourceError, match="the file is cut off or still being written"):
-        source_of(file=log | {"served": None}).pull(request("u1"))
+        pull_of("u1", file=log | {"served": None})
 
 
 def test_a_log_without_a_list_in_time_says_so(tmp_path: Path) -> None:
     log = write_log(tmp_path)
-    with pytest.raises(
-        SourceError, match=r"holds nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm; check"
-    ):
-        source_of(file=of_arm(log, "c")).pull(request("u1"))
+    with pytest.raises(SourceError, match=r"nothing that was served in the 1h up to 2024-01-08T12:30:00Z: no row of this arm"):
+        pull_of("u1", file=of_arm(log, "c"))

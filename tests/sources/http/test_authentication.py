@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import ssl
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,13 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from clocks import set_clock
+from factories import SLOT
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.answering import answering
 from servers.certificates import Authority, Pair
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of
 from servers.recommender import Asked, running_recommender
 
 POST: dict[str, Any] = {"method": "POST", "body": {"user": "{user}"}}
@@ -26,16 +27,17 @@ def asked_with(path: str = "/{user}", **options: Any) -> tuple[str, Asked]:
     """The address of a server, and what it was asked."""
     seen = list[Asked]()
     with answering(lambda _, __: (200, ["a"]), seen) as url:
-        assert as_lists(source_of(http={"url": url + path, **options}).pull(request("ann"))) == {"ann": ["a"]}
+        assert as_lists(pull_of("ann", http={"url": url + path, **options})) == {"ann": ["a"]}
     return url, seen[0]
 
 
-def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path: Path) -> None:
+def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_clock(monkeypatch, SLOT)
     (tmp_path / "key").write_text("s3cret\n")
     _, asked = asked_with(auth={"hmac": {"secret_file": str(tmp_path / "key"), "signs": "{method} {timestamp}.{body}"}}, **POST)
 
     stamp = asked.headers["x-timestamp"]
-    assert abs(int(stamp) - time.time()) < 600
+    assert int(stamp) == SLOT.timestamp()
     assert asked.headers["x-signature"] == hmac.new(b"s3cret", b"POST %s." % stamp.encode() + asked.body, "sha256").hexdigest()
 
 
@@ -74,6 +76,7 @@ def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch
     assert "Credential=AKIDFOUND/" in asked_with(auth=auth)[1].headers["authorization"]
 
 
+@pytest.mark.integration
 def test_a_certificate_is_shown_to_a_server_that_wants_one(authority: Authority, server_pair: Pair, client_pair: Pair) -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
     tls.verify_mode = ssl.CERT_REQUIRED
@@ -81,5 +84,5 @@ def test_a_certificate_is_shown_to_a_server_that_wants_one(authority: Authority,
     own = {"cert_file": str(client_pair.cert), "key_file": str(client_pair.key)}
     with running_recommender(tls) as recommender:
         trusting = {"url": recommender.url, "ca_file": str(authority.cert), "retries": 0}
-        assert as_lists(source_of(http=trusting | own).pull(request("ann", k=1))) == {"ann": ["0"]}
-        assert source_of(http=trusting).pull(request("ann")).failures == {"ann": CoverageReason.UNREACHABLE}
+        assert as_lists(pull_of("ann", k=1, http=trusting | own)) == {"ann": ["0"]}
+        assert pull_of("ann", http=trusting).failures == {"ann": CoverageReason.UNREACHABLE}

@@ -8,37 +8,45 @@ import pytest
 
 from monitor.model.rankings import CoverageReason, Pull
 from servers.answering import Respond, answering
-from servers.lists import as_lists, request, source_of
-from servers.webhook import Reply, Request, answer, serve
+from servers.lists import as_lists, pull_of
+from servers.webhook import answer, serve
+from sources.tables import parsed
 
 USERS = tuple(f"u{number}" for number in range(10))
+BATCHED: Any = {"method": "POST", "body": {"users": "{users}"}, "batch": 10}
+NAMED = {"user": "who", "items": "ids"}
+Answer = Callable[[list[str]], object]
 
 
 def list_of(user: str) -> list[str]:
     return [f"{user}-{place}" for place in range(3)]
 
 
-LISTS = {user: list_of(user) for user in USERS}
+def of_users(users: Any) -> list[dict[str, object]]:
+    return [{"who": user, "ids": list_of(user)} for user in users]
+
+
+def by_user(users: Any) -> dict[str, list[str]]:
+    return {user: list_of(user) for user in users}
+
+
+LISTS = by_user(USERS)
 
 
 def pull_from(respond: Respond, *users: str, path: str = "/", **options: Any) -> Pull:
     with answering(respond) as url:
-        return source_of(http={"url": url + path, "retries": 0, **options}).pull(request(*(users or USERS)))
+        return pull_of(*(users or USERS), http={"url": url + path, "retries": 0, **options})
 
 
-@pytest.mark.parametrize(
-    ("body", "posted"),
-    [
-        ({"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}),
-        ({"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}),
-        (
-            {"inputs": [{"name": "user", "shape": ["{count}"], "data": "{users}"}]},
-            {"inputs": [{"name": "user", "shape": [2], "data": ["a", "b"]}]},
-        ),
-        ({"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}),
-    ],
-    ids=["users", "instances", "tensor", "text"],
-)
+BODIES = parsed("""
+    [{"users": "{users}", "k": "{k}"}, {"users": ["a", "b"], "k": 10}]
+    [{"instances": [{"user": "{user}", "n": "{k}"}]}, {"instances": [{"user": "a", "n": 10}, {"user": "b", "n": 10}]}]
+    [{"inputs": [{"shape": ["{count}"], "data": "{users}"}]}, {"inputs": [{"shape": [2], "data": ["a", "b"]}]}]
+    [{"query": "{ recs(of: '{users}') }"}, {"query": "{ recs(of: 'a,b') }"}]
+""")
+
+
+@pytest.mark.parametrize(("body", "posted"), BODIES)
 def test_a_body_is_posted_for_all_users_of_a_batch(body: Any, posted: Any) -> None:
     seen = []
 
@@ -48,7 +56,7 @@ def test_a_body_is_posted_for_all_users_of_a_batch(body: Any, posted: Any) -> No
 
     pull = pull_from(respond, "a", "b", method="POST", batch=64, body=body)
     assert seen == [posted]
-    assert as_lists(pull) == {"a": list_of("a"), "b": list_of("b")}
+    assert as_lists(pull) == by_user("ab")
 
 
 def test_users_stand_in_an_address_with_commas_between_each_percent_encoded() -> None:
@@ -63,98 +71,70 @@ def test_users_stand_in_an_address_with_commas_between_each_percent_encoded() ->
     assert as_lists(pull) == {"a,b": ["1"], "é/": ["2"]}
 
 
-ANSWERS: dict[str, tuple[Callable[[list[str]], object], dict[str, str]]] = {
-    "in order": (lambda users: [list_of(user) for user in users], {}),
-    "in order, in objects": (lambda users: {"r": [{"ids": list_of(user)} for user in users]}, {"answers": "r", "items": "ids"}),
-    "by user": (lambda users: {user: list_of(user) for user in reversed(users)}, {}),
-    "in another order, named": (
-        lambda users: {"r": [{"who": user, "ids": list_of(user)} for user in reversed(users)]},
-        {"answers": "r", "user": "who", "items": "ids"},
-    ),
-    "with others beside": (
-        lambda users: [{"who": user, "ids": list_of(user)} for user in ("x", *users, "y")],
-        {"user": "who", "items": "ids"},
-    ),
-}
-
-
-@pytest.mark.parametrize("way", ANSWERS)
-@pytest.mark.parametrize("batch", [1, 3, 10, 64])
-def test_answers_are_matched_to_their_users(way: str, batch: int) -> None:
-    sizes = []
-    answer, options = ANSWERS[way]
+@pytest.mark.parametrize(
+    ("batch", "sizes", "answer", "options"),
+    [
+        (1, [1] * 10, lambda users: [list_of(user) for user in users], {}),
+        (3, [3, 3, 3, 1], lambda users: {"r": of_users(users)}, {"answers": "r", "items": "ids"}),
+        (10, [10], lambda users: by_user(reversed(users)), {}),
+        (64, [10], lambda users: {"r": of_users(reversed(users))}, {"answers": "r", **NAMED}),
+        (4, [4, 4, 2], lambda users: of_users(["x", *users, "y"]), NAMED),
+    ],
+    ids=["in order", "in order, in objects", "by user", "in another order, named", "with others beside"],
+)
+def test_answers_are_matched_to_their_users(batch: int, sizes: list[int], answer: Answer, options: dict[str, str]) -> None:
+    asked = []
 
     def respond(_: str, body: Any) -> tuple[int, object]:
-        sizes.append(len(body["users"]))
+        asked.append(len(body["users"]))
         return 200, answer(body["users"])
 
-    pull = pull_from(respond, method="POST", body={"users": "{users}"}, batch=batch, **options)
+    pull = pull_from(respond, **BATCHED | {"batch": batch}, **options)
     assert as_lists(pull).items() == LISTS.items()
-    assert sorted(sizes, reverse=True) == [batch] * (10 // batch) + [10 % batch] * (10 % batch > 0)
+    assert sorted(asked, reverse=True) == sizes
 
 
-def of_users(users: list[str]) -> list[dict[str, object]]:
-    return [{"who": user, "ids": list_of(user)} for user in users]
-
-
-NAMED = {"user": "who", "items": "ids"}
-BROKEN: dict[str, tuple[Callable[[list[str]], object], dict[str, str], CoverageReason, str, int]] = {
+BROKEN: dict[str, tuple[Answer, dict[str, str], CoverageReason, str, int]] = {
     "half of it": (lambda users: [list_of(user) for user in users[:5]], {}, CoverageReason.MALFORMED, "gave 5 answers", 10),
     "half of it, named": (lambda users: of_users(users[:5]), NAMED, CoverageReason.MISSING, "left", 5),
-    "half of it, by user": (lambda users: {user: list_of(user) for user in users[:5]}, {}, CoverageReason.MISSING, "left", 5),
+    "half of it, by user": (lambda users: by_user(users[:5]), {}, CoverageReason.MISSING, "left", 5),
     "twice": (lambda users: of_users([*users, *users[:2]]), NAMED, CoverageReason.DUPLICATE_USER, "twice", 2),
     "a number": (lambda _: 7, {}, CoverageReason.MALFORMED, "without an array or object", 10),
-    "one list that is none": (
-        lambda users: [None, *(list_of(user) for user in users[1:])], {}, CoverageReason.MALFORMED, "found null", 1,
-    ),
+    "one list that is none": (lambda users: by_user(users) | {"u0": None}, {}, CoverageReason.MALFORMED, "found null", 1),
     "names that are none": (lambda _: [{"who": [1]}], NAMED, CoverageReason.MISSING, "left", 10),
     "numbers where objects should be": (lambda _: [1, 2], {"user": "length(who)"}, CoverageReason.MALFORMED, "expression", 10),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("way", BROKEN)
 def test_what_is_broken_in_an_answer_costs_those_users_alone_and_is_told(way: str) -> None:
     answer, options, reason, told, count = BROKEN[way]
-    pull = pull_from(
-        lambda _, body: (200, answer(body["users"])), method="POST", body={"users": "{users}"}, batch=10, **options
-    )
+    pull = pull_from(lambda _, body: (200, answer(body["users"])), **BATCHED, **options)
     assert list(pull.failures.values()) == [reason] * count
     assert told in pull.notes[reason]
-    assert as_lists(pull).items() == {user: LISTS[user] for user in USERS if user not in pull.failures}.items()
+    assert as_lists(pull).items() == by_user(user for user in USERS if user not in pull.failures).items()
 
 
-@pytest.mark.parametrize("too_much", ["for the server", "for max_bytes"])
-def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much: str) -> None:
+@pytest.mark.parametrize(
+    "too_much", [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))], ids=["for the server", "for max_bytes"]
+)
+def test_a_batch_that_is_too_large_is_halved_and_asked_for_again(too_much: Callable[[list[str]], tuple[int, object]]) -> None:
     sizes = []
 
     def respond(_: str, body: Any) -> tuple[int, object]:
         users = body["users"]
         sizes.append(len(users))
-        if len(users) <= 3:
-            return 200, [list_of(user) for user in users]
-        return (413, {}) if too_much == "for the server" else (200, [["x" * 2000]] * len(users))
+        return (200, by_user(users)) if len(users) <= 3 else too_much(users)
 
-    pull = pull_from(respond, method="POST", body={"users": "{users}"}, batch=10, concurrency=1, max_bytes=2048)
+    pull = pull_from(respond, **BATCHED, concurrency=1, max_bytes=2048)
     assert as_lists(pull).items() == LISTS.items()
     assert sizes == [10, 5, 2, 2, 2, 2, 2]
 
 
 def test_where_one_user_is_too_much_that_is_the_reason() -> None:
-    pull = pull_from(lambda *_: (413, {}), method="POST", body={"users": "{users}"}, batch=4)
+    pull = pull_from(lambda *_: (413, {}), **BATCHED)
     assert pull.failures == dict.fromkeys(USERS, CoverageReason.HTTP_ERROR)
     assert "413" in pull.notes[CoverageReason.HTTP_ERROR]
-
-
-def test_a_server_that_only_fails_is_given_up_after_few_batches() -> None:
-    users, asked = [f"u{number}" for number in range(1000)], []
-
-    def respond(_: str, body: Any) -> tuple[int, object]:
-        asked.append(body)
-        return 503, {}
-
-    pull = pull_from(respond, *users, method="POST", body={"users": "{users}"}, batch=10, concurrency=2)
-    assert pull.failures == dict.fromkeys(users, CoverageReason.SERVER_ERROR)
-    assert len(asked) <= 6
 
 
 def versions(user: str, place: int) -> dict[str, object]:
@@ -163,33 +143,23 @@ def versions(user: str, place: int) -> dict[str, object]:
     return {"ids": list_of(user), "model": {"version": told}}
 
 
-@pytest.mark.parametrize("usual", [None, 11])
-def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault(usual: int | None) -> None:
+def test_versions_are_counted_by_each_user_s_answer_else_the_whole_and_odd_ones_are_no_fault() -> None:
     answers = {user: versions(user, place) for place, user in enumerate(USERS)}
     one = {"items": "ids", "model_version": "model.version"}
-    batched: dict[str, Any] = {"method": "POST", "body": {"users": "{users}"}, "batch": 4, "answers": "by", **one}
-    pull = pull_from(
-        lambda _, body: (200, {"by": {u: answers[u] for u in body["users"]}, "model": {"version": usual}}), **batched
-    )
-    alone = pull_from(lambda path, _: (200, answers[path.strip("/")]), path="/{user}", **one)
-
-    assert as_lists(pull).items() == as_lists(alone).items() == LISTS.items()
-    assert alone.versions == {"v13": 3, "v12": 3}
-    assert pull.versions == ({"v13": 3, "v12": 3} if usual is None else {"v13": 3, "v12": 3, "11": 4})
-    wrong = pull_from(lambda path, _: (200, answers[path.strip("/")]), path="/{user}", **one | {"model_version": "abs(ids)"})
-    assert (as_lists(wrong).items(), wrong.versions) == (LISTS.items(), {})
+    for usual, expected in ((None, {"v13": 3, "v12": 3}), (11, {"v13": 3, "v12": 3, "11": 4})):
+        whole = {"by": answers, "model": {"version": usual}}
+        pull = pull_from(lambda *_, whole=whole: (200, whole), **BATCHED, answers="by", **one)
+        assert (as_lists(pull).items(), pull.versions) == (LISTS.items(), expected)
+    for version, expected in (("model.version", {"v13": 3, "v12": 3}), ("abs(ids)", {})):
+        alone = pull_from(lambda path, _: (200, answers[path[1:]]), path="/{user}", **one | {"model_version": version})
+        assert (as_lists(alone).items(), alone.versions) == (LISTS.items(), expected)
 
 
 def test_a_header_may_name_the_version_and_what_is_told_is_cut_and_bounded() -> None:
-    def reply(asked: Request) -> Reply:
-        number = int(asked.path.strip("/"))
-        return answer(200, {"X-Model": "v" * 500 if number < 200 else f"v{number}"}, b"[1, 2]")
-
     with contextmanager(serve)() as server:
-        server.respond = reply
-        source = source_of(
-            http={"url": f"{server.url}/{{user}}", "model_version_header": "x-model", "model_version": "nothing"}
-        )
-        pull = source.pull(request(*map(str, range(400))))
-    assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (200, 101, 400)
-    assert pull.versions["(others)"] in (100, 101)
+        told = {f"/{number}": f"v{number}" if number >= 20 else "v" * 500 for number in range(150)}
+        server.respond = lambda asked: answer(200, {"X-Model": told[asked.path]}, b"[1, 2]")
+        http = {"url": f"{server.url}/{{user}}", "model_version_header": "x-model", "model_version": "nothing"}
+        pull = pull_of(*map(str, range(150)), http=http)
+    assert (pull.versions["v" * 100], len(pull.versions), sum(pull.versions.values())) == (20, 101, 150)
+    assert pull.versions["(others)"] in (30, 31)

@@ -12,11 +12,11 @@ import pytest
 from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.http import HttpSourceOptions, lockstep
 from monitor.sources.http.lockstep import WINDOW, Companion
-from monitor.sources.http.source import PullPace
 from servers.lists import request, source_of
 from servers.recommender import Recommender, running_recommender
+from sources.http.test_faults import idle_machine  # noqa: F401 - a fixture
 
-USERS = [f"u{number:03}" for number in range(200)]
+USERS = [f"u{number:03}" for number in range(100)]
 
 
 def pulled(*sources: dict[str, Any], run: str = "run", timeout_s: float = 120) -> list[Pull]:
@@ -36,7 +36,16 @@ def test_users_are_asked_in_an_order_that_is_random_and_the_same_for_all_pulls_o
 
 
 @pytest.mark.parametrize("limit", [{}, {"max_rate": 250}, {"max_in_flight": 1}, {"batch": 8}])
-def test_no_pull_is_far_ahead_of_another(limit: dict[str, Any], recommender: Recommender) -> None:
+def test_no_pull_is_far_ahead_of_another(
+    limit: dict[str, Any], recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go = set[Companion](), Companion.may_go
+
+    def may_go_once_all_have_begun(self: Companion) -> bool:
+        begun.add(self)
+        return len(begun) == 3 and may_go(self)
+
+    monkeypatch.setattr(Companion, "may_go", may_go_once_all_have_begun)
     urls = [f"{recommender.url}&arm={arm}" for arm in range(3)]
     urls[2] = urls[2].replace("{user}", "{users}" if "batch" in limit else "{user}")
     pulled({"url": urls[0]}, {"url": urls[1]}, {"url": urls[2]} | limit)
@@ -50,22 +59,17 @@ def test_no_pull_is_far_ahead_of_another(limit: dict[str, Any], recommender: Rec
 @pytest.mark.parametrize(
     ("fault", "reason", "timeout_s", "options"),
     [
-        ("slow", CoverageReason.TIMEOUT, 120, {"timeout": "2s", "retries": 0}),
+        ("slow", CoverageReason.TIMEOUT, 120, {"timeout": "1s", "retries": 0}),
         ("server_error", CoverageReason.SERVER_ERROR, 120, {}),
         ("limited_for_hours", CoverageReason.RATE_LIMITED, 120, {}),
-        ("ok", CoverageReason.TOO_SLOW, 8, {"max_rate": 2}),
-        ("trickle", CoverageReason.TIMEOUT, 8, {"timeout": "60s"}),
+        ("ok", CoverageReason.TOO_SLOW, 6, {"max_rate": 2}),
+        ("trickle", CoverageReason.TIMEOUT, 6, {"timeout": "60s"}),
     ],
 )
+@pytest.mark.usefixtures("idle_machine")
 def test_an_arm_that_hangs_fails_or_is_limited_costs_another_one_no_user_and_is_blamed_alone(
-    fault: str,
-    reason: CoverageReason,
-    timeout_s: float,
-    options: dict[str, Any],
-    recommender: Recommender,
-    monkeypatch: pytest.MonkeyPatch,
+    fault: str, reason: CoverageReason, timeout_s: float, options: dict[str, Any], recommender: Recommender
 ) -> None:
-    monkeypatch.setattr(PullPace, "busy", lambda *_, **__: None)
     recommender.otherwise = fault
     with running_recommender() as well:
         bad, good = pulled({"url": recommender.url} | options, {"url": well.url}, timeout_s=timeout_s)

@@ -7,7 +7,7 @@ import pytest
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import source
 from monitor.sources.http.source import PullPace
-from servers.lists import request, source_of
+from servers.lists import pull_of
 from servers.recommender import Recommender
 
 
@@ -20,33 +20,31 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
+PASSED = "after 10.0 s, when the run's deadline passed"
+OTHERS = "; the others were answered after 0.02 s (median)"
+
+
 @pytest.mark.parametrize(
-    ("took_s", "reason", "words"),
+    ("took_s", "reason", "note"),
     [
         (
             [0.02] * 500,
             CoverageReason.TOO_SLOW,
-            "was quick, but not done {passed}: raise deadline or concurrency, or ask fewer users",
+            f"was quick, but not done {PASSED}: raise deadline or concurrency, or ask fewer users{OTHERS}",
         ),
-        (
-            [0.02] * 100 + [9.9],
-            CoverageReason.TIMEOUT,
-            "had not answered {passed}",
-        ),
+        ([0.02] * 100 + [9.9], CoverageReason.TIMEOUT, f"had not answered {PASSED}{OTHERS}"),
         ([], CoverageReason.TIMEOUT, "was not asked: the run's deadline had passed"),
     ],
 )
 def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(
-    took_s: list[float], reason: CoverageReason, words: str, clock: SimpleNamespace
+    took_s: list[float], reason: CoverageReason, note: str, clock: SimpleNamespace
 ) -> None:
     pull = PullPace()
     clock.wall += 10
     for seconds in took_s:
         pull.add(seconds, answered=seconds < 1)
 
-    passed = "after 10.0 s, when the run's deadline passed"
-    others = "; the others were answered after 0.02 s (median)" if took_s else ""
-    assert (pull.late().reason, pull.late().note) == (reason, words.format(passed=passed) + others)
+    assert (pull.late().reason, pull.late().note) == (reason, note)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +67,7 @@ def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender: Recommende
     monkeypatch.setattr(PullPace, "busy", lambda _, **__: "too busy")
     recommender.behaviour.update(b="slow", c="unavailable")
 
-    pull = source_of(http={"url": recommender.url, "timeout": "1s", "retries": 0}).pull(request("a", "b", "c"))
+    pull = pull_of("a", "b", "c", http={"url": recommender.url, "timeout": "1s", "retries": 0})
 
     assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
     assert pull.notes[CoverageReason.TOO_SLOW].endswith(" too busy")

@@ -11,26 +11,26 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.profiles import FOLDER
 from servers.answering import answering
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Asked
 
 FILES = sorted(Path(__file__).parent.glob("profiles/*.yaml"), key=lambda path: path.stem)
 RECORDED = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
 
 
-def profile_of(name: str) -> str:
-    return str(RECORDED[name].get("profile", name))
+for _name, _recorded in RECORDED.items():
+    _recorded.setdefault("profile", _name)
 
 
 def given(name: str, url: str) -> dict[str, Any]:
     recorded = RECORDED[name]
     url = url.replace("//", f"//{recorded.get('login', '')}")
     variables = {"with": recorded["with"]} if "with" in recorded else {}
-    return {"url": url, "profile": profile_of(name), "retries": 0, **variables, **recorded.get("more", {})}
+    return {"url": url, "profile": recorded["profile"], "retries": 0, **variables, **recorded.get("more", {})}
 
 
 def test_every_profile_has_a_recorded_exchange_with_its_source_and_date() -> None:
-    assert {profile_of(name) for name in RECORDED} == {path.stem for path in FOLDER.glob("*.yaml")}
+    assert {each["profile"] for each in RECORDED.values()} == {path.stem for path in FOLDER.glob("*.yaml")}
     assert all(each["documentation"].startswith("https://") and each["seen"] for each in RECORDED.values())
 
 
@@ -38,7 +38,7 @@ def test_every_profile_has_a_recorded_exchange_with_its_source_and_date() -> Non
 def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
     recorded, seen = RECORDED[name], list[Asked]()
     with answering(lambda _, __: (200, recorded["answer"]), seen) as url:
-        pull = source_of(http=given(name, url)).pull(request(*recorded["users"], k=recorded["k"]))
+        pull = pull_of(*recorded["users"], k=recorded["k"], http=given(name, url))
 
     (asked,), wanted = seen, recorded["request"]
     target = asked.target.partition("?")[0] if "recombee" in name else asked.target  # it is signed, with the time
@@ -47,17 +47,17 @@ def test_a_profile_asks_and_reads_as_recorded(name: str) -> None:
     assert (json.loads(asked.body) if asked.body else None) == wanted.get("body")
     assert as_lists(pull) == recorded["lists"]
     assert pull.versions == recorded.get("versions", {})
-    assert (
-        "scores" not in recorded or list(pull.rankings.scores if pull.rankings.scores is not None else ()) == recorded["scores"]
-    )
+    if "scores" in recorded:
+        assert pull.rankings.scores is not None
+        assert pull.rankings.scores.tolist() == recorded["scores"]
     assert [note.split(" ", 1)[1] for note in pull.notes.values()] == ([recorded["note"]] if "note" in recorded else [])
     assert set(pull.failures.values()) == (set() if recorded["lists"] else {CoverageReason.HTTP_ERROR})
 
 
-@pytest.mark.parametrize("name", sorted({profile_of(name): name for name in RECORDED}.values()))
+@pytest.mark.parametrize("name", sorted({each["profile"]: name for name, each in RECORDED.items()}.values()))
 def test_an_answer_of_another_shape_is_no_empty_list_and_what_came_is_told(name: str) -> None:
     with answering(lambda _, __: (200, {"detail": "moved", "hint": {}})) as url:
-        pull = source_of(http=given(name, url)).pull(request(*RECORDED[name]["users"]))
+        pull = pull_of(*RECORDED[name]["users"], http=given(name, url))
 
     assert not as_lists(pull)
     assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
@@ -75,24 +75,22 @@ def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up()
 def test_a_key_that_is_no_whole_number_is_not_asked_for_where_one_is_needed() -> None:
     seen = list[Asked]()
     with answering(lambda _, __: (200, RECORDED["qdrant"]["answer"]), seen) as url:
-        pull = source_of(http=given("qdrant", url)).pull(request("42", "ann", k=2))
+        pull = pull_of("42", "ann", k=2, http=given("qdrant", url))
 
     assert (list(as_lists(pull)), pull.failures, len(seen)) == (["42"], {"ann": CoverageReason.MALFORMED}, 1)
 
 
-def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(tmp_path: Path) -> None:
-    variables = {"list": {"about": "its name"}, "n": {"about": "how many", "default": 5}}
-    http = {"endpoint": "/<list>?n=<n>", "method": "POST", "body": {"of": "{user}", "n": "<n>"}, "headers": {"X-A": "a"}}
-    (tmp_path / "own.yaml").write_text(json.dumps({"with": variables, "http": http}))
-    options = {
-        "url": "http://h/",
-        "profile": "./own.yaml",
-        "with": {"list": "feed"},
-        "body": {"more": 1},
-        "headers": {"X-B": "b"},
-    }
+OWN = """
+with: {list: {about: its name}, n: {about: how many, default: 5}}
+http: {endpoint: "/<list>?n=<n>", method: POST, body: {of: "{user}", n: <n>}, headers: {X-A: a}}
+"""
+OVER_IT = "{url: http://h/, profile: ./own.yaml, with: {list: feed}, body: {more: 1}, headers: {X-B: b}}"
 
-    read = HttpSourceOptions.model_validate(options, context={"base_dir": str(tmp_path)})
+
+def test_a_profile_of_ones_own_stands_beside_the_configuration_and_what_is_given_lies_over_it(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+
+    read = HttpSourceOptions.model_validate(yaml.safe_load(OVER_IT), context={"base_dir": str(tmp_path)})
 
     assert read.address == "http://h/feed?n=5"
     assert (read.body, set(read.headers)) == ({"of": "{user}", "n": 5, "more": 1}, {"X-A", "X-B"})

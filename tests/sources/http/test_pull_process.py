@@ -17,23 +17,33 @@ from monitor.model.runs import PullProgress
 from monitor.sources.http import connection_pool, pull_process
 from monitor.sources.http.pull_process import PullProcess
 from servers.daemon import wait_for
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Recommender
 
 USERS = [f"u{number}" for number in range(40)]
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[list[PullProcess]]:
+    """The process that a test leaves alive, for the next one."""
+    processes = list[PullProcess]()
+    yield processes
+    for process in processes:
+        process.end()
 
 
 @pytest.fixture(autouse=True)
-def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def busy(kept: list[PullProcess], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that pulls a lot on more than one core."""
     monkeypatch.setattr(pull_process, "is_busy", lambda: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(pull_process, "_current", None)
+    monkeypatch.setattr(pull_process, "_current", kept.pop() if kept else None)
     monkeypatch.setattr(pull_process, "_not_before_s", 0.0)
     begin()
     yield
-    if isinstance(current := pull_process._current, PullProcess):
-        current.end()
+    if isinstance(left := pull_process._current, PullProcess):
+        left.end() if left.is_gone else kept.append(left)
 
 
 def current() -> PullProcess:
@@ -43,6 +53,7 @@ def current() -> PullProcess:
 
 def begin() -> None:
     """What is pulled before the process is ready is pulled here."""
+    pull_process._not_before_s = 0.0
     pull_process._living()
     wait_for(lambda: current().is_ready, "the process")
 
@@ -50,7 +61,7 @@ def begin() -> None:
 def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:
     recommender.lists.update({user: [user] for user in USERS})
     with ThreadPoolExecutor(8) as threads:
-        pulls = list(threads.map(lambda user: source_of(http={"url": recommender.url}).pull(request(user)), USERS))
+        pulls = list(threads.map(lambda user: pull_of(user, http={"url": recommender.url}), USERS))
     assert [as_lists(pull) for pull in pulls] == [{user: [user]} for user in USERS]
     assert not current().is_gone
 
@@ -59,21 +70,20 @@ def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None
 def test_pulls_stay_with_a_limited_one_of_their_host_and_with_those_of_their_run(
     limits: dict[str, int], run: str, recommender: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recommender.otherwise, pulled = "slow", list[str]()
+    recommender.otherwise, elsewhere = "slow", list[str]()
     source = source_of(http={"url": recommender.url} | limits)
-    monkeypatch.setattr(PullProcess, "pull", lambda *_: pulled.append("elsewhere"))
+    monkeypatch.setattr(PullProcess, "pull", lambda *_: elsewhere.append("pulled"))
     with ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(PullProcess, "is_ready", False)
         first = threads.submit(source.pull, replace(request(*USERS, timeout_s=2), together=run))
         wait_for(lambda: recommender.asked, "the first request")
         monkeypatch.setattr(PullProcess, "is_ready", True)
         source.pull(replace(request("b", timeout_s=0.1), together=run))
-        assert not pulled
         first.result()
-    source_of(http={"url": recommender.url, "requests_a_day": 1}).pull(request("d"))  # its requests are counted here
-    assert not pulled
+    pull_of("d", timeout_s=0.1, http={"url": recommender.url, "requests_a_day": 1})  # its requests are counted here
+    assert not elsewhere
     source.pull(request("c"))
-    assert pulled == ["elsewhere"]
+    assert elsewhere == ["pulled"]
 
 
 def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> None:
@@ -84,10 +94,13 @@ def test_an_error_is_raised_where_it_was_asked_for(recommender: Recommender) -> 
 
 
 def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recommender: Recommender, tmp_path: Path) -> None:
+    current().end()
+    pull_process._current = None
+    begin()  # just now
     recommender.behaviour, told = dict.fromkeys(USERS[20:], "slow"), list[PullProgress]()
     source = source_of(http={"url": recommender.url, "timeout": "5m"})
     with ThreadPoolExecutor(1) as threads:
-        asked = replace(request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=600)
+        asked = replace(request(*USERS), tell=told.append, kept_at=str(tmp_path / "answers"), kept_s=864_000)
         pulling = threads.submit(source.pull, asked)
         wait_for(lambda: any(f'"{USERS[19]}"' in file.read_text() for file in tmp_path.iterdir()), "answers on disk")
         wait_for(lambda: told and told[-1].words.startswith("20 of 40 users answered, "), "progress told")
@@ -102,7 +115,6 @@ def test_a_process_that_is_killed_costs_no_pull_and_another_one_is_begun(recomme
     wait_for(lambda: killed.is_gone, "its end, which comes after that of its sockets")
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
     assert pull_process._current is None, "not again and again"
-    pull_process._not_before_s = 0.0
     begin()
     assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
 
@@ -115,7 +127,7 @@ def test_a_process_that_is_stopped_is_given_up(recommender: Recommender, monkeyp
         source_of(http={"url": recommender.url}).pull(replace(request("u"), timeout_s=0.5))
     assert not caught.value.permanent
     wait_for(lambda: stopped.is_gone, "its end")
-    assert as_lists(source_of(http={"url": recommender.url}).pull(request("u", k=1))) == {"u": ["0"]}
+    assert as_lists(pull_of("u", k=1, http={"url": recommender.url})) == {"u": ["0"]}
 
 
 def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommender: Recommender) -> None:
@@ -125,8 +137,10 @@ def test_it_ends_with_its_parent_and_not_by_a_signal_that_all_are_sent(recommend
     child.send_signal(signal.SIGTERM)
     assert as_lists(source.pull(request("u", k=1))) == {"u": ["0"]}
     assert child.poll() is None
-    current()._control.shutdown(socket.SHUT_RDWR)  # as the parent's end does
+    ending = current()
+    ending._control.shutdown(socket.SHUT_RDWR)  # as the parent's end does
     child.wait(60)
+    wait_for(lambda: ending.is_gone, "its end, which comes after that of its sockets")
 
 
 def test_only_pulls_of_several_runs_are_worth_a_process(monkeypatch: pytest.MonkeyPatch) -> None:

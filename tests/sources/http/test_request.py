@@ -5,55 +5,54 @@ import socket
 import ssl
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from monitor import USER_AGENT, link_local
 from monitor.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from servers.certificates import self_signed
-from servers.lists import as_lists, request, source_of
+from servers.lists import as_lists, pull_of, request, source_of
 from servers.recommender import Recommender, running_recommender
+from sources.tables import parsed
 
 
 def test_placeholders_are_filled_in_and_percent_encoded(recommender: Recommender) -> None:
     url = f"http://127.0.0.1:{recommender.port}/recs/{{user}}/{{slot:%Y-%m-%d}}?n={{k}}&at={{slot}}"
 
-    source_of(http={"url": url}).pull(request("a/b?c&é", k=7))
+    pull_of("a/b?c&é", k=7, http={"url": url})
 
     assert recommender.asked[0].target == "/recs/a%2Fb%3Fc%26%C3%A9/2024-01-08?n=7&at=2024-01-08T12%3A30%3A00Z"
 
 
 @pytest.mark.parametrize("user", [".", ".."])
 def test_a_key_that_would_lead_elsewhere_is_never_asked(user: str, recommender: Recommender) -> None:
-    pull = source_of(http={"url": recommender.url}).pull(request(user))
+    pull = pull_of(user, http={"url": recommender.url})
 
     assert pull.failures == {user: CoverageReason.MALFORMED}
     assert not recommender.asked
 
 
+BODY = '{"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [true, "{user}!"]}'
+POSTED = '{"user": "quo\\"te", "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [true, "quo\\"te!"]}'
+
+
 def test_a_body_is_posted_with_everything_filled_in(recommender: Recommender) -> None:
     url = f"http://127.0.0.1:{recommender.port}/recs/all"
-    body = {"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [True, "{user}!"]}
 
-    source_of(http={"url": url, "method": "POST", "body": body}).pull(request('quo"te', k=4))
+    pull_of('quo"te', k=4, http={"url": url, "method": "POST", "body": json.loads(BODY)})
 
-    asked = recommender.asked[0]
-    assert asked.method == "POST"
-    assert asked.headers["content-type"] == "application/json"
-    assert json.loads(asked.body) == {
-        "user": 'quo"te', "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [True, 'quo"te!'],
-    }  # fmt: skip
+    (asked,) = recommender.asked
+    assert (asked.method, asked.headers["content-type"]) == ("POST", "application/json")
+    assert json.loads(asked.body) == json.loads(POSTED)
 
 
 def test_headers_and_token_are_sent(recommender: Recommender, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k-from-file\n", encoding="utf-8")
     headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
 
-    source_of(http={"url": recommender.url, "token": "t0ken", "headers": headers}).pull(request("u"))
+    pull_of("u", http={"url": recommender.url, "token": "t0ken", "headers": headers})
 
     sent = recommender.asked[0].headers
     assert (sent["authorization"], sent["x-env"], sent["x-key"]) == ("Bearer t0ken", "prod", "k-from-file")
@@ -70,7 +69,7 @@ def test_where_clouds_give_out_credentials_nobody_is_asked_whatever_name_leads_t
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved)
     token = {"token_url": f"http://{host}/", "client_id": "me", "client_secret": "s"}
     for options in ({"url": f"http://{host}/{{user}}"}, {"url": "http://127.0.0.1:9/{user}", "auth": {"oauth2": token}}):
-        pull = source_of(http=options).pull(request("u"))
+        pull = pull_of("u", http=options)
         told = pull.notes[CoverageReason.UNREACHABLE].removesuffix(", see allow_link_local")
         assert "was not asked: " in told
         assert told.rstrip(")").endswith("is link-local or a cloud's metadata service")
@@ -80,22 +79,20 @@ def test_link_local_addresses_are_asked_where_the_source_allows_them(
     recommender: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_local, "_METADATA", {"127.0.0.1"})
-    refused, allowed = (
-        source_of(http={"url": recommender.url, "allow_link_local": each}).pull(request("u")) for each in (False, True)
-    )
+    refused, allowed = (pull_of("u", http={"url": recommender.url, "allow_link_local": each}) for each in (False, True))
     assert (len(refused.rankings), len(allowed.rankings), len(recommender.asked)) == (0, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("answer", "shape"),
-    [
-        ({"other": [1], "recs": {}}, "an object of other, recs"),
-        ({"a": 1, "b": 2, "c\n": 3, "d" * 31: 4, "e": 5, "f": 6}, "an object of a, b, ..., ..., e, ..."),
-        ({}, "an empty object"),
-        ([{"id": 1}, {"id": 2}], "an array of 2, the first an object of id"),
-        ("secret", "a single value"),
-    ],
-)
+SHAPES = parsed("""
+    [{"other": [1], "recs": {}}, "an object of other, recs"]
+    [{"a": 1, "b": 2, "c\\n": 3, "dddddddddddddddddddddddddddddddd": 4, "e": 5, "f": 6}, "an object of a, b, ..., ..., e, ..."]
+    [{}, "an empty object"]
+    [[{"id": 1}, {"id": 2}], "an array of 2, the first an object of id"]
+    ["secret", "a single value"]
+""")
+
+
+@pytest.mark.parametrize(("answer", "shape"), SHAPES)
 def test_where_items_are_not_where_they_should_be_the_answers_shape_is_told(
     answer: object, shape: str, recommender: Recommender
 ) -> None:
@@ -113,15 +110,15 @@ def test_where_items_finds_nothing_in_all_lists_the_expression_is_in_doubt(recom
     recommender.lists |= {user: {"recs": [{"id": 1, "score": 0.5}]} for user in "abc"}
     source = {"url": recommender.url, "items": "recs[*].item"}
 
-    told = source_of(http=source).pull(request("a", "b", "c")).notes[CoverageReason.EMPTY]
+    told = pull_of("a", "b", "c", http=source).notes[CoverageReason.EMPTY]
 
     found = "gave an empty list where items says (recs[*].item), in an object of recs, for everybody: is items right?"
     assert told == f"127.0.0.1:{recommender.port} {found}"
     recommender.lists |= {user: [{"id": 1}] for user in "bc"}
-    told = source_of(http=source | {"items": "[*].item"}).pull(request("b", "c")).notes[CoverageReason.EMPTY]
+    told = pull_of("b", "c", http=source | {"items": "[*].item"}).notes[CoverageReason.EMPTY]
     assert "in an array of 1, the first an object of id, for everybody" in told
     recommender.lists["a"] = [{"item": 1}]
-    assert not source_of(http=source | {"items": "[*].item"}).pull(request("a", "b", "c")).notes
+    assert not pull_of("a", "b", "c", http=source | {"items": "[*].item"}).notes
 
 
 def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender) -> None:
@@ -137,22 +134,13 @@ def test_where_nobody_is_known_the_address_is_in_doubt(recommender: Recommender)
 def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender) -> None:
     recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
 
-    pull = source_of(http={"url": recommender.url, "items": "items", "user": "user"}).pull(request("a", "b", "7", k=1))
+    pull = pull_of("a", "b", "7", k=1, http={"url": recommender.url, "items": "items", "user": "user"})
 
     assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
 
 
-def test_connections_are_kept_and_never_more_than_allowed(recommender: Recommender) -> None:
-    users = [f"u{number}" for number in range(200)]
-    recommender.otherwise = "chunked"  # takes several turns, so that answers overlap
-
-    pull = source_of(http={"url": recommender.url, "concurrency": 5}).pull(request(*users))
-
-    assert len(pull.rankings) == 200
-    assert 1 < recommender.most_at_once <= 5
-
-
+@pytest.mark.integration
 def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(tmp_path: Path) -> None:
     certificate = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -161,60 +149,11 @@ def test_certificates_are_verified_and_ca_file_is_trusted_by_who_names_it_alone(
         trusting = source_of(http={"url": recommender.url, "ca_file": str(certificate)})
         for _ in range(3):  # neither uses the connection that the other leaves
             assert as_lists(trusting.pull(request("u", k=2))) == {"u": ["0", "1"]}
-            stranger = source_of(http={"url": recommender.url}).pull(request("u"))
+            stranger = pull_of("u", http={"url": recommender.url})
             assert stranger.failures == {"u": CoverageReason.UNREACHABLE}
             assert "ca_file" in stranger.notes[CoverageReason.UNREACHABLE]
         with pytest.raises(SourceError, match=r"none\.pem: No such file"):
-            source_of(http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")}).pull(request("u"))
-
-
-GOOD = {"url": "http://canary-host/canary-path/{user}?key=canary-key"}
-GORSE = {"url": "http://canary", "profile": "gorse"}
-BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"url": "http://host/canary/all"}, r"must contain \{user\}"),
-    ({"url": "ftp://host/canary/{user}"}, "is no URL: expected http"),
-    ({"url": "http:///canary/{user}"}, "is no URL"),
-    ({"url": "http://{user}.canary/recs"}, "after the host only"),
-    (
-        {"url": "http://host/{user}?key={canary}"},
-        r"has an unknown placeholder: use \{user\}, \{users\}, \{k\}, \{slot:%Y-%m-%d\}",
-    ),
-    ({"url": "http://host/canary {user}"}, "blanks"),
-    ({"url": "http://host:canary/{user}"}, "is no URL"),
-    (GOOD | {"items": "a[?"}, "no JMESPath"),
-    (GOOD | {"user": "]"}, "no JMESPath"),
-    (GOOD | {"body": {}}, "method: POST"),
-    (GOOD | {"headers": {"X-A": "canary\r\nX-B: 1"}}, "its value has no line break"),
-    (GOOD | {"headers": {"X-A: canary": ""}}, "a header's name is letters, digits and hyphens"),
-    (GOOD | {"token": "canary "}, "without blanks"),
-    (GOOD | {"token": "canary", "headers": {"authorization": "canary"}}, "not both"),
-    ({"url": "http://host/?of={users}&key=canary"}, "go with batch"),
-    (GOOD | {"answers": "results"}, "go with batch"),
-    (GOOD | {"batch": 2}, r"write \{users\}, or \{user\} in an array of one element of the body"),
-    ({"url": "http://host/", "method": "POST", "batch": 2, "body": {"of": "{user}", "all": ["{user}"]}}, r"write \{users\}"),
-    (GOOD | {"concurrency": 0}, "greater than or equal to 1"),
-    (GOOD | {"timeout": "5"}, "not a duration"),
-    (GOOD | {"verify": False}, "Extra inputs"),
-    (GOOD | {"auth": {"aws": {"region": "r", "access_key": "canary"}}}, "give access_key and secret_key together"),
-    (GOOD | {"auth": {"aws": {"region": "r"}}, "token": "canary"}, "give one of token, auth"),
-    (GOOD | {"key_file": "canary"}, "key_file goes with cert_file"),
-    (GORSE | {"profile": "gorze"}, r"gorze cannot be read \(No such file.*\): there are algolia-recommend, .*or FILE\.yaml"),
-    (GORSE | {"profile": "tensorflow-serving"}, r"must be given in with what is required, .*\(model: .*, required;"),
-    (GORSE | {"with": {"model": "x"}}, r"no more than it takes \(nothing\)"),
-    (GORSE | {"url": "http://h/?x=1"}, r"may have no \? or #, since endpoint follows it"),
-    (GORSE | {"endpoint": "/{user}/{secret}"}, "unknown placeholder"),
-    (GORSE | {"endpoint": "/{user}?write-back-type=read"}, "asking must change nothing: with write-back-type Gorse keeps"),
-    (GORSE | {"method": "POST", "body": {"deep": [{"cascadeCreate": True}]}}, "asking must change nothing: with cascadeCreate"),
-    (GORSE | {"method": "PUT"}, "must be GET or POST: by other methods one changes what is asked"),
-]
-
-
-@pytest.mark.parametrize(("options", "expected"), BAD_OPTIONS)
-def test_bad_options_are_told_without_their_secrets(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ValidationError, match=expected) as caught:
-        HttpSourceOptions.model_validate(options)
-
-    assert "canary" not in str(caught.value)
+            pull_of("u", http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")})
 
 
 def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
@@ -222,7 +161,7 @@ def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
     options = HttpSourceOptions.model_validate({"url": url, "token": "canary-t", "headers": {"X-Key": "canary-h"}})
     recommender.behaviour.update({"a": "redirect", "b": "cut", "c": "html", "d": "server_error"})
 
-    pull = source_of(http={"url": url, "retries": 0}).pull(request("a", "b", "c", "d"))
+    pull = pull_of("a", "b", "c", "d", http={"url": url, "retries": 0})
 
     assert len(pull.failures) == 4
     assert "canary" not in f"{options!r} {options} {pull.notes}"

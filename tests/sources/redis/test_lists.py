@@ -1,7 +1,6 @@
 """Lists and users from a real Redis: every type, one server, sentinels and a cluster; and what may go wrong."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,12 @@ from monitor.model.rankings import CoverageReason, Pull
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.redis import RedisUsersOptions
 from monitor.sources.redis.source import RedisUsers
-from servers.lists import SLOT, as_lists, request, source_of
+from servers.daemon import wait_for
+from servers.lists import SLOT, as_lists, pull_of
 from servers.proxy import proxying
 from servers.redis import PASSWORD, emptied_redis, running_redis, shared_redis
 
+pytestmark = pytest.mark.integration
 HERE: dict[str, Any] = {"type": "string", "key": "{user}", "max_unreadable": 1}
 
 
@@ -29,7 +30,7 @@ def client() -> Iterator[redis.Redis]:
 
 def pulled(*users: str, timeout_s: float = 60, **keys: Any) -> Pull:
     options = {"url": f"redis://127.0.0.1:{shared_redis()}"} | keys
-    return source_of(redis=options).pull(request(*users, k=3, timeout_s=timeout_s))
+    return pull_of(*users, k=3, timeout_s=timeout_s, redis=options)
 
 
 def scored(pull: Pull) -> tuple[dict[str, list[Any]], list[float]]:
@@ -124,13 +125,12 @@ def test_a_user_who_may_only_read_is_enough_also_where_sentinels_know_the_server
 def test_a_cluster_is_asked_node_by_node_and_scanned_as_a_whole() -> None:
     with running_redis("--cluster-enabled", "yes") as port, redis.Redis(port=port) as node:
         node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-        while node.cluster("INFO")["cluster_state"] != "ok":
-            time.sleep(0.05)
-        for user in range(9):
+        wait_for(lambda: node.cluster("INFO")["cluster_state"] == "ok", "the cluster")
+        for user in "012345678":
             node.set(f"r:{{{user}}}", f"[{user}]")
         url = f"redis+cluster://127.0.0.1:{port}"
 
-        lists = as_lists(pulled(*map(str, range(9)), url=url, type="string", key="r:{{user}}"))
-        assert lists == {str(user): [str(user)] for user in range(9)}
+        lists = as_lists(pulled(*"012345678", url=url, type="string", key="r:{{user}}"))
+        assert lists == {user: [user] for user in "012345678"}
         assert users_of("r:{{user}}", url=url) == list("012345678")
     assert pulled("1", url=url, **HERE).failures == {"1": CoverageReason.UNREACHABLE}
