@@ -69,7 +69,7 @@ def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_value
 def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: Write, tmp_path: Path) -> None:
     options = write(ROWS, tmp_path)
     for segment, reason in (
-        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \\(county\\)"),
+        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)"),
         ("more", r"segment column 'more' of .* must hold text, numbers or booleans"),
     ):
         with pytest.raises(SourceError) as caught:
