@@ -343,7 +343,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
             monkeypatch.setattr(tempfile, "tempdir", str(folder))
             monkeypatch.setattr(scratch, "SPILL", most)
             with (
-                pytest.raises(SourceError, match="is full|more than 2MB"),
+                pytest.raises(SourceError, match=r"is full|more than 2MB"),
                 source.read(asked) as answers,
             ):
                 list(answers.batches(5000))
