@@ -26,12 +26,12 @@ def probe(host: str, port: int, word: str, tls: ssl.SSLContext, timeout_s: float
         # Sockets' own time limits begin anew with every byte, and looking up a name has none.
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
-    except OverdueError:
+    except (OverdueError, TimeoutError):
         return False, f"no answer from {address}: timed out"
+    except _RefusedError as error:
+        return False, f"no answer from {address}: {error}"
     except (OSError, http.client.HTTPException) as error:
         cause = system_cause(error)
-        if isinstance(error, TimeoutError):
-            return False, f"no answer from {address}: timed out"
         return False, f"no answer from {address}: {cause.what if cause else type(error).__name__}"
     if (status, answer) == (_OK, word):
         return True, answer
@@ -65,9 +65,13 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
         return answer.status, answer.read(_READ_BYTES).decode(errors="replace").strip()
 
 
-def _refusal(error: Exception) -> ConnectionError:
+class _RefusedError(ConnectionError):
+    """The daemon ended TLS; the text is ours."""
+
+
+def _refusal(error: Exception) -> _RefusedError:
     how = getattr(error, "reason", None) or "no word"
-    return ConnectionError(
+    return _RefusedError(
         f"it uses TLS and ended it ({how}): where it asks for certificates, give one that it trusts with --cert"
     )
 

@@ -103,7 +103,7 @@ def readable(where: str) -> Iterator[None]:
             raise OverdueError from None
         if said.startswith(_OURS):
             raise SourceError(said.removeprefix(_OURS), permanent=False) from None
-        trouble = room_trouble(said)
+        trouble = room_trouble(str(error))
         if trouble is not None:
             msg = f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
             raise SourceError(msg, permanent=False) from None
