@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import redis
 import structlog
-from pymysql import err as mysql
+from pymysql import err as mysql  # type: ignore[import-untyped]
 
 from canary.marks import canary
 from monitor import scratch
@@ -36,7 +36,7 @@ def raised(call: Callable[[], object]) -> Exception:
 
 
 def duck(query: str) -> Exception:
-    return raised(lambda: duckdb.sql(query).fetchall())
+    return raised(lambda: duckdb.execute(query).fetchall())
 
 
 def lite(query: str) -> Exception:
@@ -44,8 +44,8 @@ def lite(query: str) -> Exception:
 
 
 def of_state(state: str, text: str = f"the value {ID}") -> Exception:
-    error = type("DataError", (Exception,), {"sqlstate": state})
-    return error(text)
+    error: Exception = type("DataError", (Exception,), {"sqlstate": state})(text)
+    return error
 
 
 def of_store(code: str) -> Exception:

@@ -97,7 +97,7 @@ def plant_in_files(planter: Planter) -> None:
     plant("csv-lists-of-python", f"user,items\n{python}", "Python")
     ranks = "".join(f"{user},1,{user}\n" for user in USERS)
     plant("csv-ranks", f"user,item,rank\n{ranks}", "it must hold numbers", user="user", item="item", rank="rank")
-    served = {"user": "user", "items": "items", "served": {"time": "at", "within": "1d"}}
+    served: dict[str, Any] = {"user": "user", "items": "items", "served": {"time": "at", "within": "1d"}}
     times = "".join(f'{user},"[1]",{user}\n' for user in USERS)
     plant("csv-times", f"user,items,at\n{times}", "times must be ISO 8601", **served)
     plant("csv-columns-twice", csv.replace("user,items", "user,USER"), "no column 'items'|more than one column")
@@ -105,7 +105,7 @@ def plant_in_files(planter: Planter) -> None:
     plant("csv-gz-cut", gzip.compress(csv.encode() * 99)[:-9], "its compressed data ends too early", suffix="csv.gz")
     plant("csv-named-gz", csv, "holds no gzip data|is not a gzip|no gzip", suffix="csv.gz")
     plant("csv-named-parquet", csv, "is no Parquet file", suffix="parquet")
-    plant = planter.file
+    plant = partial(planter.file)
     plant("json-array", json.dumps([{"user": user, "items": [1]} for user in USERS]), "line 1 of .* holds an array")
     plant("json-values", "".join(f'"{user}"\n' for user in USERS), "line 1 of .* holds a single value")
     plant("json-cut", JSON_LISTS[:-9], "the last line of .*, 8, is incomplete")

@@ -147,9 +147,9 @@ class World:
         for way, auth in {"good": basic, "refuse": {"bearer_token": canary("bearer")}}.items():
             yield {"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}}
         good = self.place("good")
-        where = {"slack": {"url": good}, "pagerduty": {"url": good, "routing_key": "0" * 32}, "alertmanager": {"urls": [good]}}
-        for kind, place in where.items():
-            yield {kind: {"name": f"{kind}-proxy", "timeout": "500ms", **place, **self.proxied(kind)}}
+        places: dict[str, dict[str, Any]] = {"slack": {"url": good}, "pagerduty": {"url": good, "routing_key": "0" * 32}}
+        for kind, its_place in (places | {"alertmanager": {"urls": [good]}}).items():
+            yield {kind: {"name": f"{kind}-proxy", "timeout": "500ms", **its_place, **self.proxied(kind)}}
         for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):
             login = {"username": "me", "password": canary("mail")}
             where = {"host": "127.0.0.1", "port": server.port, "ca_file": str(self.certificate), "timeout": "1s"}

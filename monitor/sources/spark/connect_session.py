@@ -113,7 +113,7 @@ def open_table(session: SparkSession, options: SparkOptions, slot: datetime) -> 
             msg = f"{where} does not exist: check table or path, and that the job which writes it has run"
             raise SourceError(msg, permanent=False) from None
         if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):
-            what = f"{where} cannot be read as {options.format or 'a table'} ({condition})"
+            what = f"{where} cannot be read as {options.format} ({condition})"
             msg = f"{what}: check path and format, or write it again"
             raise SourceError(msg, permanent=False) from None
         raise
