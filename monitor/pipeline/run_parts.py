@@ -16,6 +16,7 @@ from monitor.model.comparison import Comparison, Keep
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, Panel, Pull, RankingTable, UserBatch
 from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import Statistic
+from monitor.model.unreadable import Need, Unreadable
 from monitor.pairing.pairs import DistinctIds, ListedItems
 from monitor.pipeline.accumulator import RunAccumulator, RunPart
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -27,10 +28,10 @@ _VALUES = {
     each.__name__: each
     for each in (
         *(RunPart, SummaryAccumulator, ScoreAccumulator, Moments, FineBins, ListedItems, DistinctIds, Coverage, CoverageRow),
-        *(Evidence, Scores, KeptLists, UserBatch, Panel, Pull, RankingTable, Statistic),
+        *(Evidence, Scores, KeptLists, UserBatch, Panel, Pull, RankingTable, Statistic, Unreadable),
     )
 }
-_ENUMS: dict[str, type[Enum]] = {each.__name__: each for each in (Arm, CoverageReason, EvidenceKind)}
+_ENUMS: dict[str, type[Enum]] = {each.__name__: each for each in (Arm, CoverageReason, EvidenceKind, Need)}
 _LARGE = 10_000  # numbers; of as many that mostly are zero, such as counts in bins, only the others are packed
 _FASTEST = 1  # of zlib: what compresses at all compresses well
 

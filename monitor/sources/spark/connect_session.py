@@ -114,7 +114,7 @@ def open_table(session: SparkSession, options: SparkOptions, slot: datetime) -> 
             raise SourceError(msg, permanent=False) from None
         if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):
             what = f"{where} cannot be read as {options.format} ({condition})"
-            msg = f"{what}: check path and format, or write it again"
+            msg = f"{what}: check the path and format, or write it again"
             raise SourceError(msg, permanent=False) from None
         raise
     return frame, where

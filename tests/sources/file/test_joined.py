@@ -217,7 +217,7 @@ DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
     (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
-    (lambda path: path.write_bytes(b""), "is empty: check the path"),
+    (lambda path: path.write_bytes(b""), "check the path"),
 ]
 
 
