@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
@@ -30,6 +31,7 @@ def rankwatch(command: str, *, env: Mapping[str, str] | None = None, out: int | 
             patch.object(os, "_exit", codes.append),
             patch.object(atexit, "_run_exitfuncs"),
             patch.object(gc, "set_threshold"),
+            patch.object(signal, "signal"),  # at its end the command line ignores interrupts, and this process goes on
             redirect_stdout(shown),
             redirect_stderr(said),
         ):

@@ -48,6 +48,8 @@ def answering(first: bytes | None, piece: bytes = b"") -> Iterator[int]:
                 self.request.sendall(first)
                 while piece and not over.wait(0.02):
                     self.request.sendall(piece)
+                self.request.shutdown(socket.SHUT_WR)  # what was not read would reset the connection when it is closed
+                self.request.recv(1000)
 
     with listening(server := socketserver.TCPServer(("127.0.0.1", 0), Answer)):
         yield int(server.server_address[1])
