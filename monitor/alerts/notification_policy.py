@@ -69,7 +69,8 @@ def _trouble_of(pattern: str) -> str | None:
         _search(pattern, "")  # by itself: within what it is wrapped in, `a)(b` would be one
         _search(_whole(pattern), "")
     except ValueError as error:
-        return str(error).removeprefix("Invalid regular expression: ")[:200]
+        # What follows the colon is the pattern again.
+        return str(error).removeprefix("Invalid regular expression: ").partition(":")[0]
     return None
 
 

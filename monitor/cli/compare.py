@@ -154,7 +154,7 @@ def _read_titles(path: Path, users: Sequence[Evidence]) -> Mapping[str, str]:
     try:
         return source.titles(utc_now(), items_of(users))
     except SourceError as error:
-        raise InputError(str(error)) from None
+        raise InputError(error.shown) from None
 
 
 def _shaped(path: Path, shapes: Sequence[Mapping[str, object]]) -> FileSourceOptions:

@@ -15,7 +15,7 @@ import numpy as np
 from monitor import ports
 from monitor.alerts.rule_evaluation import segments_of
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import SourceError, UnreadableError
+from monitor.errors import SourceError
 from monitor.model.arrays import Floats
 from monitor.model.comparison import Comparison
 from monitor.model.memory import Memory
@@ -86,7 +86,7 @@ class Arms:
 
     def reason(self, error: SourceError) -> str:
         """What the error says, without an example where users are hidden."""
-        return error.shown if isinstance(error, UnreadableError) and self.pseudonyms is None else str(error)
+        return error.shown if self.pseudonyms is None else str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

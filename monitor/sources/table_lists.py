@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.errors import SourceError
+from monitor.foreign_errors import file_cause
 from monitor.kernels.ragged import offsets_of
 from monitor.model.arrays import Floats, Integers
 from monitor.model.model_versions import count_versions
@@ -338,8 +339,7 @@ def arrow_errors(where: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        msg = f"{where} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
-        raise SourceError(msg) from None
+        raise SourceError(f"{where} cannot be read: {file_cause(error)}") from None
 
 
 def check_size(nbytes: int, most: int | None, where: str) -> None:

@@ -47,7 +47,7 @@ pytestmark = [
 
 REFUSING = set(FAULTS) - {"odd", "lie"}
 PLACE = re.compile("path$|query$|header$|token$|body$|deep$|password$")
-NEVER_SENT = re.compile("secret$|^sql|^spark|^redis|^database|^mail|" + "|".join(UNHEARD))
+NEVER_SENT = re.compile("secret$|proxy$|^sql|^spark|^redis|^database|^mail|" + "|".join(UNHEARD))
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Who may be asked: users and segments from files and databases, or everybody the baseline has."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,12 @@ def test_each_user_counts_once_with_the_first_row_of_a_table_and_the_least_value
 def test_a_segment_that_is_no_column_or_holds_lists_or_bytes_is_refused(write: Write, tmp_path: Path) -> None:
     options = write(ROWS, tmp_path)
     for segment, reason in (
-        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column: county"),
+        ("county", r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid|no such column \(county\)"),
         ("more", r"segment column 'more' of .* must hold text, numbers or booleans"),
     ):
-        with pytest.raises(SourceError, match=reason):
+        with pytest.raises(SourceError) as caught:
             users_of(options, segment)
+        assert re.search(reason, caught.value.shown)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +107,9 @@ NO_USERS = parsed(r"""
 @pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
 def test_an_answer_that_holds_no_users_is_told(status: int, answer: Any, options: dict[str, Any], told: str) -> None:
     answer = answer * 100 if "max_bytes" in options else answer
-    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError, match=told):
+    with answering(lambda *_: (status, answer)) as url, pytest.raises(SourceError) as caught:
         users_of({"http": {"url": url, "timeout": "60s", **options}})
+    assert re.search(told, caught.value.shown)
 
 
 def test_files_of_users_are_read_anew_once_they_changed(tmp_path: Path) -> None:

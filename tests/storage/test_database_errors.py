@@ -152,7 +152,7 @@ AdminShutdown | | is starting, stopping or ended the statement
 DuplicateTable | | has a table of this name already, made elsewhere at this moment: try again
 UndefinedTable | "scores_2024_01_08" | drops a partition of scores at this moment: try again
 UndefinedTable | | lacks tables or columns of this version: run `rankwatch db upgrade`
-CheckViolation | new row {CANARY} DETAIL: {CANARY} | (SQLSTATE 23514): new row ***
+CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTATE 23514): the database's log says more
 """
 
 

@@ -117,20 +117,20 @@ class RequestTemplate:
             return {users[0]: self._read_one(users[0], answer, usual)}
         except NOT_APPLIED:
             which = "answers, items or scores expression" if self._is_batched else "items expression"
-            note = f"gave an answer to which the {which} cannot be applied, {shape_of(answer)}"
+            note = f"gave an answer to which the {which} cannot be applied, {shape_of(answer, users)}"
             return RequestFailure(CoverageReason.MALFORMED, note)
 
     def _read_one(self, user: str, answer: object, usual: object) -> ListAnswer | RequestFailure:
-        if failure := self._told_error(answer):
+        if failure := self._told_error(answer, [user]):
             return failure
         if self._user is not None and user_key(self._user(answer)) != user:
             return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
-            note = f"has nothing where items says ({self._options.items}), in {shape_of(answer)}"
+            note = f"has nothing where items says ({self._options.items}), in {shape_of(answer, [user])}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         if self.empty is None and items == []:
-            self.empty = shape_of(answer)
+            self.empty = shape_of(answer, [user])
         return ListAnswer(items, self._scores(answer) if self._scores else None, self._find_version(answer, usual))
 
     def _find_version(self, answer: object, usual: object) -> object:
@@ -138,20 +138,24 @@ class RequestTemplate:
             return (self._version and self._version(answer)) or usual
         return usual
 
-    def _told_error(self, answer: object) -> RequestFailure | None:
+    def _told_error(self, answer: object, users: Sequence[str]) -> RequestFailure | None:
         if self._error is None or not (told := self._error(answer)):
             return None
         code = f" {told}" if isinstance(told, str | int) and told is not True and is_plain(str(told)) else ""
+        if any(user in code for user in users):
+            code = ""
         return RequestFailure(CoverageReason.HTTP_ERROR, f"answered 200 and tells of an error{code} ({self._options.error})")
 
     def _read_batch(self, users: Sequence[str], answer: object, usual: object) -> AnswersByUser | RequestFailure:
-        if failure := self._told_error(answer):
+        if failure := self._told_error(answer, users):
             return failure
         found, keys = self._answers(answer), list[object]()
         if isinstance(found, dict):
             keys, found = list(found), list(found.values())
         elif not isinstance(found, list):
-            where = f" where answers says ({self._options.answers}), in {shape_of(answer)}" if self._options.answers else ""
+            where = (
+                f" where answers says ({self._options.answers}), in {shape_of(answer, users)}" if self._options.answers else ""
+            )
             note = f"gave an answer without an array or object of answers by user{where}"
             return RequestFailure(CoverageReason.MALFORMED, note)
         elif self._user is not None:

@@ -214,11 +214,11 @@ def holding(**columns: Any) -> Callable[[Path], object]:
 
 DAMAGED: list[tuple[Callable[[Path], object], str]] = [
     (Path.unlink, ", and that the job which writes it has run"),
-    (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
+    (lambda path: path.write_bytes(path.read_bytes()[:-9]), "has no end, it is cut off or still being written"),
     (holding(user=["a"], lists=[[1]]), "has no column 'items': it has user, lists"),
     (holding(user=["a"], items=[1.5]), "holds double, expected lists"),
     (holding(user=[True], items=[[1]]), "booleans: ids must be integers or text"),
-    (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
+    (lambda path: path.write_bytes(b""), "check the path"),
 ]
 
 
@@ -269,7 +269,7 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: File
     content[start : start + 400] = b"\0" * 400
     path.write_bytes(content)
 
-    with pytest.raises(SourceError, match="cannot be read, it may be damaged or still being written") as caught:
+    with pytest.raises(SourceError, match="cannot be decoded") as caught:
         measure(arms_of(*files))
     assert "\n" not in str(caught.value)
 
@@ -343,7 +343,10 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
             assert list(folder.iterdir()) == []
             monkeypatch.setattr(tempfile, "tempdir", str(folder))
             monkeypatch.setattr(scratch, "SPILL", most)
-            with pytest.raises(SourceError, match="files: free disk where TMPDIR says"), source.read(asked) as answers:
+            with (
+                pytest.raises(SourceError, match=r"is full|more than 2MB"),
+                source.read(asked) as answers,
+            ):
                 list(answers.batches(5000))
         assert list(disk.iterdir()) == []
 

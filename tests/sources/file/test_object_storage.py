@@ -8,6 +8,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from botocore.exceptions import ClientError
 
 from monitor.errors import SourceError
 from monitor.model.runs import JoinRequest
@@ -72,10 +73,11 @@ def test_what_is_not_in_the_store_may_come_later(path: str) -> None:
 def test_credentials_that_are_refused_are_said_and_not_shown(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(*_: object, **__: object) -> None:
         msg = "The provided token has expired."
-        raise PermissionError(msg)
+        answer: Any = {"Error": {"Code": "ExpiredToken", "Message": msg}}
+        raise PermissionError(msg) from ClientError(answer, "ListObjectsV2")
 
     monkeypatch.setattr(type(store), "_call_s3", refused)
-    with pytest.raises(SourceError, match=r"token has expired.*check the credentials in the environment") as caught:
+    with pytest.raises(SourceError, match=r"the credentials have expired.*check the credentials in the environment") as caught:
         pull_of("u1", file={"path": "s3://lists/day", "user": "user", "items": "items"})
     assert not caught.value.permanent
     assert "S3CR3T" not in str(caught.value)

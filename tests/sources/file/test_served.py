@@ -122,7 +122,7 @@ def test_a_cut_off_line_of_what_is_no_log_is_an_error(tmp_path: Path) -> None:
     with Path(log["path"]).open("a") as file:
         file.write('{"user": "u')
 
-    with pytest.raises(SourceError, match="may be damaged or still being written"):
+    with pytest.raises(SourceError, match="the file is cut off or still being written"):
         pull_of("u1", file=log | {"served": None})
 
 

@@ -2,6 +2,7 @@
 # ruff: noqa: S608 - statements are built from the tests' own text
 
 import json
+import re
 import sqlite3
 from datetime import timedelta
 from itertools import product
@@ -186,7 +187,7 @@ def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypa
     holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
     try:
         holder.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(SourceError, match=r"'.*lists\.db' cannot be read: database is locked") as caught:
+        with pytest.raises(SourceError, match=r"'.*lists\.db' cannot be read: it is locked by another process") as caught:
             source.pull(request("u"))
     finally:
         holder.close()
@@ -197,18 +198,19 @@ def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypa
     ("options", "reason"),
     [
         (WIDE | {"table": "recs"}, "recs"),
-        ({"query": "SELEC 1", "user": "who", "items": "what"}, "syntax error"),
+        ({"query": "SELEC 1", "user": "who", "items": "what"}, "no valid SQL of this database"),
         (
             {"query": "SELECT * FROM wide", "user": "whom", "items": "what"},
-            r"has no column 'whom' \(did you mean 'who'\?\): it has who, what$",
+            r"has no column 'whom' \(did you mean 'who'\?\): it has who, what",
         ),
     ],
 )
 def test_a_wrong_table_query_or_column_is_one_line(options: dict[str, Any], reason: str, database_url: str) -> None:
     fill_database(database_url, {"u1": [1]})
 
-    with pytest.raises(SourceError, match=reason) as caught:
+    with pytest.raises(SourceError) as caught:
         pull_of("u1", sql=options | {"url": database_url})
+    assert re.search(reason, caught.value.shown)
     assert "\n" not in str(caught.value)
 
 
