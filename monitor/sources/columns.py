@@ -140,8 +140,7 @@ def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:
     """A column of ids that are text, null where there is none."""
     if not forms:
         return ids
-    spell = speller(forms)
-    return pa.array([None if text is None else spell(text) for text in ids.to_pylist()], pa.large_string())
+    return pa.array(speller(forms)(ids.to_pylist()), pa.large_string())
 
 
 def flat_ids(lists: pa.Array, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:

@@ -46,7 +46,7 @@ def spell_items(pull: Pull, forms: Forms) -> Pull:
     if not forms:
         return pull
     codes, distinct = pd.Series(pull.rankings.items, copy=False).factorize()
-    texts = list(map(speller(forms), map(str, distinct)))
+    texts = speller(forms)([str(item) for item in distinct])
     items = pd.array(texts, dtype="str").take(codes)
     note = {CoverageReason.DUPLICATED: "item_ids make one of several items"} if len(set(texts)) < len(texts) else {}
     return replace(pull, rankings=replace(pull.rankings, items=items), notes={**pull.notes, **note})

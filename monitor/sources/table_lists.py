@@ -286,10 +286,10 @@ class TableLists:
             values = batch[str(options.items)]
             scores = batch[options.scores] if options.scores else [None] * len(values)
             versions = batch[options.model_version] if options.model_version else [None] * len(values)
-            users = map(columns.user_key, batch[options.user])
+            users = spell([columns.user_key(user) for user in batch[options.user]])
             for user, value, numbers, version in zip(users, values, scores, versions, strict=True):
-                if user is not None and (key := spell(user)) in wanted:
-                    lists.add_cell(key, value, numbers, version)
+                if user is not None and user in wanted:
+                    lists.add_cell(user, value, numbers, version)
             check_size(lists.nbytes, self.max_bytes, self.where)
         return spell_items(lists.pull(), options.item_ids)
 

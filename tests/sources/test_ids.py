@@ -32,7 +32,7 @@ FORMS = parsed(r"""
 def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(
     forms: list[str | dict[str, str]], given: str, spelled: str
 ) -> None:
-    assert speller(forms)(given) == spelled
+    assert speller(forms)([given]) == [spelled]
 
 
 def spelled(given: Given, **forms: Any) -> Any:

@@ -79,8 +79,8 @@ def _match(what: str, baseline: Iterable[str], candidate: Iterable[str]) -> str:
     forms: list[str | dict[str, str]] = ["strip", "lower", "int", *({"prefix": text} for text, _ in usual)]
     for form in forms:
         spell = speller([form])
-        spelled = set(map(spell, theirs)) if matching < len(ours) else set()
-        if (would := sum(spell(each) in spelled for each in ours)) > matching:
+        spelled = set(spell(list(theirs))) if matching < len(ours) else set()
+        if (would := sum(each in spelled for each in spell(list(ours)))) > matching:
             shown = form if isinstance(form, str) else f'{{prefix: "{form["prefix"]}"}}'
             told += f"; with {what}_ids: [{shown}] for both arms {would:,} would"
     return told
