@@ -25,7 +25,10 @@ MAX_ID_LENGTH = 1000  # longest text taken for an id; longer ones are no ids but
 _INT64 = range(-(2**63), 2**63)
 _EXACT_FLOAT = float(2**53)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NUMBER = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
+_LONGEST_NUMBER = 1000  # characters
+_NUMBER = re.compile(
+    r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE
+)
 
 
 def canonical_id(value: object) -> int | str | None:
@@ -204,13 +207,17 @@ def number_column(values: pa.Array, what: str) -> tuple[Floats, Flags]:
         return number_column(values.dictionary_decode(), what)
     if is_text(kind):
         texts = values.to_pylist()
-        is_bad = [bool(text) and not _NUMBER.fullmatch(text) for text in texts]
+        is_bad = [bool(text) and not _is_number(text) for text in texts]
         read = [float(text) if text and not bad else nan for text, bad in zip(texts, is_bad, strict=True)]
         return np.array(read, dtype=np.float64), np.array(is_bad, dtype=np.bool_)
     if not is_numeric(kind):
         raise SourceError(f"{what} holds {kind}: it must hold numbers")
     numbers: Floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return numbers, np.zeros(len(numbers), dtype=np.bool_)
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) is not None
 
 
 def is_numeric(kind: pa.DataType) -> bool:
