@@ -57,8 +57,8 @@ def _regex_step(pattern: str) -> Callable[[Ids], Ids]:
         take_group([""], pattern)  # by itself: within what it is wrapped in, `a)(b` would be one
         take_group([""])
     except pa.ArrowInvalid:
-        problem = f"regex {pattern!r} cannot be read by RE2, or has no group"
-        raise ValueError(f"{problem}: put what is the id in parentheses") from None
+        problem = f"regex {pattern!r} cannot be read, or has no group"
+        raise ValueError(f"{problem}: put what is the id in parentheses (RE2)") from None
     return take_group
 
 

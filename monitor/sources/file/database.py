@@ -144,7 +144,7 @@ class FileView:
 
     def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """A column of the view as readers of tables take it: as it is, or what JSON says."""
-        return list(map(from_json, column.to_pylist())) if self.is_json else column
+        return [_json_or_text(cell) for cell in column.to_pylist()] if self.is_json else column
 
     def is_list(self, column: str) -> bool:
         """Whether a column holds lists, and no texts of lists."""
@@ -233,6 +233,14 @@ class FileView:
             if longest is not None and longest > _LONGEST_TEXT:
                 msg = f"column {name!r} of {self.where} holds a text of {longest} bytes: leave out those above {_LONGEST_TEXT}"
                 raise SourceError(msg)
+
+
+def _json_or_text(cell: str | None) -> object:
+    """What the JSON says; its text where it is nested so deep that nobody can read it."""
+    try:
+        return from_json(cell)
+    except ValueError:
+        return cell
 
 
 def _id_text(text: str) -> str:

@@ -140,7 +140,7 @@ class RedisSource:
         try:
             answer = from_json(text)
             items, scores = self._items(answer), self._scores(answer) if self._scores else None
-        except ValueError:  # errors of JMESPath are ValueErrors
+        except ValueError:
             lists.fail(user, CoverageReason.MALFORMED, "what stands there is no JSON to which items and scores can be applied")
             return
         if items is None:
