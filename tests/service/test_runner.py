@@ -106,10 +106,10 @@ def test_a_thread_that_outlives_its_daemon_logs_nothing_into_a_closed_stream(
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", theirs)
         configure("json", "info")
-    structlog.get_logger("late").info("before")
+    structlog.get_logger("monitor.late").info("before")
     assert '"event": "before"' in theirs.getvalue()
     theirs.close()
-    structlog.get_logger("late").info("after")
+    structlog.get_logger("monitor.late").info("after")
     assert capfd.readouterr().err == ""
 
 
@@ -148,4 +148,4 @@ def test_a_run_that_keeps_an_earlier_attempt_is_logged_under_its_own_attempt_and
 
 class BegunLog(Ear):
     def run_started(self, claim: Claim) -> None:
-        structlog.get_logger().info("begun")
+        structlog.get_logger("monitor.test").info("begun")
